@@ -86,8 +86,8 @@ class Fake:
     def is_gone(self, session: SessionView | None) -> bool:
         return self.gone
 
-    def give_back(self, held: OwnedClaim) -> None:
-        self.told.append(("give back", held))
+    def let_go(self, held: OwnedClaim) -> None:
+        self.told.append(("let go", held))
 
     def of(self, *names: str) -> list[tuple[Any, ...]]:
         return [one for one in self.told if one[0] in names]
@@ -225,7 +225,7 @@ def test_only_what_was_won_is_given_back_for_one_that_is_gone(claims, running):
     assert claims.told == []
     mine = held()
     give_back(mine, claims)
-    assert claims.told == [("give back", mine)]
+    assert claims.told == [("let go", mine)]
 
 
 # --- one wait ---------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.once import claims as module
-from cronsensus.once.claims import FREED, MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims, mismatch
+from cronsensus.once.claims import FREED, MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims
 from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Ticket
 from cronsensus.once.payloads import Difference
 from cronsensus.stores.memory import MemoryStore
@@ -319,7 +319,7 @@ def test_paused_job_refuses_a_nominal_time_and_grants_a_key(claims, store, monke
 def test_claim_with_another_payload_is_given_back(claims, store):
     first = replace(WANTED, fingerprint=payload("1"))
     held, _ = taken(claims, first)
-    claims.give_back(held)
+    claims.let_go(held)
     with pytest.raises(PayloadMismatch, match="an attempt that was cut off"):
         claims._of_this_payload(taken(claims, first)[0], replace(WANTED, fingerprint=payload("2")))
     assert [one.state for one in recorded(claims)] == [State.PENDING]
@@ -330,7 +330,7 @@ def test_fields_are_named_as_far_as_they_are_known():
     def told(*kinds: int, fields: tuple[str, ...] = ("a", "b"), names: tuple[str, ...] = ()) -> str:
         wanted = replace(WANTED, fields=fields)
         found = Difference(kinds=kinds, names=names, given=("x",), recorded=("y",))
-        return str(mismatch(wanted, found, "the other", None))
+        return str(wanted.mismatch(found, "the other", None))
 
     assert "payload than the other: a, b in the key is spelled" in told(0, 1)
     assert "payload than the other: a in the key is spelled" in told(0, 2)

@@ -88,7 +88,7 @@ def acquire(  # noqa: PLR0917 - it is one call
 def give_back(answer: object, claims: Claims) -> None:
     """Give back what was acquired for a caller that was cancelled."""
     if isinstance(answer, OwnedClaim):
-        claims.give_back(answer)
+        claims.let_go(answer)
 
 
 def _is_open(got: Got) -> TypeGuard[Occurrence]:

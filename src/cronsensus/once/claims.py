@@ -25,7 +25,6 @@ from cronsensus.errors import (
     ConfigurationError,
     LeaseLost,
     OccurrenceTooOld,
-    PayloadMismatch,
     StoreBusy,
     StoreError,
     UnknownJob,
@@ -40,10 +39,9 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.model.step import GiveBack, Step
+from cronsensus.model.step import Step
 from cronsensus.once.background_queue import BackgroundQueue
 from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, given_back
-from cronsensus.once.payloads import Difference
 from cronsensus.once.reconciling import Reconciliation
 from cronsensus.once.waiters import Waiters
 from cronsensus.stores.base import Store
@@ -198,8 +196,8 @@ class Claims:
         found = wanted.differs_from(held.claim.fingerprint)
         if found is None:
             return held
-        self.give_back(held)
-        raise mismatch(wanted, found, "an attempt that was cut off", None)
+        self.let_go(held)
+        raise wanted.mismatch(found, "an attempt that was cut off", None)
 
     def look(self, wanted: CallKey, key: str | None = None) -> Occurrence | None:
         """Return the occurrence as it stands; a claim of this process whose answer was lost is given back first.
@@ -219,7 +217,7 @@ class Claims:
             return None
         differs = wanted.differs_from(found[0].fingerprint)
         if differs is not None and key in {None, wanted.key}:
-            raise mismatch(wanted, differs, f"the call that is {found[0].state} there", found[0])
+            raise wanted.mismatch(differs, f"the call that is {found[0].state} there", found[0])
         return found[0]
 
     def _was_left(self, seen: Occurrence) -> bool:
@@ -405,30 +403,11 @@ class Claims:
         self.done(held)
         return settled
 
-    def give_back(self, held: OwnedClaim) -> None:
-        """Give back a claim that no call here needs, as if it had never been taken."""
-        try:
-            self.store.step(held.claim.session, Step(give_back=(GiveBack(claim=held.claim),)))
-        except StoreError as error:
-            _log.debug("%r could not be given back yet: %s", held.run, error)
-            held.owed = True
-            self._host.add(held, AGAIN)
-        else:
-            self.done(held)
-
     def let_go(self, held: OwnedClaim) -> None:
-        """Settle what a call has left behind: record what is known of its end, or give back what never began."""
-        if not held.begun:
-            self.give_back(held)
-            return
-        try:
-            self.store.step(held.claim.session, Step(outcomes=(held.left_outcome(),)))
-        except StoreError as error:
-            _log.debug("the end of %r could not be recorded yet: %s", held.run, error)
+        """Settle what no call here needs: record what is known of its end, or give back what never began."""
+        if not held.record_end():
             held.owed = True
             self._host.add(held, AGAIN)
-        else:
-            self.done(held)
 
     def leave(self, ticket: Ticket) -> None:
         """Note that a call is over, and settle a claim that it left behind. Quick if there is none."""
@@ -514,29 +493,3 @@ class Claims:
                         reason=NOT_ASKED_FOR,
                     ),
                 )
-
-
-def mismatch(wanted: CallKey, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
-    """Return the error for a call with another payload than the recorded one. It has names, never values."""
-    name, key = wanted.spec.name, wanted.key
-    forget = f"`cronsensus once forget {name} {key!r}`"
-    if found.kinds:
-        fields = ", ".join(wanted.fields[place] for place in found.kinds if place < len(wanted.fields)) or "a value"
-        why = (
-            f"{fields} in the key is spelled as there, and is of another kind, such as 1, '1' and True: pass one kind, "
-            f"or write {{{wanted.fields[found.kinds[0]] if wanted.fields else 'name'}!r}} in the key to keep them apart"
-        )
-    else:
-        why = (
-            f"{', '.join(found.names)} differ{'s' if len(found.names) == 1 else ''} (compared here: "
-            f"{', '.join(found.given)}; recorded: {', '.join(found.recorded)}). If it is the same call, say what of it "
-            "counts, by payload=; if it is another one, it needs another key"
-        )
-    return PayloadMismatch(
-        f"{name!r} was called under the key {key!r} with another payload than {other}: {why}. To have it run anew: "
-        f"{forget}",
-        occurrence=occurrence,
-        differs=found.names,
-        given=found.given,
-        recorded=found.recorded,
-    )

@@ -22,12 +22,12 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreError
+from cronsensus.errors import PayloadMismatch, StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.heartbeat import LONGEST_WAIT
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Note, Outcome, scheduled_key
+from cronsensus.model.occurrence import Claim, Note, Occurrence, Outcome, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.run import Run
@@ -83,6 +83,31 @@ class CallKey:
                 _log.info("%s is called with another payload under the key %s", self.spec.name, self.key)
             found = replace(found, names=()) if found.kinds else None
         return found
+
+    def mismatch(self, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
+        """Return the error for a call with another payload than the recorded one. It has names, never values."""
+        name, key = self.spec.name, self.key
+        if found.kinds:
+            fields = ", ".join(self.fields[place] for place in found.kinds if place < len(self.fields)) or "a value"
+            example = self.fields[found.kinds[0]] if self.fields else "name"
+            why = (
+                f"{fields} in the key is spelled as there, and is of another kind, such as 1, '1' and True: pass one "
+                f"kind, or write {{{example}!r}} in the key to keep them apart"
+            )
+        else:
+            why = (
+                f"{', '.join(found.names)} differ{'s' if len(found.names) == 1 else ''} (compared here: "
+                f"{', '.join(found.given)}; recorded: {', '.join(found.recorded)}). If it is the same call, say what "
+                "of it counts, by payload=; if it is another one, it needs another key"
+            )
+        return PayloadMismatch(
+            f"{name!r} was called under the key {key!r} with another payload than {other}: {why}. To have it run anew: "
+            f"`cronsensus once forget {name} {key!r}`",
+            occurrence=occurrence,
+            differs=found.names,
+            given=found.given,
+            recorded=found.recorded,
+        )
 
 
 class Holder(Protocol):
@@ -219,20 +244,19 @@ class OwnedClaim:
         self.claims.background.add(self.record_end)
         return AGAIN
 
-    def record_end(self) -> None:
-        """Record how it ended; tried again by the next ``step`` if the store is away."""
-        if self.is_over:
-            return
+    def record_end(self) -> bool:
+        """Record how it ended, or give back what never began; ``False``: the store is away, so ask it again."""
+        if self.is_over:  # an interrupted call may not have dropped it
+            self.claims.forget(self)
+            return True
+        step = Step(outcomes=(self.left_outcome(),)) if self.begun else Step(give_back=(GiveBack(claim=self.claim),))
         try:
-            if not self.begun:
-                step = Step(give_back=(GiveBack(claim=self.claim),))
-            else:
-                step = Step(outcomes=(self.left_outcome(),))
             self.claims.store.step(self.claim.session, step)
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
-        else:
-            self.claims.done(self)
+            return False
+        self.claims.done(self)
+        return True
 
 
 class Sweep:
