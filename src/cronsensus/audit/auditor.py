@@ -15,12 +15,12 @@ from cronsensus.errors import UnknownJob
 from cronsensus.instants import as_utc, format_instant
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
 
 TOLERANCE = timedelta(seconds=30)
 """The longest time for a nominal time to be undecided, or a run to stay with a dead session: a few leases."""
 
 BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
-PAGE = 100
 
 
 def audit(
@@ -110,12 +110,5 @@ def _jobs(store: Store, names: Sequence[str]) -> Iterator[JobView]:
         if job is None:
             raise UnknownJob(f"the store knows no job {name!r}; cronsensus jobs list shows the ones it knows")
         yield job
-    if names:
-        return
-    last = ""
-    while True:
-        page = store.jobs(after=last, limit=PAGE, retired=True)
-        yield from page
-        if len(page) < PAGE:
-            return
-        last = page[-1].spec.name
+    if not names:
+        yield from every_job(store, retired=True)

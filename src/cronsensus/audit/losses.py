@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 
 from cronsensus.instants import format_instant, parse_instant
 from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, TrailEntry
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_trail_entry
 
-PAGE = 100
 MOST = 10_000
 MOST_NOTES = 20
 
 
 def losses(store: Store) -> list[TrailEntry]:
     """Return what the trail says of losses, newest first."""
-    found: list[TrailEntry] = []
-    last: int | None = None
-    for _ in range(MOST // PAGE):
-        page: list[TrailEntry] = store.trail(target="", after=last, limit=PAGE)
-        found += [entry for entry in page if entry.action in {LOST_MOMENT, STORE_EMPTIED}]
-        if len(page) < PAGE:
-            break
-        last = page[-1].id
-    return found
+    trail = islice(every_trail_entry(store, ""), MOST)
+    return [entry for entry in trail if entry.action in {LOST_MOMENT, STORE_EMPTIED}]
 
 
 def notes(store: Store, since: datetime | None, until: datetime) -> Iterator[str]:

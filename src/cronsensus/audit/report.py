@@ -134,6 +134,22 @@ class _Counts:
     runs: int = 0
 
 
+@dataclass(slots=True)
+class _Findings(_Counts):
+    found: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lateness: Lateness = field(default_factory=Lateness)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the ledger is as the triggers say: nothing was found."""
+        return self.found == 0
+
+    def _counts_json(self) -> dict[str, Any]:
+        return {**{name: getattr(self, name) for name in _COUNTED}, "lateness": self.lateness.to_json()}
+
+
 _COUNTED = tuple(item.name for item in dataclasses.fields(_Counts))
 _COUNTER_OF: dict[Kind, str] = {
     "duplicate": "duplicates",
@@ -146,19 +162,10 @@ _COUNTER_OF: dict[Kind, str] = {
 
 
 @dataclass(slots=True)
-class JobReport(_Counts):
+class JobReport(_Findings):
     """The findings on one job. ``notes`` says what was left out, and why."""
 
     job: str = ""
-    findings: list[Finding] = field(default_factory=list)
-    found: int = 0
-    notes: list[str] = field(default_factory=list)
-    lateness: Lateness = field(default_factory=Lateness)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found."""
-        return self.found == 0
 
     def add(self, finding: Finding) -> None:
         """Count a finding, and keep it if there is room."""
@@ -179,18 +186,11 @@ class JobReport(_Counts):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, without the findings."""
-        counts = {name: getattr(self, name) for name in _COUNTED}
-        return {
-            "job": self.job,
-            **counts,
-            "lateness": self.lateness.to_json(),
-            "notes": list(self.notes),
-            "ok": self.ok,
-        }
+        return {"job": self.job, **self._counts_json(), "notes": list(self.notes), "ok": self.ok}
 
 
 @dataclass(slots=True)
-class Report(_Counts):
+class Report(_Findings):
     """All findings of the audit. ``jobs`` holds the first ``MOST_JOBS`` of ``jobs_audited``.
 
     Attributes:
@@ -203,15 +203,6 @@ class Report(_Counts):
     until: datetime | None = None
     jobs_audited: int = 0
     jobs: list[JobReport] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    found: int = 0
-    notes: list[str] = field(default_factory=list)
-    lateness: Lateness = field(default_factory=Lateness)
-
-    @property
-    def ok(self) -> bool:
-        """Whether the ledger is as the triggers say: nothing was found."""
-        return self.found == 0
 
     def add(self, job: JobReport) -> None:
         """Add one job's report."""
@@ -228,8 +219,7 @@ class Report(_Counts):
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values: the counts first, then jobs, notes and findings."""
         return {
-            **{name: getattr(self, name) for name in _COUNTED},
-            "lateness": self.lateness.to_json(),
+            **self._counts_json(),
             "from": None if self.since is None else format_instant(self.since),
             "to": None if self.until is None else format_instant(self.until),
             "jobs_audited": self.jobs_audited,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 
 from cronsensus.instants import parse_instant
-from cronsensus.model.ledger import CLOCK_SET_BACK, TrailEntry
+from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_trail_entry
 
-PAGE = 100
 MOST = 10_000
 
 
@@ -31,15 +32,9 @@ class SetBacks:
 
 
 def _stretches(store: Store) -> Iterator[tuple[datetime, datetime]]:
-    last: int | None = None
-    for _ in range(MOST // PAGE):
-        page: list[TrailEntry] = store.trail(target="", after=last, limit=PAGE)
-        for entry in page:
-            if entry.action == CLOCK_SET_BACK:
-                yield parse_instant(entry.details["from"]), parse_instant(entry.details["until"])
-        if len(page) < PAGE:
-            return
-        last = page[-1].id
+    for entry in islice(every_trail_entry(store, ""), MOST):
+        if entry.action == CLOCK_SET_BACK:
+            yield parse_instant(entry.details["from"]), parse_instant(entry.details["until"])
 
 
 def _joined(stretches: list[tuple[datetime, datetime]]) -> Iterator[tuple[datetime, datetime]]:

@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from cronsensus.audit.nominal import MICROSECOND, MOST_COUNTED, Nominals, split
 from cronsensus.audit.report import JobReport
@@ -29,9 +30,9 @@ from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_occurrence, every_range
 
 WINDOW = 1000
-PAGE = 200
 MOST_ROWS = 5000
 MOST_LONG = 10_000
 AGAIN = 5
@@ -159,21 +160,10 @@ class Verdicts:
 
     def _read(self, after: datetime, until: datetime) -> tuple[list[Row], list[LedgerRange]] | None:
         """Return what the ledger holds for (after, until]; ``None``: more than is kept in memory."""
-        all_of_it = until - after > MICROSECOND
-        rows: list[Row] = []
-        for row in self._rows(after, until):
-            rows.append(row)
-            if len(rows) > MOST_ROWS:
-                if all_of_it:
-                    return None
-                break
-        ranges: list[LedgerRange] = []
-        for one in self._ranges(after, until):
-            ranges.append(one)
-            if len(ranges) > MOST_ROWS:
-                if all_of_it:
-                    return None
-                break
+        rows = list(islice(self._rows(after, until), MOST_ROWS + 1))
+        ranges = list(islice(self._ranges(after, until), MOST_ROWS + 1))
+        if max(len(rows), len(ranges)) > MOST_ROWS and until - after > MICROSECOND:
+            return None
         return rows, ranges
 
     def _window(self, times: list[datetime], rows: list[Row], ranges: list[LedgerRange]) -> None:
@@ -310,24 +300,12 @@ class Verdicts:
 
     def _rows(self, after: datetime, until: datetime) -> Iterator[Row]:
         where = OccurrenceFilter(job=self._name, scheduled_from=after + MICROSECOND, scheduled_until=until)
-        last: int | None = None
-        while True:
-            page = self._store.occurrences(where, after=last, limit=PAGE, newest_first=False)
-            for occurrence in page:
-                if occurrence.scheduled_for is not None:
-                    yield Row.of(occurrence, occurrence.scheduled_for)
-            if len(page) < PAGE:
-                return
-            last = page[-1].id
+        for occurrence in every_occurrence(self._store, where):
+            if occurrence.scheduled_for is not None:
+                yield Row.of(occurrence, occurrence.scheduled_for)
 
     def _ranges(self, after: datetime, until: datetime) -> Iterator[LedgerRange]:
-        last = 0
-        while True:
-            page = self._store.ranges(self._name, since=after + MICROSECOND, until=until, after=last, limit=PAGE)
-            yield from page
-            if len(page) < PAGE:
-                return
-            last = page[-1].id
+        return every_range(self._store, self._name, after + MICROSECOND, until)
 
 
 class _Undecided:

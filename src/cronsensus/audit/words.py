@@ -4,30 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any
 
 from cronsensus.audit.report import Finding, Kind
+from cronsensus.audit.rows import Row
 from cronsensus.durations import format_duration
 from cronsensus.instants import format_instant
 from cronsensus.model.occurrence import Occurrence, RunView
 from cronsensus.model.plan import VerdictRange
-from cronsensus.model.states import State
-
-
-class Standing(Protocol):
-    """An occurrence as far as a sentence names it."""
-
-    @property
-    def id(self) -> int:
-        """Its number."""
-
-    @property
-    def state(self) -> State:
-        """Where it stands."""
-
-    @property
-    def at(self) -> datetime:
-        """Its nominal time."""
 
 
 class Words:
@@ -38,108 +22,66 @@ class Words:
 
     # --- verdicts -------------------------------------------------------------------------------------------------
 
-    def two_verdicts(self, at: datetime, rows: Sequence[Standing], ranges: Sequence[VerdictRange]) -> Finding:
+    def two_verdicts(self, at: datetime, rows: Sequence[Row], ranges: Sequence[VerdictRange]) -> Finding:
         """One nominal time, more than one verdict."""
         verdicts = [f"occurrence {row.id} ({row.state})" for row in rows] + [_range(one) for one in ranges]
-        return Finding(
-            kind="duplicate",
-            job=self._job,
-            scheduled_for=at,
-            occurrences=tuple(row.id for row in rows),
-            sentence=f"{self._at(at)} has {len(verdicts)} verdicts: {', '.join(verdicts)}",
-        )
+        sentence = f"{self._at(at)} has {len(verdicts)} verdicts: {', '.join(verdicts)}"
+        return self._found("duplicate", at, sentence, *(row.id for row in rows))
 
     def two_ranges(self, first: datetime, last: datetime, count: int, second: VerdictRange) -> Finding:
         """Two verdict ranges speak for the same nominal times."""
-        return Finding(
-            kind="duplicate",
-            job=self._job,
-            scheduled_for=first,
-            until=last,
-            count=count,
-            sentence=f"{_times(count)} of {self._job!r} {_from_to(first, last)} {_have(count)} "
-            f"two verdicts: one is {_range(second)}",
-        )
+        times = f"{self._times(count)} {_from_to(first, last)} {_have(count)}"
+        sentence = f"{times} two verdicts: one is {_range(second)}"
+        return self._found("duplicate", first, sentence, until=last, count=count)
 
     def backfilled_again(self, at: datetime, done: int, again: int) -> Finding:
         """A nominal time was backfilled although it had succeeded."""
-        return Finding(
-            kind="duplicate",
-            job=self._job,
-            scheduled_for=at,
-            occurrences=(done, again),
-            sentence=f"{self._at(at)} had succeeded as occurrence {done} and was backfilled as occurrence {again}",
-        )
+        sentence = f"{self._at(at)} had succeeded as occurrence {done} and was backfilled as occurrence {again}"
+        return self._found("duplicate", at, sentence, done, again)
 
     def missing(self, first: datetime, last: datetime, count: int, watermark: datetime) -> Finding:
         """Nominal times at or below the watermark without a verdict."""
         where = f"at {format_instant(first)}" if count == 1 else _from_to(first, last)
-        return Finding(
-            kind="missing",
-            job=self._job,
-            scheduled_for=first,
-            until=last,
-            count=count,
-            sentence=f"{_times(count)} of {self._job!r} {where} {_have(count)} no verdict, although the watermark "
-            f"({format_instant(watermark)}) says that all up to it are decided",
+        sentence = (
+            f"{self._times(count)} {where} {_have(count)} no verdict, although the watermark "
+            f"({format_instant(watermark)}) says that all up to it are decided"
         )
+        return self._found("missing", first, sentence, until=last, count=count)
 
     def undecided(self, first: datetime, count: int, watermark: datetime) -> Finding:
         """Nominal times above the watermark that no node decided in time."""
-        return Finding(
-            kind="missing",
-            job=self._job,
-            scheduled_for=first,
-            count=count,
-            sentence=f"{_times(count)} of {self._job!r} since {format_instant(first)} {_have(count)} passed and nobody "
-            f"decided on {'it' if count == 1 else 'them'} (the watermark is {format_instant(watermark)}): "
-            "does any node run?",
+        sentence = (
+            f"{self._times(count)} since {format_instant(first)} {_have(count)} passed and nobody decided on "
+            f"{'it' if count == 1 else 'them'} (the watermark is {format_instant(watermark)}): does any node run?"
         )
+        return self._found("missing", first, sentence, count=count)
 
     def miscounted(self, verdict: VerdictRange, count: int | None) -> Finding:
         """A verdict range that says another number of nominal times than the trigger has there."""
         said = verdict.count or 0
-        more = count is None or count > said
-        return Finding(
-            kind="missing" if more else "stray",
-            job=self._job,
-            scheduled_for=verdict.first,
-            until=verdict.last,
-            count=abs(count - said) if count is not None else 1,
-            sentence=f"{_range(verdict)} of {self._job!r} says {_times(said)}, "
-            f"the trigger has {'more' if count is None else count} there",
-        )
+        has = "more" if count is None else count
+        sentence = f"{_range(verdict)} of {self._job!r} says {_times(said)}, the trigger has {has} there"
+        kind: Kind = "missing" if count is None or count > said else "stray"
+        differ = 1 if count is None else abs(count - said)
+        return self._found(kind, verdict.first, sentence, until=verdict.last, count=differ)
 
     def stray_range(self, at: datetime, verdict: VerdictRange) -> Finding:
         """A verdict range that begins or ends at something that is no nominal time."""
-        return Finding(
-            kind="stray",
-            job=self._job,
-            scheduled_for=at,
-            sentence=f"{format_instant(at)} is no nominal time of {self._job!r}, "
-            f"but {_range(verdict)} begins or ends there",
-        )
+        sentence = f"{self._not_nominal(at)}, but {_range(verdict)} begins or ends there"
+        return self._found("stray", at, sentence)
 
-    def stray(self, row: Standing) -> Finding:
+    def stray(self, row: Row) -> Finding:
         """An occurrence of a time that is no nominal time."""
-        return Finding(
-            kind="stray",
-            job=self._job,
-            scheduled_for=row.at,
-            occurrences=(row.id,),
-            sentence=f"{format_instant(row.at)} is no nominal time of {self._job!r} under the trigger that held then, "
-            f"but occurrence {row.id} ({row.state}) was made for it",
+        sentence = (
+            f"{self._not_nominal(row.at)} under the trigger that held then, but occurrence {row.id} ({row.state}) was "
+            "made for it"
         )
+        return self._found("stray", row.at, sentence, row.id)
 
     def paused(self, at: datetime, occurrence: int) -> Finding:
         """An occurrence that the schedule made during a pause."""
-        return Finding(
-            kind="stray",
-            job=self._job,
-            scheduled_for=at,
-            occurrences=(occurrence,),
-            sentence=f"{self._at(at)} was made as occurrence {occurrence} while the job was paused",
-        )
+        sentence = f"{self._at(at)} was made as occurrence {occurrence} while the job was paused"
+        return self._found("stray", at, sentence, occurrence)
 
     # --- runs -----------------------------------------------------------------------------------------------------
 
@@ -170,37 +112,38 @@ class Words:
     def runs_overlap(self, first: RunView, second: RunView) -> Finding:
         """Two occurrences of a job that forbids overlap ran at the same time."""
         ended = "has not ended" if first.finished_at is None else f"ended at {format_instant(first.finished_at)}"
-        return Finding(
-            kind="overlap",
-            job=self._job,
-            scheduled_for=second.scheduled_for,
-            occurrences=(first.occurrence, second.occurrence),
-            sentence=f"{self._job!r} ran twice at a time: occurrence {second.occurrence} started at "
-            f"{format_instant(second.started_at)}, but occurrence {first.occurrence} {ended}",
+        sentence = (
+            f"{self._job!r} ran twice at a time: occurrence {second.occurrence} started at "
+            f"{format_instant(second.started_at)}, but occurrence {first.occurrence} {ended}"
         )
+        return self._found("overlap", second.scheduled_for, sentence, first.occurrence, second.occurrence)
 
     def stuck(self, occurrence: Occurrence, why: str, ago: timedelta) -> Finding:
         """A run of a dead node that was not taken over."""
         since = format_duration(timedelta(seconds=round(ago.total_seconds())))
-        return self._about(
-            occurrence, "stuck", f"runs under session {occurrence.session}, {why} {since} ago, and nobody took it over"
-        )
+        what = f"runs under session {occurrence.session}, {why} {since} ago, and nobody took it over"
+        return self._about(occurrence, "stuck", what)
 
     # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _found(self, kind: Kind, at: datetime | None, sentence: str, *occurrences: int, **several: Any) -> Finding:
+        return Finding(
+            kind=kind, job=self._job, scheduled_for=at, sentence=sentence, occurrences=occurrences, **several
+        )
 
     def _about(self, occurrence: Occurrence, kind: Kind, what: str) -> Finding:
         at = occurrence.scheduled_for
         name = f"{self._job!r} with key {occurrence.key!r}" if at is None else self._at(at)
-        return Finding(
-            kind=kind,
-            job=self._job,
-            scheduled_for=at,
-            occurrences=(occurrence.id,),
-            sentence=f"{name} (occurrence {occurrence.id}) {what}",
-        )
+        return self._found(kind, at, f"{name} (occurrence {occurrence.id}) {what}", occurrence.id)
 
     def _at(self, at: datetime) -> str:
         return f"{self._job!r} at {format_instant(at)}"
+
+    def _times(self, count: int) -> str:
+        return f"{_times(count)} of {self._job!r}"
+
+    def _not_nominal(self, at: datetime) -> str:
+        return f"{format_instant(at)} is no nominal time of {self._job!r}"
 
 
 def _range(verdict: VerdictRange) -> str:

@@ -21,6 +21,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.operations import nominal_times
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_occurrence
 from cronsensus.triggers import Trigger
 
 _PREVIEWED = 20
@@ -124,12 +125,7 @@ def _standing(store: Store, job: str, since: datetime, until: datetime) -> dict[
     """Return the active and succeeded occurrences by nominal time: the store leaves those alone."""
     states = (State.PENDING, State.RUNNING, State.SUCCEEDED)
     where = OccurrenceFilter(job=job, states=states, scheduled_from=since, scheduled_until=until)
-    found: dict[datetime, Occurrence] = {}
-    after: int | None = None
-    while page := store.occurrences(where, after=after, limit=1000, newest_first=False):
-        found |= {one.scheduled_for: one for one in page if one.scheduled_for is not None}
-        after = page[-1].id
-    return found
+    return {one.scheduled_for: one for one in every_occurrence(store, where) if one.scheduled_for is not None}
 
 
 def _preview(

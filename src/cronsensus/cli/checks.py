@@ -14,7 +14,6 @@ from typing import Any
 
 from cronsensus.audit.losses import losses
 from cronsensus.cli.facts import error_text
-from cronsensus.cli.find import every_job
 from cronsensus.cli.waiting import JUST_NOW, is_alive, needs_no_node, why_it_waits
 from cronsensus.cli.words import brief, counted, exact, relative, shorten
 from cronsensus.clock import SystemClock
@@ -24,6 +23,7 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
 
 OK_LEVEL, WARN, FAIL = "ok", "warn", "fail"
 

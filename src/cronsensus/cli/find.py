@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.words import shorten
@@ -10,15 +10,6 @@ from cronsensus.errors import UnknownJob
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.stores.base import Store
-
-_PAGE = 500
-
-
-def every_job(store: Store, *, after: str = "", retired: bool = False) -> Iterator[JobView]:
-    """Yield jobs by name, page by page."""
-    while page := store.jobs(after=after, limit=_PAGE, retired=retired):
-        yield from page
-        after = page[-1].spec.name
 
 
 def require_job(store: Store, name: str, *, declared: Collection[str] = ()) -> JobView:

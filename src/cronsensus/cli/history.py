@@ -7,22 +7,22 @@ that made none. Short ranges are expanded, so that each nominal time has its lin
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from cronsensus.audit.nominal import Nominals
 from cronsensus.model.job import JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_range
 
 MICROSECOND = timedelta(microseconds=1)
 EXPANDED = 60
 """Nominal times up to which a range is shown as one line each."""
 MOST_WALKED = 5_000
 """Nominal times that are looked at for a missing verdict; beyond that it is the audit's work."""
-_PAGE = 1000
 _MOST_RANGES = 20_000
 
 NO_VERDICT = "no verdict"
@@ -62,8 +62,7 @@ def history(store: Store, view: JobView, since: datetime, until: datetime, *, no
     if more:
         since = min(one.scheduled_for for one in made if one.scheduled_for is not None)
     lines = [_line(one) for one in made]
-    ranges = list(ranges_between(store, view.spec.name, since, until))
-    for one in ranges:
+    for one in islice(every_range(store, view.spec.name, since, until), _MOST_RANGES):
         lines += _expand(one, nominals, since, until)
     begin = since - MICROSECOND if view.horizon is None else max(since - MICROSECOND, view.horizon)
     lines += _without_verdict(nominals, lines, begin, min(until, now), view.watermark)
@@ -71,18 +70,6 @@ def history(store: Store, view: JobView, since: datetime, until: datetime, *, no
     if len(lines) > limit:
         lines, more = lines[-limit:], True
     return History(lines, lines[0].first - MICROSECOND if more and lines else None)
-
-
-def ranges_between(store: Store, job: str, since: datetime, until: datetime) -> Iterator[LedgerRange]:
-    """Yield the verdict ranges that touch [since, until]; bounded."""
-    after = seen = 0
-    while seen < _MOST_RANGES:
-        page = store.ranges(job, since=since, until=until, after=after, limit=_PAGE)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        seen += len(page)
-        after = page[-1].id
 
 
 def _occurrences(store: Store, job: str, since: datetime, until: datetime, limit: int) -> tuple[list[Occurrence], bool]:

@@ -22,7 +22,7 @@ from cronsensus.cli.facts import (
     trail_data,
     what_for,
 )
-from cronsensus.cli.find import every_job, require_job
+from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Group, Invocation
 from cronsensus.cli.next import print_times, time_rows
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
@@ -35,6 +35,7 @@ from cronsensus.model.job import JobView, Policies
 from cronsensus.model.occurrence import Enqueued, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
 
 _LATEST = 20
 """Ended occurrences among which the one that ended last is looked for."""

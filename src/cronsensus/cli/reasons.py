@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 from cronsensus.audit.nominal import Nominals
 from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.facts import error_text
-from cronsensus.cli.history import MICROSECOND, NO_VERDICT, UNDECIDED, ranges_between
+from cronsensus.cli.history import MICROSECOND, NO_VERDICT, UNDECIDED
 from cronsensus.cli.waiting import who_was_there, why_it_waits
 from cronsensus.cli.words import brief, counted, exact, relative
 from cronsensus.model.job import JobView, Stretch
@@ -16,6 +16,7 @@ from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_range
 
 LATE = timedelta(seconds=10)
 _LONG = timedelta(days=366 * 50)
@@ -55,7 +56,7 @@ class Inquiry:
         answer = Answer(self._job, at, nominal=self._nominals.has(at))
         where = OccurrenceFilter(job=self._job, scheduled_from=at, scheduled_until=at)
         answer.occurrences = self._store.occurrences(where, newest_first=False)
-        ranges = [one for one in ranges_between(self._store, self._job, at, at) if answer.nominal]
+        ranges = [one for one in every_range(self._store, self._job, at, at) if answer.nominal]
         answer.before, answer.after = self._around()
         if not answer.nominal and not answer.occurrences:
             born = first[0].since if first else None

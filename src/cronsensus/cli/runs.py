@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import click
@@ -22,6 +22,7 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_occurrence
 
 _TAIL = 20
 _LOOK_AGAIN = 1.0
@@ -66,7 +67,8 @@ def list_(
         where = OccurrenceFilter(job=job, states=tuple(State(state) for state in states))
 
         def draw() -> None:
-            found = list(islice(newest(store, where, after=after, since=begin, page=limit + 1), limit + 1))
+            newest = every_occurrence(store, where, after=after, newest_first=True, page=limit + 1)
+            found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), limit + 1))
             _print_runs(output, found[:limit], store.now(), more=len(found) > limit and not watch)
 
         output.show(store, draw, again=watch)
@@ -100,18 +102,6 @@ def _row(one: Occurrence, now: datetime) -> list[str | Cell | None]:
     attempt = str(one.attempt) if one.attempt else ""
     name = Cell(one.job, "bold")
     return [str(one.id), name, what_for(one), state, one.node, attempt, started, took(one, now), shorten(why or "", 60)]
-
-
-def newest(
-    store: Store, where: OccurrenceFilter, *, after: int | None, since: datetime | None, page: int
-) -> Iterator[Occurrence]:
-    """Yield occurrences, newest first, down to those created at ``since``."""
-    while found := store.occurrences(where, after=after, limit=page):
-        for one in found:
-            if since is not None and one.created_at < since:
-                return
-            yield one
-        after = found[-1].id
 
 
 @runs.command()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, tzinfo
 
-from cronsensus.cli.find import every_job
 from cronsensus.cli.words import counted, exact, relative
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
 
 JUST_NOW = timedelta(seconds=2)
 

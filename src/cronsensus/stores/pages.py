@@ -1,0 +1,61 @@
+"""Read what is too long for one answer of a store, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from cronsensus.model.job import JobView
+from cronsensus.model.ledger import LedgerRange, TrailEntry
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.stores.base import Store
+
+T = TypeVar("T")
+
+PAGE = 200
+
+
+def every_job(store: Store, *, after: str = "", retired: bool = False, page: int = PAGE) -> Iterator[JobView]:
+    """Yield jobs by name."""
+
+    def read(last: str) -> list[JobView]:
+        return store.jobs(after=last, limit=page, retired=retired)
+
+    return _every(read, after, page=page, position=lambda job: job.spec.name)
+
+
+def every_occurrence(
+    store: Store, where: OccurrenceFilter, *, after: int | None = None, newest_first: bool = False, page: int = PAGE
+) -> Iterator[Occurrence]:
+    """Yield occurrences by id."""
+
+    def read(last: int | None) -> list[Occurrence]:
+        return store.occurrences(where, after=last, limit=page, newest_first=newest_first)
+
+    return _every(read, after, page=page)
+
+
+def every_range(store: Store, job: str, since: datetime, until: datetime) -> Iterator[LedgerRange]:
+    """Yield the verdict ranges of a job that touch [since, until], by id."""
+    return _every(lambda last: store.ranges(job, since=since, until=until, after=last, limit=PAGE), 0)
+
+
+def every_trail_entry(store: Store, target: str) -> Iterator[TrailEntry]:
+    """Yield the trail of a job, or of the store itself (``""``), newest first."""
+    return _every(lambda last: store.trail(target=target, after=last, limit=PAGE), None)
+
+
+def _every(
+    read: Callable[[Any], Sequence[T]],
+    after: Any,
+    *,
+    page: int = PAGE,
+    position: Callable[[Any], Any] = lambda one: one.id,
+) -> Iterator[T]:
+    while True:
+        found = read(after)
+        yield from found
+        if len(found) < page:
+            return
+        after = position(found[-1])
