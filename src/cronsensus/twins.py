@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -15,16 +15,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Return an async method that calls ``method`` on another thread, so that the event loop goes on meanwhile.
+async def _to_thread(call: Callable[[], R]) -> R:
+    import asyncio
+
+    return await asyncio.to_thread(call)
+
+
+def twin(
+    method: Callable[Concatenate[S, P], R], on: Callable[[Callable[[], R]], Awaitable[R]] = _to_thread
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Return an async method that calls ``method`` ``on`` another thread, so that the event loop goes on meanwhile.
 
     A cancelled twin leaves its thread to finish: the verbs are atomic, so the step is done either whole or not at all.
     """
 
     async def on_a_thread(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        import asyncio
-
-        return await asyncio.to_thread(method, self, *args, **kwargs)
+        return await on(functools.partial(method, self, *args, **kwargs))
 
     functools.update_wrapper(on_a_thread, method)
     on_a_thread.__name__ = f"a{method.__name__}"

@@ -466,10 +466,10 @@ def test_a_shorter_lease_is_believed_in_for_less_before_it_is_asked_for(place):
 
 def test_a_renewal_that_makes_nothing_longer_asks_nothing(place):
     lease = leased(place)
-    lease._extend_alone(TTL, only_longer=True)
+    lease._extend(TTL, only_longer=True)
     assert place.told == []
     place.clock.advance(TICK)
-    lease._extend_alone(TTL, only_longer=True)
+    lease._extend(TTL, only_longer=True)
     assert place.told == [("extend", 10.0)]
 
 

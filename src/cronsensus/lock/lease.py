@@ -25,6 +25,7 @@ from cronsensus.logger import Logger
 from cronsensus.membership.lease import MARGIN
 from cronsensus.stores.base import Store
 from cronsensus.this_process import this_process
+from cronsensus.twins import twin
 
 _log = Logger("cronsensus.lock")
 
@@ -201,20 +202,7 @@ class Lease:
         session: str = "",
         grant: object = None,
     ) -> None:
-        """Make the lease of a grant; see ``LockBackend.take``.
-
-        Args:
-            backend: where it is held.
-            name: of the lock.
-            holder: for people.
-            token: for fences.
-            ttl: how long it lasts without a renewal; ``None``: until it is released, or the process dies.
-            asked_at: when it was asked for, on the backend's clock.
-            renew: whether to renew it.
-            bound: to the current thread.
-            session: it ends with this session.
-            grant: how the backend knows it.
-        """
+        """Make the lease of a ``grant``, by which ``backend`` knows it. Without a ``ttl`` it has no end."""
         self.name, self.holder, self.token = name, holder, token
         self.session, self.grant, self.renew = session, grant, renew
         self._backend = backend
@@ -415,7 +403,8 @@ class Lease:
         more = parse_duration(additional_time, what="additional_time")
         if self._ttl is not None:
             left = timedelta(0) if replace_ttl else timedelta(seconds=max(0.0, self._ends - self._clock.monotonic()))
-            self._extend(left + more)
+            with self._asking:  # one at a time, or the answers would not show which of two calls came last
+                self._extend(left + more)
         return True
 
     def reacquire(self) -> bool:
@@ -434,11 +423,7 @@ class Lease:
         """
         return not self.released and self.is_ours and self._backend.is_held(self)
 
-    def _extend(self, ttl: timedelta) -> None:
-        with self._asking:  # one at a time, or the answers would not show which of two calls came last
-            self._extend_alone(ttl)
-
-    def _extend_alone(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
+    def _extend(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
         asked_at = self._clock.monotonic()
         ends, trusted_until = _ends(asked_at, ttl)
         if only_longer and ends <= self._ends:
@@ -465,7 +450,7 @@ class Lease:
     def step(self, store: Store | None = None) -> float:
         """Renew it when that is due; return the seconds until the next step. For the heartbeat; never raises."""
         if self._ttl is None or self.released or not self.renew:
-            return self._ttl.total_seconds() if self._ttl is not None else 3600.0
+            return LONG if self._ttl is None else self._ttl.total_seconds()
         length = self._ttl.total_seconds()
         wait = self._ends - self._clock.monotonic() - length * (1 - 1 / RENEWALS)
         if wait > 0:
@@ -477,7 +462,7 @@ class Lease:
         if not self._asking.acquire(blocking=False):
             return again  # a caller is extending it, and may hang in that; other leases must not wait for it
         try:
-            self._extend_alone(self._ttl, only_longer=True, by=store)
+            self._extend(self._ttl, only_longer=True, by=store)
         except LeaseLost:
             self._forget()
         except StoreError as error:
@@ -495,17 +480,9 @@ class Lease:
         self.end()
         await surely(self._free)
 
-    async def aextend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002
-        """Do what ``extend`` does without blocking the event loop."""
-        return await on_worker(lambda: self.extend(additional_time, replace_ttl))
-
-    async def areacquire(self) -> bool:
-        """Do what ``reacquire`` does without blocking the event loop."""
-        return await self.aextend(self._ttl or timedelta(0), replace_ttl=True)
-
-    async def aowned(self) -> bool:
-        """Do what ``owned`` does without blocking the event loop."""
-        return await on_worker(self.owned)
+    aextend = twin(extend, on_worker)
+    areacquire = twin(reacquire, on_worker)
+    aowned = twin(owned, on_worker)
 
     def __repr__(self) -> str:
         state = "released" if self.released else "lost" if self.lost.is_set() else "held"

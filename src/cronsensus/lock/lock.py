@@ -28,6 +28,7 @@ from cronsensus.lock.ownership import (
 from cronsensus.lock.worker_pool import on_worker
 from cronsensus.logger import Logger
 from cronsensus.model.job import check_name
+from cronsensus.twins import twin
 
 _log = Logger("cronsensus.lock")
 
@@ -339,9 +340,7 @@ class Lock:
         """
         return self._backend().holders(self.name) >= self._request.limit
 
-    async def alocked(self) -> bool:
-        """Do what ``locked`` does without blocking the event loop."""
-        return await on_worker(self.locked)
+    alocked = twin(locked, on_worker)
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r}>"

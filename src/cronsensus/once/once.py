@@ -38,6 +38,7 @@ from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims
 from cronsensus.once.owned_claim import UNSET, CallKey, OwnedClaim, Ticket
 from cronsensus.stores.transacting import no_transactions
+from cronsensus.twins import twin
 from cronsensus.typed import Types
 
 _log = Logger("cronsensus.once")
@@ -177,9 +178,7 @@ class Once(Generic[P, R_co]):
         claims = self._claims()
         return claims.store.forget(self.name, key, by=by or claims.name, why=why, running=running) is not None
 
-    async def aforget(self, *args: Any, **kwargs: Any) -> bool:
-        """Do what ``forget`` does without blocking the event loop."""
-        return await on_worker(partial(self.forget, *args, **kwargs))
+    aforget = twin(forget, on_worker)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the method of an object, as a function does."""
