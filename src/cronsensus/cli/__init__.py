@@ -60,6 +60,8 @@ cli = LazyGroup(
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+_PYTHON = sys.version.split()[0]
+click.version_option(package_name="cronsensus", message=f"cronsensus %(version)s, Python {_PYTHON}")(cli)
 
 
 def main() -> None:

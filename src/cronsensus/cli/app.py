@@ -63,8 +63,7 @@ def application(name: str | None = None, **flags: Any) -> Application:
     Raises:
         CommandError: there is none, or it cannot be imported; says what to type.
     """
-    name = name or Invocation.current().app or settings().app
-    found = load(name) if name else _discover()
+    found = _found(name)
     if found is None:
         raise CommandError(
             "there is no application here",
@@ -72,6 +71,11 @@ def application(name: str | None = None, **flags: Any) -> Application:
             then=HOW_TO_SAY,
         )
     return _configured(found, **{key: value for key, value in flags.items() if value is not None})
+
+
+def _found(name: str | None = None) -> Application | None:
+    name = name or Invocation.current().app or settings().app
+    return load(name) if name else _discover()
 
 
 def _configured(found: Application, **flags: Any) -> Application:
@@ -103,11 +107,8 @@ def settled() -> Settings | None:
 
 def known_settings() -> tuple[Settings, str | None]:
     """Return the settings that a node would have here, and the application whose arguments are among them."""
-    named = Invocation.current().app or settings().app
-    found = application(named) if named else _discover()
-    if found is None:
-        return settings(), None
-    return _configured(found).scheduler.settings, found.name
+    found = _found()
+    return (settings(), None) if found is None else (_configured(found).scheduler.settings, found.name)
 
 
 @contextlib.contextmanager
@@ -154,13 +155,11 @@ def _store() -> tuple[Store, bool]:
     """Return the store, and whether it is ours to close."""
     from cronsensus.stores import open_store
 
-    invocation = Invocation.current()
     known = settings()
-    named = invocation.app or known.app
     # With --url on the command line nothing of the application can change the answer. Else its own url comes before
     # that of the environment, as it does in its nodes: a command must not look at another store than they.
-    if invocation.url is None:
-        found = load(named) if named else _discover()
+    if Invocation.current().url is None:
+        found = _found()
         if found is not None:
             return _configured(found).scheduler.store, False
         if known.source("url") == "default":
@@ -182,22 +181,16 @@ def load(name: str) -> Application:
     """
     module_name, colon, attribute = name.partition(":")
     shown = shorten(name, 80)
-    if (
-        module_name.endswith(".py")
-        or "/" in module_name
-        or not all(part.isidentifier() for part in module_name.split("."))
-    ):
+    if module_name.endswith(".py") or not _is_dotted(module_name):
         dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
-        example = (
-            f"{dotted if all(part.isidentifier() for part in dotted.split('.')) else 'jobs'}:{attribute or 'scheduler'}"
-        )
+        example = f"{dotted if _is_dotted(dotted) else 'jobs'}:{attribute or 'scheduler'}"
         raise CommandError(
             f"{shown!r} is not MODULE:ATTR", then=f"write the module as Python imports it, for example {example}"
         )
     try:
         module = _import(module_name)
     except CommandError as error:
-        if not colon and (meant := _dotted(module_name)):
+        if not colon and (meant := _with_colon(module_name)):
             raise CommandError(
                 f"{shown!r} is not MODULE:ATTR; did you mean {meant!r}?", then=f"--app {meant}"
             ) from error
@@ -207,7 +200,11 @@ def load(name: str) -> Application:
     return Application(_attribute(module, module_name, attribute), name)
 
 
-def _dotted(name: str) -> str | None:
+def _is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _with_colon(name: str) -> str | None:
     """Return ``MODULE:ATTR`` if that is what was written with a dot between the two."""
     module_name, _, attribute = name.rpartition(".")
     try:
@@ -287,11 +284,11 @@ def _schedulers(module: ModuleType) -> dict[str, Scheduler]:
     """Return the Schedulers of a module by name, each object once."""
     from cronsensus.scheduler import Scheduler
 
-    seen: dict[int, str] = {}
+    found: dict[str, Scheduler] = {}
     for name, value in vars(module).items():
-        if isinstance(value, Scheduler):
-            seen.setdefault(id(value), name)
-    return {name: vars(module)[name] for name in seen.values()}
+        if isinstance(value, Scheduler) and value not in found.values():
+            found[name] = value
+    return found
 
 
 def _only_one(module: ModuleType, module_name: str) -> Application:
@@ -299,9 +296,8 @@ def _only_one(module: ModuleType, module_name: str) -> Application:
     if len(found) == 1:
         name, scheduler = next(iter(found.items()))
         return Application(scheduler, f"{module_name}:{name}")
-    if found:
-        raise CommandError(f"{module_name!r} holds {len(found)} Schedulers", then=_say_app(module, module_name))
-    raise CommandError(f"{module_name!r} holds no Scheduler", then=_say_app(module, module_name))
+    holds = f"{len(found)} Schedulers" if found else "no Scheduler"
+    raise CommandError(f"{module_name!r} holds {holds}", then=_say_app(module, module_name))
 
 
 def _discover() -> Application | None:

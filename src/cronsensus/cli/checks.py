@@ -42,6 +42,10 @@ _LOOKED_AT = 200
 _MOST_READ = 1000
 _SHARED = re.compile("nfs|cifs|smb|ceph|gluster|lustre|sshfs|s3|9p")
 """File systems that several hosts may have mounted. The store refuses them unless its URL allows it."""
+_LOSES = {
+    "off": "a power failure loses committed results, and runs repeat",
+    "normal": "a power failure may lose the last commits",
+}
 _TOLD_ELSEWHERE = {
     "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
 }  # fmt: skip
@@ -195,22 +199,13 @@ def _durability(described: dict[str, Any]) -> Iterator[Check]:
             "journal", WARN, f"journal_mode is {journal}: readers and writers block each other", "cronsensus db upgrade"
         )
     synchronous = str(described.get("synchronous", "")).lower()
-    if synchronous in {"off", "0"}:
-        yield Check(
-            "durability",
-            FAIL,
-            "synchronous is off: a power failure loses committed results, and runs repeat",
-            "?synchronous=FULL",
-        )
-    elif synchronous in {"normal", "1"}:
-        yield Check(
-            "durability",
-            WARN,
-            "synchronous is normal: a power failure may lose the last commits",
-            "add ?synchronous=FULL to the URL",
-        )
-    elif synchronous:
-        yield Check("durability", OK_LEVEL, f"synchronous is {synchronous}: what is committed survives a power failure")
+    synchronous = {"0": "off", "1": "normal"}.get(synchronous, synchronous)
+    if synchronous:
+        loses = _LOSES.get(synchronous)
+        what = loses or "what is committed survives a power failure"
+        level = OK_LEVEL if loses is None else FAIL if synchronous == "off" else WARN
+        then = "" if loses is None else "add ?synchronous=FULL to the URL"
+        yield Check("durability", level, f"synchronous is {synchronous}: {what}", then)
     kind = described.get("file_system")
     if isinstance(kind, str) and _SHARED.search(kind):
         yield Check(

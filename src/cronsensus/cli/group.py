@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -83,15 +83,6 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(ctx.ensure_object(Invocation), param.name, value)
 
 
-def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click calls it so
-    if not value or ctx.resilient_parsing:
-        return
-    from importlib.metadata import version
-
-    click.echo(f"cronsensus {version('cronsensus')}, Python {sys.version.split()[0]}")
-    ctx.exit()
-
-
 def _option(*names: str, **settings: Any) -> click.Option:
     return click.Option(list(names), expose_value=False, callback=_remember, **settings)
 
@@ -102,14 +93,6 @@ GLOBALS = (
     _option("--namespace", metavar="NAME", help="The part of the store to look at.  [env: CRONSENSUS_NAMESPACE]"),
     _option("-o", "--output", type=click.Choice(["table", "json"]), help="How to print data (default: table)."),
     _option("--debug", is_flag=True, help="Show the traceback of an error."),
-)
-_VERSION = click.Option(
-    ["--version"],
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Show the version and exit.",
 )
 
 OTHER_WORDS = {
@@ -153,36 +136,27 @@ def _keep_examples(text: str | None) -> str | None:
 
 
 class Command(click.Command):
-    """A command. Its help keeps indented examples as they are, and lists the global options apart from its own."""
+    """A command. Its help keeps examples as they are, and lists the global options apart from its own."""
 
     def __init__(self, name: str | None, help: str | None = None, **settings: Any) -> None:  # noqa: A002 - click's word
         super().__init__(name, help=_keep_examples(help), **settings)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command's own options, then the global ones."""
-        _write_options(self, ctx, formatter)
+        """Write a group's commands first, which are what one looks for; then its own options, and the global ones."""
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        for title, everywhere in (("Options", False), ("Options of every command", True)):
+            records = [param.get_help_record(ctx) for param in options if (param in GLOBALS) is everywhere]
+            if shown := [record for record in records if record is not None]:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
 
 
-def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    own: list[tuple[str, str]] = []
-    everywhere: list[tuple[str, str]] = []
-    for param in command.get_params(ctx):
-        record = param.get_help_record(ctx)
-        if record is not None and isinstance(param, click.Option):
-            (everywhere if param in GLOBALS else own).append(record)
-    for title, records in (("Options", own), ("Options of every command", everywhere)):
-        if records:
-            with formatter.section(title):
-                formatter.write_dl(records)
-
-
-class Group(click.Group):
+class Group(Command, click.Group):
     """A group that knows what somebody may have meant."""
 
     command_class = Command
-
-    def __init__(self, name: str | None, help: str | None = None, **settings: Any) -> None:  # noqa: A002 - click's word
-        super().__init__(name, help=_keep_examples(help), **settings)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -211,11 +185,6 @@ class Group(click.Group):
             f"; did you mean {meanings[close[0]]!r}?" if close else f"; there are: {', '.join(self.list_commands(ctx))}"
         )
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands first: they are what one looks for."""
-        self.format_commands(ctx, formatter)
-        _write_options(self, ctx, formatter)
-
 
 class LazyGroup(Group):
     """The root: loads the command that is typed and no other, and turns an error into a sentence and an exit code."""
@@ -224,7 +193,7 @@ class LazyGroup(Group):
         super().__init__(name, **settings)
         self.sections = sections
         self.table = {name: text for section in sections.values() for name, text in section.items()}
-        self.params.extend([*GLOBALS, _VERSION])
+        self.params.extend(GLOBALS)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the table."""
@@ -261,24 +230,20 @@ class LazyGroup(Group):
             ctx.exit(PIPE_CLOSED)
         return answer
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, **settings: Any) -> Any:
         """Run a command line; unless told otherwise, end the process with one of the exit codes."""
-        invocation = extra.setdefault("obj", Invocation())
+        invocation = settings.setdefault("obj", Invocation())
+        standalone = settings.pop("standalone_mode", True)
         run: Callable[..., Any] = super().main
-        if not standalone_mode:
-            return run(args, prog_name, complete_var, standalone_mode=False, **extra)
         try:
-            answer = run(args, prog_name, complete_var, standalone_mode=False, **extra)
-        except Exception as error:  # noqa: BLE001 - whatever it is, a person reads it
+            answer = run(*args, standalone_mode=False, **settings)
+        except Exception as error:
+            if not standalone:
+                raise
             as_json = invocation.output == "json"
             sys.exit(report(error, debug=invocation.debug, as_json=as_json, typed=invocation.typed))
+        if not standalone:
+            return answer
         sys.exit(answer if isinstance(answer, int) else 0)
 
 

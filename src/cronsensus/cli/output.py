@@ -131,13 +131,15 @@ class Output:
     def line(self, text: str | Cell = "") -> None:
         """Print one line, or several separated by newlines."""
         cell = text if isinstance(text, Cell) else Cell(text)
-        shown = clean(cell.text, lines=True)
-        if self.styled and cell.style:
+        self._print(Cell(clean(cell.text, lines=True), cell.style))
+
+    def _print(self, *cells: Cell) -> None:
+        if self.styled and any(cell.style for cell in cells):
             from rich.text import Text
 
-            self.console.print(Text(shown, style=cell.style), soft_wrap=True)
+            self.console.print(Text.assemble(*((cell.text, cell.style) for cell in cells)), soft_wrap=True)
         else:
-            click.echo(shown)
+            click.echo("".join(cell.text for cell in cells))
 
     def heading(self, text: str) -> None:
         """Print the title of what follows."""
@@ -151,13 +153,7 @@ class Output:
             cell = value if isinstance(value, Cell) else Cell(value)
             first, *more = clean(cell.text, lines=True).splitlines() or [""]
             text = "\n".join([first, *(" " * (width + 4) + line for line in more)])
-            if self.styled:
-                from rich.text import Text
-
-                label = Text(f"  {pad(name, width)}  ", style="dim")
-                self.console.print(label.append(text, style=cell.style or "not dim"), soft_wrap=True)
-            else:
-                click.echo(f"  {pad(name, width)}  {text}")
+            self._print(Cell(f"  {pad(name, width)}  ", "dim"), Cell(text, cell.style))
 
     def table(
         self,
