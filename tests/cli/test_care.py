@@ -197,7 +197,7 @@ def test_the_doctor_finds_what_is_overdue_and_what_waits(cluster: Any) -> None:
     answer = cluster("doctor", "-o", "json")
     assert answer.code == 1
     texts = {check["check"]: check["text"] for check in answer.data["checks"]}
-    assert "tick was due 1h 1m ago, and nobody fired it" in texts["overdue"]
+    assert "tick was due 1h 1m ago, and no node fired it" in texts["overdue"]
     assert "none of them has the function 'other'" in texts["waiting"]
 
 

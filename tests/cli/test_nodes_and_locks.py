@@ -105,7 +105,7 @@ def test_a_lock_is_broken_with_a_reason(cluster: Any) -> None:
     assert (entry.action, entry.target, entry.by, entry.why) == ("break", "reindex", "ann", "it hangs")
     again = cluster("locks", "break", "reindex", "--reason", "it hangs")
     assert again.code == 2
-    assert "nobody holds a lock 'reindex'" in again.err
+    assert "no process holds a lock 'reindex'" in again.err
 
 
 def test_health_and_doctor_agree_that_locks_need_no_node_until_there_is_a_job(cluster: Any) -> None:

@@ -34,7 +34,7 @@ URL = "memory://bad-input"
         ({"limit": 10**6}, "from 1 to 1000"),
         ({"tll": "30s"}, "unknown option 'tll' for Lock; did you mean 'ttl'"),
         ({"timeout": 10}, r"unknown option 'timeout' for Lock; write ttl='30s'"),
-        ({"sleep": 0.1}, "who waits is told"),
+        ({"sleep": 0.1}, "a waiter is notified"),
         ({"thread_local": False}, "each thread and each task holds what it acquired itself"),
     ],
 )
@@ -48,7 +48,7 @@ def test_options_that_cannot_be(options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"sleep": 0.1}, "unknown option 'sleep' for acquire; write nothing: who waits is told"),
+        ({"sleep": 0.1}, "unknown option 'sleep' for acquire; write nothing: a waiter is notified"),
         ({"token": "mine"}, "unknown option 'token' for acquire; write nothing: the store gives the token"),
         ({"timeout": 5}, "unknown option 'timeout' for acquire"),
         ({"blockng": True}, "did you mean 'blocking'"),

@@ -476,7 +476,7 @@ def test_a_renewal_that_makes_nothing_longer_asks_nothing(place):
 def test_extend_of_a_lock_held_elsewhere_loses_the_lease(place):
     lease = leased(place)
     place.answer = False
-    with pytest.raises(LeaseLost, match="somebody else has it, or it had run out"):
+    with pytest.raises(LeaseLost, match="another process has it, or it had run out"):
         lease.extend(1)
     assert not lease.trusted
 

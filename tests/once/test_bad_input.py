@@ -55,7 +55,7 @@ def test_keys_that_a_call_cannot_have(local):
         ({"on_error": "retry"}, "choose one of 'free', 'keep'"),
         ({"on_crash": "again"}, "choose one of 'retry', 'fail'"),
         ({"max_crashes": 0}, "at least 1"),
-        ({"keep": 0}, "protects nobody"),
+        ({"keep": 0}, "protects nothing"),
         ({"wait_for": "1s", "on_busy": "skip"}, "leave one of them out"),
         ({"on_mismatch": "ignore"}, "choose one of 'error', 'return'"),
         ({"payload": "amout"}, r"payload='amout': charge\(\) has no argument 'amout'.*did you mean {amount}"),

@@ -64,7 +64,7 @@ class Sessions:
         ended = self._ended.get(session or "")
         if ended is not None and ended.ended_at is not None:
             return self._now - ended.ended_at, f"which is {ended.state} since"
-        return None if self._more else (self._now - since, "which nobody knows, since")
+        return None if self._more else (self._now - since, "which the store does not know, since")
 
 
 @dataclass(frozen=True, slots=True, order=True)

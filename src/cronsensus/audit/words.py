@@ -51,7 +51,7 @@ class Words:
     def undecided(self, first: datetime, count: int, watermark: datetime) -> Finding:
         """Nominal times above the watermark that no node decided in time."""
         sentence = (
-            f"{self._times(count)} since {format_instant(first)} {_have(count)} passed and nobody decided on "
+            f"{self._times(count)} since {format_instant(first)} {_have(count)} passed and no node decided on "
             f"{'it' if count == 1 else 'them'} (the watermark is {format_instant(watermark)}): does any node run?"
         )
         return self._found("missing", first, sentence, count=count)
@@ -121,7 +121,7 @@ class Words:
     def stuck(self, occurrence: Occurrence, why: str, ago: timedelta) -> Finding:
         """A run of a dead node that was not taken over."""
         since = format_duration(timedelta(seconds=round(ago.total_seconds())))
-        what = f"runs under session {occurrence.session}, {why} {since} ago, and nobody took it over"
+        what = f"runs under session {occurrence.session}, {why} {since} ago, and no node took it over"
         return self._about(occurrence, "stuck", what)
 
     # --- parts ----------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
                 what = str(error).partition(";")[0]
                 message_once(f"note: {what}: it is only read, and tells nothing of which nodes are alive now")
         if store.capabilities.hosts == "one" and store.capabilities.clock == "process":
-            message("note: memory:// lives inside of one process; nobody sees what another process has in its own")
+            message("note: memory:// lives inside of one process; no other process sees what is in it")
         yield store
     finally:
         if ours:

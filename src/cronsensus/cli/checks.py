@@ -293,7 +293,7 @@ def _jobs(store: Store) -> Iterator[Check]:
         yield Check(
             "overdue",
             FAIL,
-            f"{job.spec.name} was due {relative(job.due_at, view.now)}, and nobody fired it",
+            f"{job.spec.name} was due {relative(job.due_at, view.now)}, and no node fired it",
             f"cronsensus why '{job.spec.name}' '{exact(job.due_at)}'",
         )
 

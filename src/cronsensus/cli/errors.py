@@ -33,7 +33,7 @@ class CommandError(click.ClickException):
 
 
 _NEXT: list[tuple[type[BaseException], str]] = [
-    (errors.StoreBusy, "try again; if it goes on, look who holds the store: cronsensus nodes list"),
+    (errors.StoreBusy, "try again; if it goes on, look which nodes use the store: cronsensus nodes list"),
     (
         errors.StoreUnavailable,
         "see that the store runs and that the URL is right (cronsensus config), then: cronsensus doctor",

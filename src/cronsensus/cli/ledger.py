@@ -95,7 +95,7 @@ def _row(line: Line, zone: tzinfo, starts: dict[int, datetime]) -> Row:
     one = line.occurrence
     verdict = Cell(line.state, "bold red") if line.state == NO_VERDICT else word(line.state)
     if one is None:
-        reason = "nobody has fired it yet" if line.state == UNDECIDED else line.reason
+        reason = "no node has fired it yet" if line.state == UNDECIDED else line.reason
         return [when, verdict, reason, "", "", "", "", ""]
     reason = error_text(one.error) if one.state is State.FAILED and one.error is not None else one.reason
     if one.origin != "schedule":

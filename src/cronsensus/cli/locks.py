@@ -25,7 +25,7 @@ def locks() -> None:
 @locks.command("list")
 @limited(200)
 def list_(limit: int) -> None:
-    """List the locks that somebody holds: who, under which token, for how long still.
+    """List the held locks: the holder, its token, for how long still.
 
     cronsensus locks list -o json
     """
@@ -58,7 +58,7 @@ def list_(limit: int) -> None:
 @click.argument("name")
 @acting(reason=True)
 def break_(name: str, reason: str, by: str) -> None:
-    """Free a lock whoever holds it.
+    """Free a lock in place of its holder.
 
     A former holder notices at its next renewal, and may work on until then.
 
@@ -69,7 +69,9 @@ def break_(name: str, reason: str, by: str) -> None:
         broken = store.break_lock(name, by=by, why=reason)
         if not broken:
             held = ", ".join(dict.fromkeys(one.name for one in store.locks(limit=20))) or "none"
-            raise CommandError(f"nobody holds a lock {name!r}", why=f"held are: {held}", then="cronsensus locks list")
+            raise CommandError(
+                f"no process holds a lock {name!r}", why=f"held are: {held}", then="cronsensus locks list"
+            )
     if output.printed_json({"broken": [dataclasses.asdict(one) for one in broken]}):
         return
     for one in broken:

@@ -178,7 +178,7 @@ class Inquiry:
                 say(f"No: {self._overlapped(one)}, and overlap={policies.overlap}.")
                 return
             case Reason.RETIRED:
-                say("No: the job was retired before anybody ran it.")
+                say("No: the job was retired before it ran.")
                 return
             case Reason.COALESCED:
                 count = one.range.count or 1

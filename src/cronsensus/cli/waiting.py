@@ -50,7 +50,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
     if view.spec.guarded:
         was = f"failed {counted(one.failures, 'time')}" if one.failures else "was cut off"
         return [
-            f"It {was}, and is free for the next call of the guarded function; if nobody calls, it is closed in time."
+            f"It {was}, and is free for the next call of the guarded function; if none comes, it is closed in time."
         ]
     if one.due_at > now:
         cause = f" after {counted(one.failures, 'failed attempt')}" if one.failures else ""
@@ -62,7 +62,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
             f"What waits is kept until {exact(view.waiting_until)}, in case one does, and then cancelled.",
         ]
     sessions = nodes(store)
-    found = _nobody(sessions)
+    found = _none_works(sessions)
     if found:
         return found
     found = _in_the_way(store, view, one)
@@ -109,7 +109,7 @@ def _working(sessions: list[SessionView]) -> list[SessionView]:
     return [one for one in sessions if one.state == "alive"]
 
 
-def _nobody(sessions: list[SessionView]) -> list[str]:
+def _none_works(sessions: list[SessionView]) -> list[str]:
     if not sessions:
         return ["No node is alive: start one with cronsensus run MODULE:ATTR."]
     if not _working(sessions):

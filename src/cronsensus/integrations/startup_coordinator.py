@@ -103,7 +103,7 @@ class StartupCoordinator:
         """Give the name back; ``False`` if this worker does not have it, and then nothing changes.
 
         Raises:
-            LeaseLost: it was somebody else's by now.
+            LeaseLost: another worker has it by now.
             StoreError: the store cannot be asked; the name is free when its ``ttl`` is over.
         """
         return await self._release(name)

@@ -433,7 +433,7 @@ class Lease:
             self._trusted_until = trusted_until
             self.register(self._backend.watch)
         if not self._backend.extend(self, ttl, by=by):
-            self.lose("somebody else has it, or it had run out")
+            self.lose("another process has it, or it had run out")
             raise self._loss()
         self._ends, self._trusted_until = ends, trusted_until
 

@@ -14,7 +14,7 @@ MOST_HOLDERS = 1000
 OPTIONS = {"ttl", "limit", "renew", "blocking", "blocking_timeout", "namespace", "on_store_loss"}
 _ELSEWHERE = {
     "timeout": "ttl='30s', which is renewed while the lock is held",
-    "sleep": "nothing: who waits is told, and does not poll",
+    "sleep": "nothing: a waiter is notified, and does not poll",
     "thread_local": "nothing: each thread and each task holds what it acquired itself",
     "token": "nothing: the store gives the token, which grows with every holder; read it from lock.token",
     "raise_on_release_error": "nothing: a lease that was lost is an error only if the block itself did not fail",

@@ -64,7 +64,7 @@ class OwnedLease:
         return self._by() is one
 
     @property
-    def is_by_nobody(self) -> bool:
+    def is_orphaned(self) -> bool:
         """Whether the task or thread that acquired it is over."""
         by = self._by()
         if by is None:
@@ -89,7 +89,7 @@ class OwnedLeases:
         """Add a lease."""
         for over in self if self._all else ():
             # A block is taken out where it is left. Other leases that are over are of no use.
-            if over.kind != "block" and not over.is_live and (over.is_by_nobody or _is_here(over)):
+            if over.kind != "block" and not over.is_live and (over.is_orphaned or _is_here(over)):
                 self.remove(over)
         self._all.append(owned)
         seen = [one for one in _inside.get() if (other := one()) is not None and other.is_live]
@@ -110,7 +110,7 @@ class OwnedLeases:
             lambda one: one.kind == "thread" and one.is_by(threading.current_thread()),
             lambda one: one.kind == "block" and one in inside,
             lambda one: one.kind == "run" and one.is_of(run),
-            lambda one: one.kind == "object" and one.is_by_nobody,
+            lambda one: one.kind == "object" and one.is_orphaned,
             lambda one: one.kind == "object",
         )
         return _first(candidates, held)
@@ -205,7 +205,7 @@ def _the_one_that_is_left(blocks: list[OwnedLease], frame: int) -> OwnedLease:
         lambda one: one.frame == frame,
         lambda one: one in inside and one.is_by(me),
         lambda one: one in inside,
-        lambda one: one.is_by_nobody,
+        lambda one: one.is_orphaned,
     )
     return _first(candidates, blocks) or blocks[0]
 

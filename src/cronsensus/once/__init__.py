@@ -1,1 +1,1 @@
-"""Run a function once for each key, whoever calls it, and however often."""
+"""Run a function once for each key, in whatever process it is called, and however often."""

@@ -150,7 +150,7 @@ class _Waiting:
             self._waiter.join()
             self._has_joined = True
         except StoreError as error:
-            _log.debug("nobody can tell this process what it waits for; it looks by itself: %s", error)
+            _log.debug("this process cannot be notified of what it waits for, and polls: %s", error)
             self._joins_at = float("inf")
 
     def has_won(self) -> None:

@@ -304,7 +304,7 @@ def read_options(  # noqa: PLR0917 - as they are written
             raise InvalidOption(f"{option}={value!r}: choose one of {', '.join(map(repr, choices))}")
     kept = parse_duration(keep, what="keep")
     if kept <= timedelta(0):
-        raise InvalidOption(f"keep={format_duration(kept)!r}: a key that is kept for no time protects nobody")
+        raise InvalidOption(f"keep={format_duration(kept)!r}: a key that is kept for no time protects nothing")
     patience = None if wait_for is None else parse_duration(wait_for, what="wait_for")
     if patience is not None and on_busy != "wait":
         raise InvalidOption(f"wait_for says how long to wait, and on_busy={on_busy!r} does not; leave one of them out")
