@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption, InvalidTrigger
 from cronsensus.masking import mask
-from cronsensus.model.job import check_name, unknown_option
+from cronsensus.model.job import check_choice, check_name, unknown_option
 
 
 class Unset(enum.Enum):
@@ -318,14 +318,10 @@ def _switch(value: object, shown: str) -> bool:
     return value
 
 
-def _choice(*choices: str) -> Callable[[object, str], str]:
-    def read(value: object, shown: str) -> str:
-        word = value.strip().lower() if isinstance(value, str) else value
-        if word not in choices:
-            raise InvalidOption(f"{shown}={value!r}: choose one of {', '.join(map(repr, choices))}")
-        return str(word)
-
-    return read
+def _choice(literal: Any) -> Callable[[object, str], object]:
+    return lambda value, shown: check_choice(
+        value.strip().lower() if isinstance(value, str) else value, literal, what=shown
+    )
 
 
 _READERS: dict[str, Callable[[object, str], Any]] = {
@@ -338,12 +334,12 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "node": _name,
     "release": _name,
     "drain_timeout": _duration,
-    "log_format": _choice(*get_args(LogFormat)),
-    "log_level": _choice(*get_args(LogLevel)),
+    "log_format": _choice(LogFormat),
+    "log_level": _choice(LogLevel),
     "fast_evidence": _switch,
     "keep": _duration,
     "retire_after": _duration,
-    "on_store_loss": _choice(*get_args(OnStoreLoss)),
+    "on_store_loss": _choice(OnStoreLoss),
     "deploy_id": _name,
     "generation": _name,
 }

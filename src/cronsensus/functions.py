@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronsensus.errors import InvalidOption, UnsupportedFunction
-from cronsensus.model.job import Executor
+from cronsensus.model.job import Executor, check_choice
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.run import Run
 from cronsensus.typed import signature_of
 
 _ONLY_NAMED = re.compile(r"(?:Optional\[)?(?:[\w.]+\.)?Run\]?(?:\s*\|\s*None)?|None\s*\|\s*(?:[\w.]+\.)?Run")
 """Spellings of ``Run`` in an annotation that cannot be evaluated, as after an import under ``TYPE_CHECKING``."""
-
-_EXECUTORS = typing.get_args(Executor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +144,7 @@ def _place(function: Callable[..., Any]) -> str:
 def _executor(function: Callable[..., Any], executor: str | None, place: str) -> Executor:
     if executor is None:
         return "async" if is_async(function) else "thread"
-    if executor not in _EXECUTORS:
-        raise InvalidOption(f"executor={executor!r}: choose one of {', '.join(map(repr, _EXECUTORS))}")
+    check_choice(executor, Executor, what="executor")
     if executor == "async" and not is_async(function):
         raise UnsupportedFunction(
             f"{_called(function)} ({place}) is not async, so it would block the event loop; write `async def`, or use "

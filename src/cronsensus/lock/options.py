@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from cronsensus.config import OnStoreLoss
 from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.model.job import unknown_option
+from cronsensus.model.job import check_choice, unknown_option
 
 TTL_BOUNDS = (timedelta(seconds=1), timedelta(days=1))
 SHORTEST_UNRENEWED = timedelta(milliseconds=100)
@@ -70,9 +71,7 @@ def read_stop(on_store_loss: object) -> bool:
     Raises:
         InvalidOption: an unknown choice.
     """
-    if on_store_loss not in {"warn", "stop"}:
-        raise InvalidOption(f"on_store_loss={on_store_loss!r}: choose one of 'warn', 'stop'")
-    return on_store_loss == "stop"
+    return check_choice(on_store_loss, OnStoreLoss, what="on_store_loss") == "stop"
 
 
 def read_timeout(timeout: Duration | None) -> float | None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args
 
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption
@@ -19,6 +19,8 @@ Overlap = Literal["skip", "queue_one", "queue", "cancel_previous", "allow"]
 CatchUp = Literal["none", "latest", "all"]
 OnCrash = Literal["retry", "fail"]
 Executor = Literal["async", "thread", "process"]
+
+T = TypeVar("T")
 
 LONGEST_NAME = 200
 
@@ -122,11 +124,7 @@ class JobDefaults:
         return f"JobDefaults({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "overlap": get_args(Overlap),
-    "catch_up": get_args(CatchUp),
-    "on_crash": get_args(OnCrash),
-}
+_CHOICES = {"overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash}
 _OPTIONAL_DURATIONS = {"grace", "timeout"}
 _DURATIONS = {"catch_up_window", "retry_delay", "retry_max_delay", "keep"}
 _MOST_COUNTED = 2**31 - 1
@@ -166,11 +164,20 @@ def unknown_option(name: str, known: set[str], *, where: str = "a job") -> Inval
     return InvalidOption(unknown(name, known, where=where, elsewhere=_ELSEWHERE if where == "a job" else {}))
 
 
+def check_choice(value: T, literal: Any, *, what: str) -> T:
+    """Return ``value`` if it is one of the values of a ``Literal``.
+
+    Raises:
+        InvalidOption: it is not; names them.
+    """
+    if value not in get_args(literal):
+        raise InvalidOption(f"{what}={value!r}: choose one of {', '.join(map(repr, get_args(literal)))}")
+    return value
+
+
 def _read_policy(name: str, value: Any) -> Any:
     if name in _CHOICES:
-        if value not in _CHOICES[name]:
-            raise InvalidOption(f"{name}={value!r}: choose one of {', '.join(map(repr, _CHOICES[name]))}")
-        return value
+        return check_choice(value, _CHOICES[name], what=name)
     if name in _OPTIONAL_DURATIONS:
         if value is None:
             return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Never, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, overload
 
 from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
 from cronsensus.functions import Function, look_at
-from cronsensus.model.job import JobSpec, OnCrash, Policies, unknown_option
+from cronsensus.model.job import JobSpec, OnCrash, Policies, check_choice, unknown_option
 from cronsensus.once.choices import OnBusy, OnError, OnMismatch
 from cronsensus.once.keys import KeyOf
 from cronsensus.once.payloads import FingerprintOf, Payload
@@ -131,8 +131,7 @@ class Guards:
         """
         refuse_unknown(unknown, _OPTIONS, "once")
         options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
-        if on_mismatch not in get_args(OnMismatch):
-            raise InvalidOption(f"on_mismatch={on_mismatch!r}: choose one of 'error', 'return'")
+        check_choice(on_mismatch, OnMismatch, what="on_mismatch")
 
         def decorate(function: Any = None, *args: Any, **kwargs: Any) -> Once[..., Any]:
             if callable(key) and (args or kwargs or not callable(function)):
@@ -299,9 +298,8 @@ def read_options(  # noqa: PLR0917 - as they are written
     keep: Duration, on_busy: str, on_error: str, on_crash: str, max_crashes: int, wait_for: Duration | None
 ) -> dict[str, Any]:
     """Return checked options."""
-    for option, value, choices in (("on_busy", on_busy, get_args(OnBusy)), ("on_error", on_error, get_args(OnError))):
-        if value not in choices:
-            raise InvalidOption(f"{option}={value!r}: choose one of {', '.join(map(repr, choices))}")
+    check_choice(on_busy, OnBusy, what="on_busy")
+    check_choice(on_error, OnError, what="on_error")
     kept = parse_duration(keep, what="keep")
     if kept <= timedelta(0):
         raise InvalidOption(f"keep={format_duration(kept)!r}: a key that is kept for no time protects nothing")

@@ -13,13 +13,13 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, Never, get_args
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.job import JobSpec, check_name
+from cronsensus.model.job import JobSpec, check_choice, check_name
 from cronsensus.once.choices import OnError
 from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
 from cronsensus.scheduler_setup import Setup
@@ -93,8 +93,7 @@ class Startups:
         """
         refuse_unknown(unknown, _OPTIONS, "startup")
         require_parentheses(scope, "startup", "scope='start'")
-        if scope not in get_args(Scope):
-            raise InvalidOption(f"scope={scope!r}: choose one of {', '.join(map(repr, get_args(Scope)))}")
+        check_choice(scope, Scope, what="scope")
         if deploy_id is not None and scope != "deploy":
             raise InvalidOption(f"deploy_id={deploy_id!r}: only with scope='deploy'")
         if deploy_id is not None:
