@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cronsensus.audit.losses import losses
-from cronsensus.cli.facts import error_text
+from cronsensus.cli.facts import why_ended
 from cronsensus.cli.waiting import JUST_NOW, is_alive, needs_no_node, why_it_waits
 from cronsensus.cli.words import brief, counted, exact, relative, shorten
 from cronsensus.clock import SystemClock
@@ -319,7 +319,7 @@ def _failing(store: Store) -> Iterator[Check]:
         latest = store.occurrences(OccurrenceFilter(job=view.spec.name, states=ended), limit=_LATEST)
         failed = list(takewhile(lambda one: one.state is State.FAILED, latest))
         if len(failed) >= IN_A_ROW:
-            why = shorten(error_text(failed[0].error) or failed[0].reason or "no reason given", 100)
+            why = shorten(why_ended(failed[0]) or "no reason given", 100)
             text = f"{view.spec.name} failed the last {len(failed)} times in a row: {why}"
             yield Check("failing", WARN, text, f"cronsensus runs show {failed[0].id}")
 

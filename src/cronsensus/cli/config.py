@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from cronsensus.cli.app import known_settings
@@ -26,24 +24,20 @@ def config() -> None:
     for sentence in misspelt():
         message(f"note: {sentence}")
     if output.as_json:
-        rows = {name: {"value": _plain(known.value(name)), "source": known.source(name)} for name in known.names()}
+        values = {name: known.value(name) for name in known.names()}
+        rows = {
+            name: {"value": mask(value) if isinstance(value, str) else value, "source": known.source(name)}
+            for name, value in values.items()
+        }
         output.document({"app": of, "settings": rows})
         return
     output.table(
         ["setting", "value", "source"],
         [
-            [Cell(name, "bold"), known.shown(name) or "-", Cell(known.source(name), _style(known.source(name)))]
-            for name in known.names()
+            [Cell(name, "bold"), known.shown(name) or "-", Cell(source, "dim" if source == "default" else "")]
+            for name, source in ((name, known.source(name)) for name in known.names())
             # An application that was found and not named is no setting; which it is stands below.
             if of is None or name != "app" or known.app is not None
         ],
     )
     message(f"settings of {of}" if of else "no application: what it gives as arguments is not in this list")
-
-
-def _plain(value: Any) -> Any:
-    return mask(value) if isinstance(value, str) else value
-
-
-def _style(source: str) -> str:
-    return "dim" if source == "default" else ""

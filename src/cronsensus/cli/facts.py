@@ -80,7 +80,7 @@ def last_result(last: Occurrence | None, now: datetime) -> Cell:
     if last.finished_at is not None:
         text += f" {relative(last.finished_at, now)}"
     if last.state is State.FAILED:
-        text += f": {error_text(last.error) or last.reason or ''}"
+        text += f": {why_ended(last)}"
     elif last.state is not State.SUCCEEDED and last.reason:
         text += f" ({last.reason})"
     return Cell(shorten(text, LONGEST_CELL), word(last.state).style)
@@ -89,6 +89,11 @@ def last_result(last: Occurrence | None, now: datetime) -> Cell:
 def error_text(error: RunError | None) -> str:
     """Return an error in one line."""
     return "" if error is None else f"{error.type}: {error.message}".splitlines()[0]
+
+
+def why_ended(one: Occurrence) -> str:
+    """Return the error of what failed in one line, or else the reason of its state."""
+    return (error_text(one.error) if one.state is State.FAILED else "") or one.reason or ""
 
 
 def occurrence_data(one: Occurrence) -> dict[str, Any]:

@@ -9,14 +9,13 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.clock_changes import zone_of
-from cronsensus.cli.facts import error_text, picked, seconds
+from cronsensus.cli.facts import error_text, picked, seconds, why_ended
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.history import NO_VERDICT, UNDECIDED, Line, history
 from cronsensus.cli.options import job_argument, limited
 from cronsensus.cli.output import Cell, Output, Row, message, word
 from cronsensus.cli.words import brief, exact, read_time, shorten
-from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 _MOST_LOOKED_UP = 500
@@ -97,17 +96,16 @@ def _row(line: Line, zone: tzinfo, starts: dict[int, datetime]) -> Row:
     if one is None:
         reason = "no node has fired it yet" if line.state == UNDECIDED else line.reason
         return [when, verdict, reason, "", "", "", "", ""]
-    reason = error_text(one.error) if one.state is State.FAILED and one.error is not None else one.reason
+    reason = why_ended(one)
     if one.origin != "schedule":
-        reason = (
-            f"{one.origin}" + (f" of run {one.retry_of}" if one.retry_of else "") + (f": {reason}" if reason else "")
-        )
+        of = f"{one.origin}" + (f" of run {one.retry_of}" if one.retry_of else "")
+        reason = of + (f": {reason}" if reason else "")
     delay = brief(starts[one.id] - line.first) if one.id in starts else ""
     taken = (
         brief(one.finished_at - one.started_at) if one.finished_at is not None and one.started_at is not None else ""
     )
     attempts = str(one.attempt) + (f" ({one.crashes} crashed)" if one.crashes else "") if one.attempt else ""
-    return [when, verdict, shorten(reason or "", 60), one.node, attempts, delay, taken, str(one.id)]
+    return [when, verdict, shorten(reason, 60), one.node, attempts, delay, taken, str(one.id)]
 
 
 def _data(line: Line, starts: dict[int, datetime]) -> dict[str, Any]:

@@ -128,20 +128,15 @@ def _slower_than_interval(spec: JobSpec, now: datetime) -> Found:
     policies, interval = spec.policies, _interval(spec.trigger, now)
     if interval is None or policies.timeout is None or policies.timeout <= interval:
         return
-    if policies.overlap in {"skip", "queue_one"}:
+    then = {"skip": "skips", "queue_one": "skips", "queue": "lets the queue grow"}.get(policies.overlap)
+    if then is not None:
         yield (
             "timeout longer than interval",
             (
                 f"a run may take {brief(policies.timeout)}, the next time comes after {brief(interval)}, "
-                f"and overlap={policies.overlap} then skips"
+                f"and overlap={policies.overlap} then {then}"
             ),
             "a shorter timeout, a longer interval, or another overlap",
-        )
-    elif policies.overlap == "queue":
-        yield (
-            "timeout longer than interval",
-            f"a run may take {brief(policies.timeout)}, the next comes after {brief(interval)}: the queue may grow",
-            "a shorter timeout, a longer interval, or overlap=queue_one",
         )
 
 

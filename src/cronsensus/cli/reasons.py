@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from cronsensus.audit.nominal import Nominals
 from cronsensus.cli.clock_changes import zone_of
-from cronsensus.cli.facts import error_text
+from cronsensus.cli.facts import error_text, why_ended
 from cronsensus.cli.history import MICROSECOND, NO_VERDICT, UNDECIDED
 from cronsensus.cli.waiting import who_was_there, why_it_waits
 from cronsensus.cli.words import brief, counted, exact, relative
@@ -134,8 +134,7 @@ class Inquiry:
             case State.SUCCEEDED:
                 return [f"Yes: it ran and succeeded, as run {one.id}."]
             case State.FAILED:
-                error = error_text(one.error) or one.reason or "no error on record"
-                return [f"It ran and failed, as run {one.id}: {error}."]
+                return [f"It ran and failed, as run {one.id}: {why_ended(one) or 'no error on record'}."]
             case State.RUNNING:
                 return [f"It is running now, as run {one.id} on {one.node}{_since(one, self._now)}."]
             case State.PENDING:

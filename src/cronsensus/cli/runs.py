@@ -11,7 +11,7 @@ import click
 
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.facts import error_text, occurrence_data, run_data, took, trail_data, what_for
+from cronsensus.cli.facts import occurrence_data, run_data, took, trail_data, what_for, why_ended
 from cronsensus.cli.find import require_job, require_run
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, id_arguments, limited, watchable
@@ -96,12 +96,11 @@ def _row(one: Occurrence, now: datetime) -> list[str | Cell | None]:
     elif one.progress is not None and one.state is State.RUNNING and one.progress[1]:
         state = Cell(f"running {one.progress[0] / one.progress[1]:.0%}", word("running").style)
     started = "" if one.started_at is None else relative(one.started_at, now)
-    why = error_text(one.error) if one.state is State.FAILED and one.error else one.reason
     if one.state is State.PENDING:
         started = f"due {relative(one.due_at, now)}"
     attempt = str(one.attempt) if one.attempt else ""
-    name = Cell(one.job, "bold")
-    return [str(one.id), name, what_for(one), state, one.node, attempt, started, took(one, now), shorten(why or "", 60)]
+    name, why = Cell(one.job, "bold"), shorten(why_ended(one), 60)
+    return [str(one.id), name, what_for(one), state, one.node, attempt, started, took(one, now), why]
 
 
 @runs.command()
