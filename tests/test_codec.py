@@ -32,7 +32,7 @@ def same(one, other):
 
 
 @given(json_values)
-def test_what_goes_in_comes_out_equal(value):
+def test_json_values_come_back_equal(value):
     assert same(loads(dumps(value)), value)
 
 
@@ -70,7 +70,7 @@ class Text(str):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_not_json_is_refused_with_the_path_to_it(value):
+def test_a_value_that_is_not_json_is_refused_with_its_path(value):
     with pytest.raises(InvalidPayload, match=r"^kwargs\.rows\[1\]\.at is a .*, which is not JSON"):
         dumps({"rows": [0, {"at": value}]}, what="kwargs")
 
@@ -92,7 +92,7 @@ def test_what_is_not_json_is_refused_with_the_path_to_it(value):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_would_come_back_as_something_else_is_refused(value, words):
+def test_a_value_that_would_come_back_changed_is_refused(value, words):
     with pytest.raises(InvalidPayload, match=words):
         dumps(value)
 
@@ -126,7 +126,7 @@ def test_no_depth_exhausts_the_stack(levels):
         dumps(nested(levels))
 
 
-def test_what_contains_itself_is_refused():
+def test_a_value_that_contains_itself_is_refused():
     value: list[object] = []
     value.append(value)
     with pytest.raises(InvalidPayload, match=r"value.*nests deeper than 64 levels"):

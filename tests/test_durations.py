@@ -34,7 +34,7 @@ HUNDRED_YEARS = timedelta(days=366 * 100)
         (HUNDRED_YEARS, HUNDRED_YEARS),
     ],
 )
-def test_what_a_user_may_write(written, meant):
+def test_durations_are_read_from_numbers_timedeltas_and_text(written, meant):
     assert parse_duration(written) == meant
 
 
@@ -75,7 +75,7 @@ def test_what_a_user_may_write(written, meant):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_refused_names_the_option(written):
+def test_a_refused_duration_names_the_option(written):
     with pytest.raises(InvalidDuration, match=r"^timeout="):
         parse_duration(written, what="timeout")
 
@@ -94,7 +94,7 @@ def test_a_long_text_is_not_repeated_in_the_message():
 
 
 @given(st.timedeltas(timedelta(0), HUNDRED_YEARS))
-def test_what_is_formatted_reads_back_equal(duration):
+def test_a_formatted_duration_reads_back_equal(duration):
     assert parse_duration(format_duration(duration)) == duration
 
 

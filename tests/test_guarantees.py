@@ -53,7 +53,7 @@ WITHOUT: dict[str, type[MemoryStore]] = {
     "test_a_plan_made_on_an_older_watermark_loses_whole": broken.NoWatermark,
     "test_a_replica_that_slept_for_an_hour_repeats_nothing": broken.NoWatermark,
     "test_a_claim_and_the_end_of_its_session_leave_nothing_with_nobody": ablations.ClaimsForTheDead,
-    "test_nor_are_those_that_an_earlier_trigger_gave": broken.AcquiresWhatPlansDecide,
+    "test_nominal_times_of_an_earlier_trigger_are_not_acquired": broken.AcquiresWhatPlansDecide,
     "test_a_clock_that_steps_ahead_is_a_downtime": broken.WritesNoVerdicts,
     "test_runs_of_a_dead_session_go_back_to_pending_with_one_crash_more": ablations.NeverReclaims,
     "test_on_crash_fail_closes_the_occurrence": ablations.RunsTwiceAtMostOnce,

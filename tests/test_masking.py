@@ -36,7 +36,7 @@ def test_a_secret_is_never_shown(text: str, shown: str) -> None:
         "no secrets here",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_masking_leaves_text_without_secrets_alone(text: str) -> None:
     assert mask(text) == text
 
 

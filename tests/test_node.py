@@ -430,7 +430,7 @@ def test_a_drain_lets_runs_end_and_takes_nothing_new(node):
 
 
 @pytest.mark.parametrize("kind", ["thread", "async"])
-def test_what_does_not_end_in_time_is_given_back_and_run_by_another_node(pair, kind):
+def test_a_run_that_does_not_end_in_time_is_given_back_and_run_by_another_node(pair, kind):
     began, ended = Recorder(), threading.Event()
     for scheduler in pair:
         if kind == "async":
@@ -485,7 +485,7 @@ def test_an_at_most_once_job_that_is_cut_off_is_not_run_again(node):
     assert one.reason.startswith("crashed")
 
 
-def test_what_ends_in_the_last_moment_is_recorded_and_not_given_back(node):
+def test_a_run_that_ends_at_the_last_moment_is_recorded_and_not_given_back(node):
     began = threading.Event()
 
     @node.job()

@@ -101,7 +101,7 @@ def test_a_start_that_jitter_delays_is_neither_early_nor_slept_through():
     assert set(late) == {timedelta(0)}
 
 
-def test_what_one_plan_cannot_hold_is_fired_by_the_next_rounds_at_once():
+def test_a_backlog_larger_than_one_plan_is_fired_by_the_next_rounds_at_once():
     bench = Bench(job(trigger=every("1s"), catch_up="all", overlap="allow"), concurrency=1)
     bench.round.step()
     bench.clock.advance(2500)
@@ -141,7 +141,7 @@ def test_a_call_that_cannot_be_started_fails_and_is_not_forgotten():
     )
 
 
-def test_what_waits_for_a_busy_node_is_claimed_when_it_is_free():
+def test_work_waiting_for_a_busy_node_is_claimed_when_a_slot_is_free():
     bench = Bench(job(), concurrency=1)
     bench.round.step()
     bench.store.enqueue([Item(job="work"), Item(job="work")])
@@ -326,7 +326,7 @@ def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeyp
     assert [line.text for _, _, line in bench.store.logs(item.id)] == ["one", "two"]
 
 
-def test_what_cannot_be_stopped_keeps_its_slot_until_it_returns():
+def test_a_run_that_cannot_be_stopped_keeps_its_slot_until_it_returns():
     bench = Bench(JobSpec(name="work", function="work", trigger=None), concurrency=2)
     bench.round.begin()
     bench.store.enqueue([Item(job="work", key=str(number)) for number in range(3)])

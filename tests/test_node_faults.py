@@ -236,7 +236,7 @@ def test_an_answer_to_enqueue_that_is_lost_is_asked_for_again_by_its_key(stores,
     assert len(_all(healthy)) == 2
 
 
-def test_what_a_run_says_while_the_store_is_away_is_kept_for_later(stores, nodes, weather):
+def test_progress_reported_while_the_store_is_away_is_kept_for_later(stores, nodes, weather):
     store, healthy = stores
     node = nodes(store, lease="60s")
     began, go_on, said = threading.Event(), threading.Event(), threading.Event()
@@ -384,7 +384,7 @@ def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_los
     assert (handle.look().attempt, handle.look().crashes) == (2, 1)
 
 
-def test_what_was_given_back_without_an_answer_is_not_called_refused(stores, nodes, weather):
+def test_a_give_back_without_an_answer_is_not_called_refused(stores, nodes, weather):
     store, _ = stores
     node = nodes(store, lease="3s")
     attempts: list[int] = []

@@ -39,7 +39,7 @@ def test_once_forget_of_an_unknown_key_says_where_to_look(cluster: Any, guarded:
     assert "is a job, not a guarded function" in cluster("once", "forget", "tick", "k").err
 
 
-def test_what_runs_is_forgotten_only_if_that_is_asked_for(cluster: Any) -> None:
+def test_forget_deletes_a_running_occurrence_only_on_request(cluster: Any) -> None:
     cluster.every("tick")
     scheduler = Scheduler(cluster.store)
     seen: list[Any] = []

@@ -54,7 +54,7 @@ def test_absent_in_two_looks_far_enough_apart_is_gone() -> None:
     assert looked(looks, view("a"), ENOUGH)
 
 
-def test_one_look_that_took_long_is_no_two_looks() -> None:
+def test_one_slow_look_does_not_count_as_two() -> None:
     looks = Looks()
     assert not looked(looks, view("a"), 0, took=60)
 

@@ -86,7 +86,7 @@ stopping = pytest.mark.parametrize("place", ["stop"], indirect=True)
 
 
 @both
-def test_who_holds_a_lock_loses_it_and_says_so_once_when_the_store_is_emptied(place):
+def test_a_lock_is_lost_and_reported_once_when_the_store_is_emptied(place):
     with pytest.raises(LeaseLost), place.scheduler.lock("name", ttl="1s") as lease:  # noqa: PT012
         place.known()
         place.empty()
@@ -129,7 +129,7 @@ def test_an_emptied_store_is_locked_and_guarded_by_nothing_more(place, then):
 
 
 @stopping
-def test_who_waits_for_a_lock_is_refused_when_the_store_is_emptied(place):
+def test_a_waiter_for_a_lock_is_refused_when_the_store_is_emptied(place):
     other = Scheduler(place.scheduler.settings.url)
     held = other.lock("name")
     held.acquire()
@@ -189,6 +189,6 @@ def test_a_lock_without_a_scheduler_can_be_told_to_stop():
 
 
 @pytest.mark.parametrize("where", ["file:///tmp/locks", ["redis://a", "redis://b", "redis://c"]])
-def test_what_would_not_notice_an_emptied_store_does_not_promise_to_stop(where):
+def test_a_lock_that_cannot_notice_an_emptied_store_does_not_promise_to_stop(where):
     with pytest.raises(InvalidOption, match="only a lock in a store"):
         Lock(where, "name", on_store_loss="stop")

@@ -138,7 +138,7 @@ def test_a_store_that_hangs_costs_no_lease_in_another_one():
             host.close()
 
 
-def test_what_a_session_holds_is_lost_at_the_end_of_trust_also_when_the_heartbeat_hangs():
+def test_resources_are_lost_at_the_end_of_trust_even_if_the_heartbeat_hangs():
     clock, lost = ManualClock(), threading.Event()
     store = a_store(clock)
     host = SessionHost(store, clock, name="here")

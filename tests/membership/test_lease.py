@@ -24,7 +24,7 @@ def lease(clock: ManualClock) -> SessionLease:
     return lease
 
 
-def test_it_is_trusted_from_the_question_on_and_less_a_margin(clock: ManualClock) -> None:
+def test_a_lease_is_trusted_from_the_question_on_less_a_margin(clock: ManualClock) -> None:
     lease = SessionLease("s", clock)
     asked = lease.ask()
     clock.advance(3)
@@ -91,7 +91,7 @@ def test_of_two_claims_whose_answers_cross_the_later_one_counts(clock: ManualClo
 
 
 @pytest.mark.parametrize("verb", ["claimed", "shorten"])
-def test_whatever_watches_is_told_of_a_shorter_lease_and_of_no_other(clock: ManualClock, verb: str) -> None:
+def test_on_shorter_is_called_for_a_shorter_lease_and_no_other(clock: ManualClock, verb: str) -> None:
     told: list[float] = []
     watched = SessionLease("s", clock, lambda: told.append(watched.trusted_for))
     watched.confirm(watched.ask(), LONG)

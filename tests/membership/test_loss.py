@@ -20,7 +20,7 @@ def losses(bench: Forgetful) -> list[str]:
     return [entry.why for entry in bench.store.trail(target="") if entry.action == LOST_MOMENT]
 
 
-def test_what_this_node_fired_ahead_and_the_store_forgot_is_noticed_at_the_next_look():
+def test_a_plan_fired_ahead_and_forgotten_by_the_store_is_noticed_at_the_next_look():
     bench = Forgetful(job(trigger=every("30s"), overlap="allow"))
     bench.go_on(40)
     begun = len(bench.begun)

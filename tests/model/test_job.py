@@ -132,7 +132,7 @@ def test_durations_may_be_written_in_any_way():
     assert policies.retry_delay == timedelta(milliseconds=500)
 
 
-def test_what_is_not_written_stays_as_in_the_base():
+def test_policies_that_are_not_given_stay_as_in_the_base():
     base = Policies.read({"retries": 4, "grace": "5s"})
     assert Policies.read({"grace": None}, base) == Policies.read({"retries": 4})
 

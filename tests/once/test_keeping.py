@@ -101,7 +101,7 @@ def test_forgetting_has_a_twin(local):
     assert asyncio.run(main()) == [1, True, False]
 
 
-def test_what_runs_is_forgotten_only_if_that_is_asked_for(scheduler):
+def test_forget_deletes_a_running_occurrence_only_on_request(scheduler):
     ran = []
 
     @scheduler.once("k")

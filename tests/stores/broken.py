@@ -170,7 +170,7 @@ class FiresTooEarly(BrokenStore):
 class StartsBeforeItIsDue(BrokenStore):
     """What is claimed ahead counts as started when it was claimed."""
 
-    rejected_by = "test_what_was_claimed_ahead_starts_when_it_is_due_and_tells_when_it_was_claimed"
+    rejected_by = "test_a_run_claimed_ahead_starts_when_due_and_records_when_it_was_claimed"
 
     def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
         return super()._start(row, session, now, at=now)
@@ -179,7 +179,7 @@ class StartsBeforeItIsDue(BrokenStore):
 class BringsBackAtOnce(BrokenStore):
     """What comes back is due now, although it was claimed ahead of its time."""
 
-    rejected_by = "test_what_was_claimed_ahead_and_comes_back_is_not_run_early"
+    rejected_by = "test_a_run_claimed_ahead_and_given_back_is_not_claimed_early"
 
     def _take_back(self, one: GiveBack) -> bool:
         row = self._space.occurrences[one.claim.id]
@@ -190,7 +190,7 @@ class BringsBackAtOnce(BrokenStore):
 class LooksAtTheOldest(BrokenStore):
     """``due`` shows what came last when all that came before is done."""
 
-    rejected_by = "test_what_came_last_does_not_wait_for_all_that_came_before"
+    rejected_by = "test_jobs_that_came_due_last_do_not_wait_for_all_before_them"
 
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         every_one = super()._look(1000, partition, ahead)
@@ -370,7 +370,7 @@ class NoLine(BrokenStore):
 class OnlyRunningBlocks(BrokenStore):
     """One that waits for its retry is overtaken by the next."""
 
-    rejected_by = "test_one_that_waits_for_its_retry_holds_back_the_next"
+    rejected_by = "test_an_occurrence_waiting_for_its_retry_holds_back_the_next"
 
     def _is_its_turn(self, row: OccurrenceRow) -> bool:
         return row.job.spec.policies.overlap == "allow" or not row.job.running
@@ -379,7 +379,7 @@ class OnlyRunningBlocks(BrokenStore):
 class NeverExpires(BrokenStore):
     """What is past its expiry runs all the same."""
 
-    rejected_by = "test_what_never_started_and_is_past_its_expiry_is_missed"
+    rejected_by = "test_an_expired_occurrence_that_never_started_is_missed"
 
     def _create(self, *args, expires_at: datetime | None = None, **more) -> OccurrenceRow:
         return super()._create(*args, expires_at=None, **more)
@@ -462,7 +462,7 @@ class CutsOffWithoutToken(BrokenStore):
 class CancelledComesBack(BrokenStore):
     """What was asked to stop and then crashed runs again."""
 
-    rejected_by = "test_what_was_asked_to_stop_is_cancelled_instead_of_run_again"
+    rejected_by = "test_a_run_asked_to_stop_is_cancelled_instead_of_run_again"
 
     def _take_over(
         self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
@@ -514,7 +514,7 @@ class IdleWhileItRuns(BrokenStore):
 class IdleWhileOthersRun(BrokenStore):
     """A renewal asks whether anybody runs something."""
 
-    rejected_by = "test_what_others_run_makes_no_lease_short"
+    rejected_by = "test_runs_of_other_sessions_do_not_shorten_a_lease"
 
     def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta) -> timedelta:
         return lease if self._space.running else idle_lease
@@ -598,7 +598,7 @@ class ReservesAgain(BrokenStore):
 class ReservesWhatMayRunOnce(BrokenStore):
     """Anything may wait on a node."""
 
-    rejected_by = "test_what_waits_its_turn_is_not_reserved"
+    rejected_by = "test_an_occurrence_that_waits_its_turn_is_not_reserved"
 
     @staticmethod
     def _may_be_reserved(_: OccurrenceRow) -> bool:
@@ -686,7 +686,7 @@ class OwnLimitOnly(BrokenStore):
 class KnownPlacesOnly(BrokenStore):
     """Of the holders of a lock only those are counted whose place the caller could have."""
 
-    rejected_by = "test_who_wants_a_lock_alone_is_refused_whichever_place_is_held"
+    rejected_by = "test_an_exclusive_lock_is_refused_whichever_place_is_held"
 
     def lock(
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
@@ -863,7 +863,7 @@ class BackfillsWhatSucceeded(BrokenStore):
 class PrunesWithoutHorizon(BrokenStore):
     """What was pruned is as if it had never been."""
 
-    rejected_by = "test_what_was_pruned_cannot_be_acquired_or_backfilled"
+    rejected_by = "test_a_pruned_time_cannot_be_acquired_or_backfilled"
 
     def _raise_horizon(self, job: JobRow, times: Iterable[datetime]) -> None:
         pass
@@ -901,7 +901,7 @@ class AcquiresPastWhatIsOwed(BrokenStore):
 class PrunesAheadOfTheWatermark(BrokenStore):
     """What ran before its time is forgotten before its time."""
 
-    rejected_by = "test_what_was_backfilled_ahead_of_its_time_does_not_run_again_after_pruning"
+    rejected_by = "test_an_occurrence_backfilled_ahead_does_not_run_again_after_pruning"
 
     def _prune_job(self, job: JobRow, before: datetime, limit: int) -> int:
         watermark, job.watermark = job.watermark, datetime.max.replace(tzinfo=before.tzinfo)
@@ -982,7 +982,7 @@ class ForgetsTooEarly(BrokenStore):
 class ForgetsWhatRuns(BrokenStore):
     """A key is forgotten while its function runs, and is run a second time beside it."""
 
-    rejected_by = "test_what_runs_is_forgotten_only_if_that_is_asked_for"
+    rejected_by = "test_forget_deletes_a_running_occurrence_only_on_request"
 
     def forget(self, job: str, key: str, **how: Any) -> State | None:
         return super().forget(job, key, **how | {"running": True})
@@ -1120,7 +1120,7 @@ class WritesNoVerdicts(BrokenStore):
 class ClaimsWhatRuns(BrokenStore):
     """A claim takes what somebody else runs."""
 
-    rejected_by = "test_what_is_claimed_is_not_claimed_again"
+    rejected_by = "test_a_claimed_occurrence_is_not_claimed_again"
 
     def _take_due(self, session: str, *wanted: Any) -> list[Claim]:
         for row in list(self._space.occurrences.values()):

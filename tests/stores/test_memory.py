@@ -105,7 +105,7 @@ def test_a_hint_that_came_before_the_wait_counts_once():
     assert not other.wait(0)
 
 
-def test_nobody_wakes_itself_or_another_namespace():
+def test_notify_wakes_neither_its_own_handle_nor_another_namespace():
     url = next(names)
     store, other = MemoryStore(url), MemoryStore(url, namespace="other")
     store.notify()

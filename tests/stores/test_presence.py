@@ -246,7 +246,7 @@ def test_a_process_that_wrote_down_its_sign_is_absent_where_none_has_seen_it(pla
     assert watcher.look().absent == ("noted",)
 
 
-def test_what_withdrew_its_sign_is_not_missed_by_those_who_saw_it(place: Place) -> None:
+def test_a_withdrawn_sign_is_not_missed(place: Place) -> None:
     watcher, node = place.watcher(), place.start("node")
     assert watcher.look().absent == ()
     node.ask("store." + note(place, "node", False))

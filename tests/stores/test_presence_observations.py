@@ -31,20 +31,22 @@ def test_an_older_one_that_said_nothing_before_and_showed_its_sign_since_is_miss
 
 
 @pytest.mark.parametrize("noted", [SignRecord(7, SHOWN), SignRecord(8, SILENT), SignRecord(8, HIDDEN)])
-def test_one_that_is_older_or_never_said_or_took_it_back_is_not(noted: SignRecord) -> None:
+def test_a_session_that_is_older_or_silent_or_withdrew_its_sign_is_not_missed(noted: SignRecord) -> None:
     observations = Observations()
     assert observations.note([], {}, 7) == ()
     assert observations.note([], {"s": noted}, 8) == ()
 
 
 @pytest.mark.parametrize(("shown", "missed"), [(SHOWN, ("s",)), (SILENT, ("s",)), (HIDDEN, ())])
-def test_one_that_was_seen_is_missed_however_old_unless_it_took_it_back(shown: bool | None, missed: tuple[str]) -> None:
+def test_a_seen_session_is_missed_however_old_unless_it_withdrew_its_sign(
+    shown: bool | None, missed: tuple[str]
+) -> None:
     observations = Observations()
     assert observations.note(["s"], {}, 7) == ()
     assert observations.note([], {"s": SignRecord(1, shown)}, 7) == missed
 
 
-def test_what_was_known_when_the_connection_was_new_is_older() -> None:
+def test_sessions_opened_before_the_connection_are_not_missed() -> None:
     observations = Observations()
     assert observations.note([], {"s": SignRecord(7, SHOWN)}, 7) == ()
     assert observations.note([], {"s": SignRecord(7, SHOWN)}, 9) == ()

@@ -97,9 +97,9 @@ IN_SQL = [
     Without(
         "(o.expires_at IS NULL OR o.expires_at >= ? OR o.attempt > 0)",
         "(? IS NOT NULL)",
-        "test_what_expired_is_not_claimed_where_it_is_more_than_one_claim_closes",
+        "test_expired_work_is_not_claimed_even_if_it_is_more_than_one_claim_closes",
     ),
-    Without("OR o.attempt > 0", "", "test_what_started_once_does_not_expire"),
+    Without("OR o.attempt > 0", "", "test_an_occurrence_that_started_once_does_not_expire"),
     Without(
         "AND o.state = 'running' LIMIT",
         "AND o.state = 'none' LIMIT",
@@ -298,7 +298,7 @@ IN_LUA = [
     Without(
         "call('HEXISTS', of_job(job, 'keys'), key) == 0",
         "true",
-        "test_what_was_backfilled_ahead_of_its_time_is_not_made_again",
+        "test_an_occurrence_backfilled_ahead_of_its_time_is_not_fired_again",
     ),
     Without("and now < tonumber(lease_end)", "", "test_the_session_must_be_alive"),
     Without(
@@ -306,7 +306,7 @@ IN_LUA = [
         "if false then",
         "test_a_manual_run_waits_for_a_later_one_acquired_by_name_unless_they_may_overlap",
     ),
-    Without(" and not is_late(row)", "", "test_what_expired_is_not_claimed_where_it_is_more_than_one_claim_closes"),
+    Without(" and not is_late(row)", "", "test_expired_work_is_not_claimed_even_if_it_is_more_than_one_claim_closes"),
     Without("return line.due <= til", "return true", "test_nothing_is_claimed_before_it_is_due"),
     Without("if is_alive(holder) then", "if true then", "test_runs_of_a_dead_session_do_not_count_against_concurrency"),
     Without("room = room - 1", "", "test_a_job_runs_no_more_often_at_a_time_than_its_concurrency"),

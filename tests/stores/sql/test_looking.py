@@ -57,7 +57,7 @@ def fire_between(monkeypatch: pytest.MonkeyPatch, other: SqlStore, clock: Manual
     monkeypatch.setattr(Transaction, "send", meanwhile)
 
 
-def test_what_is_fired_in_the_middle_of_a_look_is_seen_whole_or_not_at_all(two, monkeypatch):
+def test_a_job_fired_during_a_look_is_seen_whole_or_not_at_all(two, monkeypatch):
     store, other, clock = two
     fire_between(monkeypatch, other, clock, 1)
     seen = store.look()
@@ -69,7 +69,7 @@ def test_what_is_fired_in_the_middle_of_a_look_is_seen_whole_or_not_at_all(two, 
         assert [holder.id for holder in seen.holders] == ["s2"]
 
 
-def test_who_never_sees_one_moment_is_to_look_again_at_once(two, monkeypatch):
+def test_a_look_that_never_sees_one_moment_is_repeated_at_once(two, monkeypatch):
     store, _, clock = two
     send, nothing = Transaction.send, SimpleNamespace(rows=[])
     gone = lambda self, name, **given: nothing if name == "due_jobs" else send(self, name, **given)  # noqa: E731

@@ -214,7 +214,7 @@ def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres,
     assert len(begun) == 2
 
 
-def test_who_migrates_may_stand_still_for_longer(open_postgres, monkeypatch):
+def test_a_migration_may_pause_for_longer(open_postgres, monkeypatch):
     store = open_postgres(migrated=False)
     seen: list[str] = []
     take = migrations.take

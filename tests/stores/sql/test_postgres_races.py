@@ -317,7 +317,7 @@ def test_progress_that_was_stored_meanwhile_ends_a_repeatable_read_transaction_w
     assert store.occurrence(claim.id).state is State.RUNNING
 
 
-def test_who_waited_for_its_turn_counts_those_who_came_meanwhile(open_postgres):
+def test_a_lock_that_waited_its_turn_counts_the_places_taken_meanwhile(open_postgres):
     """Its statement began, and saw nobody, before another one took a place that it does not want itself."""
     store = open_postgres()
     first = store.lock("name", "first", ttl=LONG, limit=3)
@@ -333,7 +333,7 @@ def test_who_waited_for_its_turn_counts_those_who_came_meanwhile(open_postgres):
     assert alone() is None
 
 
-def test_who_waited_for_its_turn_until_its_session_was_ended_gets_no_lock(open_postgres):
+def test_a_lock_that_waited_until_its_session_ended_is_refused(open_postgres):
     store, other = open_postgres(), open_postgres()
     store.open_session(a_session("s1"), lease=LONG)
     turn = turn_of(store._place[0], store._place[1], "name")

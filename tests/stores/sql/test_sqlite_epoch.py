@@ -261,7 +261,7 @@ for number in range({rounds}):
 """
 
 
-def test_those_who_open_first_at_the_same_instant_are_in_one_epoch(url, open_sqlite, run_child):
+def test_processes_that_open_first_at_the_same_instant_share_one_epoch(url, open_sqlite, run_child):
     rounds, names = 6, ["boot-a", "boot-b", "boot-c"]
     for number in range(rounds):
         open_sqlite(at=f"{url}.{number}", clock=ManualClock()).close()  # tables, and no epoch yet
@@ -306,7 +306,7 @@ while hear():
 """
 
 
-def test_whoever_dies_while_it_begins_an_epoch_leaves_nothing_in_the_way(place, open_sqlite, run_child, boot):
+def test_a_process_that_dies_while_it_begins_an_epoch_blocks_no_other(place, open_sqlite, run_child, boot):
     open_sqlite(clock=ManualClock()).close()
     dying = run_child(DIES)
     for stale in ("", "boot-z\nof an earlier boot\n"):

@@ -78,7 +78,7 @@ def test_a_session_that_lives_and_is_not_presumed_dead_is_not_ended(store: Sqlit
     assert store.renew("s1", lease=LEASE).alive
 
 
-def test_runs_that_somebody_else_has_locked_are_told(
+def test_runs_locked_by_another_transaction_are_reported(
     store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, locked = two_claims(store)

@@ -77,7 +77,7 @@ SAFEGUARDS: list[tuple[Patch, str, tuple[str, ...]]] = [
     (commits_whatever_the_block_raised, "test_an_exception_undoes_both_and_the_run_goes_on", ()),
     (commits_when_told, "test_a_commit_inside_the_block_is_refused", ()),
     (has_no_mark, "test_a_transaction_that_is_ended_by_a_statement_records_no_result", ("COMMIT",)),
-    (commits_what_is_not_complete, "test_what_is_not_completed_is_undone", ()),
+    (commits_what_is_not_complete, "test_a_transaction_without_complete_is_rolled_back", ()),
     (takes_each_statement_for_a_transaction, "test_a_connection_that_commits_each_statement_is_refused", ()),
 ]
 

@@ -69,7 +69,7 @@ def test_a_hint_that_came_since_the_last_wait_counts(store, run_child):
     assert child.hear() == "woken"
 
 
-def test_one_notify_wakes_all(store, run_child):
+def test_one_notify_wakes_all_listeners(store, run_child):
     children = [run_child(LISTEN) for _ in range(3)]
     assert [child.hear() for child in children] == ["listening"] * 3
     store.notify()
@@ -252,7 +252,7 @@ def test_a_forked_child_listens_for_itself(run_child, store, place):
 # --- permissions and systems without pipes ----------------------------------------------------------------------------
 
 
-def test_whoever_may_use_the_file_may_use_the_pipes(store, open_sqlite, place):
+def test_users_of_the_database_file_may_use_its_pipes(store, open_sqlite, place):
     (place / "jobs.db").chmod(0o660)
     open_sqlite().wait(0)
     directory = place / "jobs.db-wake"
@@ -302,7 +302,7 @@ def test_writers_take_turns(supported, monkeypatch, open_sqlite):
     assert stores[0].counts().pending == 150
 
 
-def test_who_waits_is_told_when_the_lock_comes_free(place, monkeypatch):
+def test_a_waiter_for_the_write_lock_is_notified_when_it_comes_free(place, monkeypatch):
     """With pauses of a minute between two tries, only the hint can have ended the wait."""
     (place / "jobs.db").touch()
     waiter, holder = (

@@ -231,7 +231,7 @@ def test_a_lock_that_became_full_since_the_look_is_not_taken(store: SqliteStore)
     assert places(store) == [0, 1]
 
 
-def test_who_finds_a_lock_full_leaves_no_place_behind(store: SqliteStore) -> None:
+def test_a_refused_lock_leaves_no_place_behind(store: SqliteStore) -> None:
     first, second = (store.lock("lock", "me", ttl=HOUR, limit=2) for _ in range(2))
     assert first
     assert second

@@ -49,7 +49,7 @@ class Acquiring(StoreTest):
         assert ((1,), {"a": 2}) == (claim.args, claim.kwargs)
         assert self.view().spec == claim.spec
 
-    def test_what_is_over_is_not_acquired_again(self) -> None:
+    def test_an_ended_occurrence_is_not_acquired_again(self) -> None:
         self.queue()
         self.session()
         for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED):
@@ -59,7 +59,7 @@ class Acquiring(StoreTest):
             self.finish(claim, state)
             assert self.store.acquire("s1", "queue", key=key, lease=LEASE) is None
 
-    def test_what_is_pending_is_taken(self) -> None:
+    def test_acquire_takes_a_pending_occurrence_and_makes_it_due_now(self) -> None:
         self.queue()
         self.session(lease=HOUR)
         made = self.enqueue("key", delay=HOUR)
@@ -70,7 +70,7 @@ class Acquiring(StoreTest):
         assert 1 == len(self.all())
         assert [] == self.claim()
 
-    def test_what_went_back_to_pending_is_taken_under_a_greater_token(self) -> None:
+    def test_a_released_occurrence_is_acquired_again_under_a_greater_token(self) -> None:
         self.queue()
         self.session()
         first = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE)
@@ -94,7 +94,7 @@ class Acquiring(StoreTest):
         self.session("s2")
         assert lost.id == self.take("s2").id
 
-    def test_one_moment_is_one_occurrence_in_whatever_zone_it_is_written(self) -> None:
+    def test_one_instant_is_one_occurrence_in_every_time_zone(self) -> None:
         self.queue()
         self.session()
         paris = minute(1).astimezone(ZoneInfo("Europe/Paris"))
@@ -162,7 +162,7 @@ class Acquiring(StoreTest):
             assert self.store.acquire("s1", "job", scheduled_for=time, lease=HOUR) is None
         assert [(minute(3), State.PENDING)] == [(one.scheduled_for, one.state) for one in self.all()]
 
-    def test_nor_are_those_that_an_earlier_trigger_gave(self) -> None:
+    def test_nominal_times_of_an_earlier_trigger_are_not_acquired(self) -> None:
         self.define()
         self.session(lease=HOUR)
         self.clock.advance(2 * MINUTE)
@@ -213,7 +213,7 @@ class Acquiring(StoreTest):
         self.store.acquire("s1", "queue", key="key", lease=LEASE)
         assert START == self.view("queue").watermark
 
-    def test_what_may_be_pruned_is_refused(self) -> None:
+    def test_acquire_at_or_below_the_pruned_horizon_is_refused(self) -> None:
         self.queue()
         self.session(lease=DAY)
         for number in (1, 3):
@@ -247,7 +247,7 @@ class Acquiring(StoreTest):
 
     # --- only for the living ----------------------------------------------------------------------------------------
 
-    def test_nothing_is_acquired_of_a_job_that_is_not_there(self) -> None:
+    def test_acquire_of_a_job_that_does_not_exist_raises(self) -> None:
         self.queue()
         self.session()
         self.store.retire("queue", by="ann", why="")

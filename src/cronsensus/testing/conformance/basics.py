@@ -103,7 +103,7 @@ class Basics(StoreTest):
         assert capabilities.name
         assert capabilities.survives
 
-    def test_it_describes_itself(self) -> None:
+    def test_describe_says_where_the_store_is(self) -> None:
         described = self.store.describe()
         assert described
         assert all(isinstance(name, str) for name in described)
@@ -307,7 +307,7 @@ class Basics(StoreTest):
         assert State.RUNNING is self.look(claim).state
         assert not any([other.runs(claim.id), other.logs(claim.id)])
 
-    def test_a_session_of_one_namespace_is_nobody_in_another(self) -> None:
+    def test_a_session_of_one_namespace_is_unknown_in_another(self) -> None:
         self.session()
         other = self.open("other")
         assert not other.renew("s1", lease=LEASE).alive

@@ -57,7 +57,7 @@ class Boundaries(StoreTest):
         assert not self.store.unlock(grant)
         assert self.store.lock("name", "b", ttl=LEASE)
 
-    def test_what_a_session_runs_takes_room_until_the_microsecond_in_which_its_lease_ends(self) -> None:
+    def test_a_run_counts_against_concurrency_until_the_microsecond_its_lease_ends(self) -> None:
         self.queue(concurrency=1)
         self.fill(2)
         self.session("dies")
@@ -68,7 +68,7 @@ class Boundaries(StoreTest):
         self.clock.advance(MICROSECOND)
         assert 1 == len(self.claim("lives", lease=HOUR))
 
-    def test_what_expires_in_this_microsecond_is_claimed_and_in_the_next_it_is_missed(self) -> None:
+    def test_work_is_claimed_in_the_microsecond_of_its_expiry_and_missed_in_the_next(self) -> None:
         self.queue()
         self.session(lease=HOUR)
         for late, claimed in ((timedelta(0), 1), (MICROSECOND, 0)):
@@ -77,7 +77,7 @@ class Boundaries(StoreTest):
             assert claimed == len(self.claim(lease=HOUR))
             assert (State.RUNNING if claimed else State.MISSED) is self.look(made).state
 
-    def test_what_ended_in_the_very_microsecond_to_which_is_pruned_stays(self) -> None:
+    def test_an_occurrence_that_ended_in_the_microsecond_of_the_prune_bound_stays(self) -> None:
         self.queue()
         self.session(lease=DAY)
         made = self.done(lease=DAY)
@@ -87,7 +87,7 @@ class Boundaries(StoreTest):
         assert 1 == self.store.prune(bound + MICROSECOND)
         assert self.store.occurrence(made.id) is None
 
-    def test_what_crashed_often_enough_by_a_new_definition_still_outlives_an_end_in_order(self) -> None:
+    def test_a_run_beyond_a_lowered_max_crashes_survives_an_orderly_close(self) -> None:
         self.queue(max_crashes=3)
         self.enqueue()
         claim = self.abandoned()
@@ -98,7 +98,7 @@ class Boundaries(StoreTest):
         assert [State.PENDING] == [taken.became for taken in self.store.close_session("s2")]
         assert 1 == self.look(claim).crashes
 
-    def test_who_asked_first_for_a_run_to_stop_is_whose_reason_stays(self) -> None:
+    def test_the_first_reason_to_cancel_a_run_stays(self) -> None:
         self.define(self.job(overlap="cancel_previous"))
         self.session(lease=HOUR)
         self.fire(minute(1))
@@ -158,7 +158,7 @@ class Boundaries(StoreTest):
             assert (asked, asked) == (bool(renewal.cancel), renewal.drain)
             assert [2] == [session.holds for session in one.sessions()]  # the lock too
 
-    def test_what_a_session_of_the_same_name_holds_in_another_namespace_is_not_touched(self) -> None:
+    def test_runs_of_a_session_of_the_same_name_in_another_namespace_are_not_touched(self) -> None:
         _, other, ours, _, our_lock, _ = self.twins()
         outcome = Outcome(id=ours.id, token=ours.token, state=State.FAILED, session="s1")
         assert not settle(other, [outcome])[0].accepted

@@ -70,7 +70,7 @@ class Claiming(StoreTest):
         assert ("s1", "node of s1", START) == (run.session, run.node, run.started_at)
         assert (None, None) == (run.end, run.finished_at)
 
-    def test_what_is_claimed_is_not_claimed_again(self) -> None:
+    def test_a_claimed_occurrence_is_not_claimed_again(self) -> None:
         self.queue()
         self.session("s1")
         self.session("s2")
@@ -125,7 +125,7 @@ class Claiming(StoreTest):
         self.clock.advance(SECOND)
         assert minute(1) == self.take().scheduled_for
 
-    def test_what_the_clock_stepped_back_from_is_not_due_yet(self) -> None:
+    def test_work_enqueued_before_the_clock_was_set_back_is_not_due_yet(self) -> None:
         self.queue()
         self.session()
         self.enqueue()
@@ -169,7 +169,7 @@ class Claiming(StoreTest):
         low, high = self.fill(2, "a"), self.fill(2, "b")
         assert [*high, *low] == [self.take(limit=1).id for _ in range(4)]
 
-    def test_what_is_not_due_holds_nothing_back(self) -> None:
+    def test_work_that_is_not_due_holds_nothing_back(self) -> None:
         self.queue()
         self.session()
         self.enqueue(priority=9, delay=HOUR)
@@ -311,7 +311,7 @@ class Claiming(StoreTest):
 
     # --- expiry -----------------------------------------------------------------------------------------------------
 
-    def test_what_never_started_and_is_past_its_expiry_is_missed(self) -> None:
+    def test_an_expired_occurrence_that_never_started_is_missed(self) -> None:
         self.define()
         self.session(lease=HOUR)
         self.fire(minute(1), expires_in=MINUTE)
@@ -323,7 +323,7 @@ class Claiming(StoreTest):
         assert (0, None) == (found.attempt, found.started_at)
         assert [] == self.runs(found.id)
 
-    def test_what_is_not_past_its_expiry_is_claimed(self) -> None:
+    def test_an_occurrence_at_its_expiry_is_claimed(self) -> None:
         self.define()
         self.session(lease=HOUR)
         self.fire(minute(1), expires_in=MINUTE)
@@ -339,7 +339,7 @@ class Claiming(StoreTest):
         assert [lasting.id] == [claim.id for claim in self.claim()]
         assert (State.MISSED, Reason.LATE) == (self.look(expiring).state, self.look(expiring).reason)
 
-    def test_what_expired_is_not_claimed_where_it_is_more_than_one_claim_closes(self) -> None:
+    def test_expired_work_is_not_claimed_even_if_it_is_more_than_one_claim_closes(self) -> None:
         self.queue()
         self.session(lease=HOUR)
         expired = self.fill(1_001, expires_in=SECOND)
@@ -348,7 +348,7 @@ class Claiming(StoreTest):
             assert [] == self.claim(limit=3)
         assert expired == [one.id for one in self.all(states=(State.MISSED,))]
 
-    def test_what_started_once_does_not_expire(self) -> None:
+    def test_an_occurrence_that_started_once_does_not_expire(self) -> None:
         self.queue(retries=1)
         self.session(lease=HOUR)
         crashed, failed = self.fill(2, expires_in=SECOND)
@@ -359,7 +359,7 @@ class Claiming(StoreTest):
         self.store.reclaim()
         assert {crashed, failed} == {claim.id for claim in self.claim(lease=HOUR)}
 
-    def test_what_expired_does_not_hold_back_what_comes_after_it(self) -> None:
+    def test_an_expired_occurrence_does_not_hold_back_the_next(self) -> None:
         self.define(self.job(overlap="queue"))
         self.session(lease=DAY)
         self.fire(minute(1), expires_in=SECOND)

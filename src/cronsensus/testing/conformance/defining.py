@@ -117,7 +117,7 @@ class Defining(StoreTest):
         assert specs == [self.view(spec.name).spec for spec in specs]
         assert [spec.digest for spec in specs] == [self.view(spec.name).spec.digest for spec in specs]
 
-    def test_what_a_caller_does_with_a_definition_afterwards_changes_nothing(self) -> None:
+    def test_changing_arguments_after_define_does_not_change_the_stored_job(self) -> None:
         kwargs: dict[str, Any] = {"list": [1]}
         self.define(self.job(kwargs=kwargs))
         kwargs["list"].append(2)
@@ -128,7 +128,7 @@ class Defining(StoreTest):
         answer = self.define(self.job("same"), self.job("other", args=(1,)), self.job("new"), complete=True)
         assert DefineResult(created=("new",), changed=("other",), unchanged=("same",), retired=("gone",)) == answer
 
-    def test_nothing_is_put_if_one_definition_is_bad(self) -> None:
+    def test_nothing_is_defined_if_one_definition_is_bad(self) -> None:
         self.define(self.job("old"))
         before = self.snapshot()
         with pytest.raises(InvalidPayload):
@@ -324,7 +324,7 @@ class Defining(StoreTest):
         assert ("job",) == self.define(self.job(source="runtime", args=(2,)), release="old").changed
         assert (2,) == self.view().spec.args
 
-    def test_what_a_newer_release_retired_stays_retired_for_an_older_one(self) -> None:
+    def test_a_job_retired_by_a_newer_release_stays_retired_for_an_older_one(self) -> None:
         self.define(self.job(), self.job("stays"), release="old")
         self.define(self.job("stays"), release="new", complete=True)
         self.session("new", release="new")
@@ -333,7 +333,7 @@ class Defining(StoreTest):
 
     # --- complete declarations --------------------------------------------------------------------------------------
 
-    def test_what_a_release_no_longer_declares_is_retired(self) -> None:
+    def test_a_job_that_a_release_no_longer_declares_is_retired(self) -> None:
         self.define(self.job("a"), self.job("b"), self.job("c"))
         assert ("b", "c") == tuple(sorted(self.define(self.job("a"), complete=True).retired))
         assert ["a"] == [job.spec.name for job in self.store.jobs()]

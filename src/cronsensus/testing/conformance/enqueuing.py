@@ -151,7 +151,7 @@ class Enqueuing(StoreTest):
         claim = self.take()
         assert (args, {"名前": "🧨", "'": [0]}) == (claim.args, claim.kwargs)
 
-    def test_what_a_caller_does_with_arguments_afterwards_changes_nothing(self) -> None:
+    def test_changing_arguments_after_enqueue_changes_nothing(self) -> None:
         self.queue()
         self.session()
         data = [1]
@@ -210,7 +210,7 @@ class Enqueuing(StoreTest):
         assert [(item.job, item.key) for item in items] == [(one.job, one.key) for one in made]
         assert [True, False, True, True] == [one.created for one in made]
 
-    def test_what_is_enqueued_first_is_claimed_first(self) -> None:
+    def test_work_is_claimed_in_the_order_of_enqueuing(self) -> None:
         self.queue()
         self.session()
         ids = self.fill(30)

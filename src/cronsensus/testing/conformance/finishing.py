@@ -214,14 +214,14 @@ class Finishing(StoreTest):
         assert not self.finish(replace(first, token=second.token)).accepted
         assert [State.RUNNING, State.RUNNING] == [self.look(first).state, self.look(second).state]
 
-    def test_what_was_never_claimed_cannot_be_finished(self) -> None:
+    def test_an_unclaimed_occurrence_cannot_be_finished(self) -> None:
         self.queue()
         made = self.enqueue()
         outcome = Outcome(id=made.id, token=self.look(made).token, state=State.SUCCEEDED)
         assert [Settled(made.id, outcome.token, accepted=False, state=State.PENDING)] == settle(self.store, [outcome])
         assert State.PENDING is self.look(made).state
 
-    def test_what_is_not_there_cannot_be_finished(self) -> None:
+    def test_an_occurrence_that_does_not_exist_cannot_be_finished(self) -> None:
         outcome = Outcome(id=987_654, token=1, state=State.SUCCEEDED)
         assert [Settled(987_654, 1, accepted=False, state=None)] == settle(self.store, [outcome])
 
@@ -272,7 +272,7 @@ class Finishing(StoreTest):
         assert first == self.finish(claim, State.PENDING)
         assert 1 == self.look(claim).failures
 
-    def test_what_was_refused_stays_refused(self) -> None:
+    def test_a_refused_outcome_stays_refused(self) -> None:
         old, new = self.taken_over()
         assert not self.finish(old).accepted
         self.finish(new, State.PENDING)

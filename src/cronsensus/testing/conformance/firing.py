@@ -233,7 +233,7 @@ class Firing(StoreTest):
 
     # --- occurrences that stand already -----------------------------------------------------------------------------
 
-    def test_what_was_backfilled_ahead_of_its_time_is_not_made_again(self) -> None:
+    def test_an_occurrence_backfilled_ahead_of_its_time_is_not_fired_again(self) -> None:
         self.define()
         self.session()
         self.store.backfill("job", [minute(1)], by="ann")
@@ -350,7 +350,7 @@ class Looking(StoreTest):
             assert (min(limit, 5), more) == (len(view.jobs), more)
             assert more == view.more
 
-    def test_what_came_last_does_not_wait_for_all_that_came_before(self) -> None:
+    def test_jobs_that_came_due_last_do_not_wait_for_all_before_them(self) -> None:
         names = [f"{number:02}" for number in range(20)]
         for number, name in enumerate(names):
             self.define(self.job(name, trigger=every("1h", start=minute(number + 1))))
@@ -484,7 +484,7 @@ class Looking(StoreTest):
         assert minute(2) == self.store.look().next_pending
         assert self.store.look().backlog
 
-    def test_what_runs_or_is_over_is_no_backlog(self) -> None:
+    def test_running_and_ended_occurrences_are_no_backlog(self) -> None:
         self.queue()
         self.session()
         self.enqueue()

@@ -77,7 +77,7 @@ class KeyReuse(StoreTest):
 
     # --- forgotten on purpose ---------------------------------------------------------------------------------------
 
-    def test_what_ended_is_forgotten_with_its_runs_and_logs_and_the_trail_says_so(self) -> None:
+    def test_forget_deletes_an_ended_occurrence_with_runs_and_logs_and_is_recorded(self) -> None:
         self.queue()
         self.session()
         claim = self.keyed()
@@ -91,7 +91,7 @@ class KeyReuse(StoreTest):
         again = self.keyed()
         assert (1, State.RUNNING) == (again.attempt, self.look(again).state)
 
-    def test_what_waits_is_forgotten_and_not_run(self) -> None:
+    def test_forget_deletes_a_pending_occurrence_which_never_runs(self) -> None:
         self.queue()
         self.session()
         self.enqueue("key")
@@ -100,7 +100,7 @@ class KeyReuse(StoreTest):
         assert ["other"] == [claim.key for claim in self.claim()]
         assert ["other"] == [one.key for one in self.all()]
 
-    def test_what_runs_is_forgotten_only_if_that_is_asked_for(self) -> None:
+    def test_forget_deletes_a_running_occurrence_only_on_request(self) -> None:
         self.queue(concurrency=1)
         self.session()
         claim = self.keyed()
@@ -116,7 +116,7 @@ class KeyReuse(StoreTest):
         self.enqueue("other")
         assert [] == self.claim()  # the one that runs now is counted
 
-    def test_what_is_not_there_is_not_forgotten_and_leaves_no_trail(self) -> None:
+    def test_forget_without_an_occurrence_records_nothing(self) -> None:
         self.queue()
         assert self.store.forget("queue", "key", by="ann") is None
         assert self.store.forget("nobody", "key", by="ann") is None

@@ -40,7 +40,7 @@ class LeadTime(StoreTest):
         assert [minute(1), minute(2)] == [claim.scheduled_for for claim in claims]
         assert [minute(1), minute(2), minute(3)] == self.nominal()
 
-    def test_what_waited_before_is_claimed_before_what_was_fired(self) -> None:
+    def test_earlier_waiting_work_is_claimed_before_newly_fired_work(self) -> None:
         self.define(self.job(overlap="allow"))
         self.fire(minute(1))
         self.clock.advance(minute(2) - START)
@@ -57,7 +57,7 @@ class LeadTime(StoreTest):
         """Plan a job for ``time``, as a node does before it."""
         return replace(plan_of(self.ahead(time)[0], time), not_before=time)
 
-    def test_what_is_due_within_a_moment_is_fired_and_claimed_ahead(self) -> None:
+    def test_a_job_due_within_the_lead_time_is_fired_and_claimed_ahead(self) -> None:
         self.define()
         self.before(minute(1))
         won, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
@@ -66,7 +66,7 @@ class LeadTime(StoreTest):
         assert minute(1) == self.view().watermark
         assert [State.RUNNING] == [one.state for one in self.all()]
 
-    def test_what_was_claimed_ahead_starts_when_it_is_due_and_tells_when_it_was_claimed(self) -> None:
+    def test_a_run_claimed_ahead_starts_when_due_and_records_when_it_was_claimed(self) -> None:
         self.define()
         self.before(minute(1))
         _, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
@@ -84,7 +84,7 @@ class LeadTime(StoreTest):
         won, claims = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert ([True], 1) == (won, len(claims))
 
-    def test_what_was_fired_ahead_and_not_taken_waits_until_it_is_due(self) -> None:
+    def test_an_occurrence_fired_ahead_and_not_claimed_waits_until_it_is_due(self) -> None:
         self.define(self.job(overlap="allow"))
         self.before(minute(1))
         self.enqueue(key="by hand", job="job")
@@ -94,7 +94,7 @@ class LeadTime(StoreTest):
         self.clock.advance(SHORTLY)
         assert [minute(1)] == [claim.scheduled_for for claim in self.claim()]
 
-    def test_what_waits_and_is_due_within_the_moment_is_taken_too(self) -> None:
+    def test_pending_work_due_within_the_lead_time_is_claimed_too(self) -> None:
         self.define(self.job(overlap="allow"))
         self.before(minute(1))
         self.enqueue(key="in time", job="job", delay=SHORTLY)
@@ -110,7 +110,7 @@ class LeadTime(StoreTest):
         [one] = self.all()
         assert (State.PENDING, 0) == (one.state, one.attempt)
 
-    def test_what_was_claimed_ahead_and_comes_back_is_not_run_early(self) -> None:
+    def test_a_run_claimed_ahead_and_given_back_is_not_claimed_early(self) -> None:
         self.define(self.job("released"), self.job("taken over"))
         self.before(minute(1))
         plans = [replace(plan_of(job, minute(1)), not_before=minute(1)) for job in self.ahead(minute(1))]
@@ -122,7 +122,7 @@ class LeadTime(StoreTest):
         self.clock.advance(SHORTLY)
         assert [minute(1), minute(1)] == [claim.due_at for claim in self.claim("s2")]
 
-    def test_what_comes_back_after_the_clock_was_set_back_does_not_wait_for_it(self) -> None:
+    def test_a_run_given_back_after_the_clock_was_set_back_is_due_within_a_second(self) -> None:
         self.define(self.job("released"), self.job("taken over"))
         self.clock.advance(MINUTE)
         self.session(lease=DAY)

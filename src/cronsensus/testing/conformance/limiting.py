@@ -132,7 +132,7 @@ class Limiting(StoreTest):
         self.fill(3, "job")
         assert 3 == len(self.claim())
 
-    def test_one_that_waits_for_its_retry_holds_back_the_next(self) -> None:
+    def test_an_occurrence_waiting_for_its_retry_holds_back_the_next(self) -> None:
         self.define(self.job(overlap="queue"))
         self.session(lease=DAY)
         self.fire(minute(1), minute(2))
@@ -142,7 +142,7 @@ class Limiting(StoreTest):
         self.clock.advance(HOUR)
         assert minute(1) == self.take().scheduled_for
 
-    def test_one_that_was_taken_over_is_still_before_the_next(self) -> None:
+    def test_an_occurrence_that_was_taken_over_is_still_before_the_next(self) -> None:
         self.define(self.job(overlap="queue"))
         self.fire(minute(1), minute(2))
         self.clock.advance(10 * MINUTE)
@@ -152,7 +152,7 @@ class Limiting(StoreTest):
         self.store.reclaim()
         assert minute(1) == self.take("s2").scheduled_for
 
-    def test_one_that_was_released_is_still_before_the_next(self) -> None:
+    def test_a_released_occurrence_is_still_before_the_next(self) -> None:
         self.define(self.job(overlap="queue"))
         self.session(lease=HOUR)
         self.fire(minute(1), minute(2))
@@ -160,7 +160,7 @@ class Limiting(StoreTest):
         give_back(self.store, [self.take()])
         assert minute(1) == self.take().scheduled_for
 
-    def test_what_ended_without_running_does_not_hold_back_the_next(self) -> None:
+    def test_an_occurrence_that_ended_without_running_does_not_hold_back_the_next(self) -> None:
         self.define(self.job(overlap="queue"))
         self.session(lease=HOUR)
         self.fire(minute(1), minute(2))

@@ -304,7 +304,7 @@ class Locks(StoreTest):
         assert self.place("h4", limit=2) is not None
         assert self.place("h5", limit=3) is None
 
-    def test_who_wants_a_lock_alone_is_refused_whichever_place_is_held(self) -> None:
+    def test_an_exclusive_lock_is_refused_whichever_place_is_held(self) -> None:
         first, second = self.place("h0"), self.place("h1")
         assert first is not None
         assert second is not None
@@ -370,7 +370,7 @@ class Locks(StoreTest):
         assert self.store.unlock(grant)
         assert [] == queues.receive(0.05)
 
-    def test_who_has_left_the_line_is_not_told(self) -> None:
+    def test_a_waiter_that_left_the_queue_is_not_notified(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
         queues.join("name")
         queues.leave("name")
@@ -384,7 +384,7 @@ class Locks(StoreTest):
         assert not self.store.unlock(grant)
         assert [] == queues.receive(0.05)
 
-    def test_who_is_told_may_stand_in_line_again(self) -> None:
+    def test_a_notified_waiter_may_join_the_queue_again(self) -> None:
         queues = self.wait_queues()
         for _ in range(3):
             grant = self.lock()
@@ -415,7 +415,7 @@ class Locks(StoreTest):
                 return heard
         raise AssertionError("nobody was told")
 
-    def test_who_was_told_in_vain_can_tell_the_next(self) -> None:
+    def test_a_waiter_that_lost_the_race_can_notify_the_next(self) -> None:
         queues = self.wait_queues()
         queues.join("name")
         self.store.wake_next("other")

@@ -44,7 +44,7 @@ class Operating(StoreTest):
         made = [self.store.trigger("job", by="ann") for _ in range(3)]
         assert 3 == len({one.id for one in made}) == len({one.key for one in made})
 
-    def test_nobody_operates_on_a_job_that_is_not_there(self) -> None:
+    def test_operator_verbs_on_a_job_that_does_not_exist_raise(self) -> None:
         self.define()
         self.store.retire("job", by="ann", why="")
         before = self.snapshot()
@@ -190,7 +190,7 @@ class Operating(StoreTest):
         self.store.cancel(claim.id, by="ann", why="enough")
         assert (True, State.SUCCEEDED) == (self.finish(claim).accepted, self.look(claim).state)
 
-    def test_what_was_asked_to_stop_does_not_come_back(self) -> None:
+    def test_a_run_that_was_asked_to_stop_does_not_run_again(self) -> None:
         self.queue()
         self.session(lease=DAY)
         self.fill(2)
@@ -207,7 +207,7 @@ class Operating(StoreTest):
         self.clock.advance(HOUR)
         assert [] == self.claim()
 
-    def test_what_is_final_or_not_there_cannot_be_cancelled(self) -> None:
+    def test_a_final_or_missing_occurrence_cannot_be_cancelled(self) -> None:
         self.queue()
         self.session()
         before_all = [self.done().id, self.enqueue().id]
@@ -247,7 +247,7 @@ class Operating(StoreTest):
         assert minute(1) == self.view().watermark
         assert made.id == self.take().id
 
-    def test_whatever_is_final_can_be_retried_and_more_than_once(self) -> None:
+    def test_every_final_occurrence_can_be_retried_more_than_once(self) -> None:
         self.queue()
         self.session()
         ids = set()
@@ -275,7 +275,7 @@ class Operating(StoreTest):
         old = self.done("🧨" * 400)
         assert self.store.retry(old.id, by="ann").created
 
-    def test_what_is_not_final_or_not_there_cannot_be_retried(self) -> None:
+    def test_an_active_or_missing_occurrence_cannot_be_retried(self) -> None:
         self.queue()
         self.session()
         ids = self.fill(2)
@@ -377,7 +377,7 @@ class Operating(StoreTest):
             self.store.backfill("job", [minute(1), minute(2).replace(tzinfo=None)], by="ann")
         assert [] == self.all()
 
-    def test_what_may_be_pruned_is_not_backfilled(self) -> None:
+    def test_backfill_at_or_below_the_pruned_horizon_is_refused(self) -> None:
         self.define()
         self.session(lease=DAY)
         self.fire(minute(1), minute(2))
@@ -420,7 +420,7 @@ class Operating(StoreTest):
         cancelled = next(entry for entry in self.store.trail() if entry.action == "cancel")
         assert pending.id == cancelled.details["occurrence"]
 
-    def test_whatever_somebody_says_can_be_written_down(self) -> None:
+    def test_any_text_of_an_operator_can_be_recorded(self) -> None:
         self.define()
         hostile = "before \0 \ud83d '; DROP TABLE x; -- after"
         assert self.store.pause("job", by=hostile, why=hostile)
@@ -440,7 +440,7 @@ class Operating(StoreTest):
             (entry.action, entry.target, entry.by) for entry in self.store.trail()
         }
 
-    def test_what_did_not_happen_leaves_no_trail(self) -> None:
+    def test_an_act_without_effect_leaves_no_trail(self) -> None:
         self.define()
         self.store.resume("job", by="ann")
         self.store.retire("nobody", by="ann", why="")

@@ -61,7 +61,7 @@ class Pruning(StoreTest):
         self.finish(self.take())
         assert 0 == self.store.prune(START + HOUR)
 
-    def test_what_is_not_final_stays_however_old(self) -> None:
+    def test_active_occurrences_are_never_pruned(self) -> None:
         self.queue()
         self.session(lease=1000 * DAY)
         self.fill(2)
@@ -70,7 +70,7 @@ class Pruning(StoreTest):
         assert 0 == self.store.prune(self.store.now()) == self.store.prune()
         assert [State.RUNNING, State.PENDING] == [one.state for one in self.all()]
 
-    def test_what_could_not_go_yet_goes_with_the_next_call_that_finds_it_over(self) -> None:
+    def test_rows_not_yet_prunable_are_pruned_by_a_later_call(self) -> None:
         self.queue(keep="1m")
         self.session(lease=DAY)
         self.enqueue()
@@ -94,7 +94,7 @@ class Pruning(StoreTest):
         self.clock.advance(2 * DAY)
         assert 1 == self.store.prune()
 
-    def test_what_had_to_stay_goes_when_its_time_has_come(self) -> None:
+    def test_rows_that_had_to_stay_are_pruned_when_their_time_has_come(self) -> None:
         """Whoever remembers when to look next must not forget what ends, or is old enough, sooner than that."""
         self.queue("short", keep="1m")
         self.session(lease=DAY)
@@ -376,7 +376,7 @@ class Pruning(StoreTest):
         assert [False] == carry_out(self.store, asleep)
         assert [] == self.all()
 
-    def test_what_was_pruned_cannot_be_acquired_or_backfilled(self) -> None:
+    def test_a_pruned_time_cannot_be_acquired_or_backfilled(self) -> None:
         self.define()
         self.ran(1, 3)
         self.clock.advance(SECOND)
@@ -389,7 +389,7 @@ class Pruning(StoreTest):
                 self.store.backfill("job", [time], by="ann")
         assert [] == self.all()
 
-    def test_what_was_backfilled_ahead_of_its_time_does_not_run_again_after_pruning(self) -> None:
+    def test_an_occurrence_backfilled_ahead_does_not_run_again_after_pruning(self) -> None:
         self.define()
         self.session(lease=DAY)
         self.store.backfill("job", [minute(2)], by="ann")

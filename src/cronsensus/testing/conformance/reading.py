@@ -16,7 +16,7 @@ from cronsensus.testing.conformance.steps import give_back, say
 class Reading(StoreTest):
     """Hazards of reading: a page that leaves something out, and a look that changes something."""
 
-    def test_what_is_not_there_is_empty(self) -> None:
+    def test_reads_of_missing_things_are_empty(self) -> None:
         self.define()
         assert self.store.job("nobody") is None
         assert self.firing("nobody") is None

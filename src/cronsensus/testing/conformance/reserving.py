@@ -121,7 +121,7 @@ class Reserving(StoreTest):
         assert 1 == self.look(claim).crashes
 
     @pytest.mark.parametrize("policies", [{"on_crash": "fail"}, {"concurrency": 5}])
-    def test_what_cannot_be_reserved_is_not_overtaken(self, policies: dict[str, Any]) -> None:
+    def test_an_entry_that_cannot_be_reserved_is_not_overtaken(self, policies: dict[str, Any]) -> None:
         self.queue()
         self.queue("careful", **policies)
         self.session()
@@ -134,7 +134,7 @@ class Reserving(StoreTest):
         assert (careful.id, False) == (claims[0].id, claims[0].reserved)
         assert [True, True] == [one.reserved for one in claims[1:]]
 
-    def test_what_waits_its_turn_is_not_reserved(self) -> None:
+    def test_an_occurrence_that_waits_its_turn_is_not_reserved(self) -> None:
         self.define(self.job(overlap="queue"))
         self.fire(minute(1))
         self.clock.advance(minute(1) - START)
@@ -142,7 +142,7 @@ class Reserving(StoreTest):
         assert [] == self.reserve(0, 9)
         assert [minute(1)] == [one.scheduled_for for one in self.reserve(1, 9)]
 
-    def test_what_was_tried_by_a_node_that_is_gone_is_not_reserved(self) -> None:
+    def test_an_occurrence_with_a_crash_is_not_reserved(self) -> None:
         self.queue()
         self.session()
         self.fill(1)

@@ -28,7 +28,7 @@ class Retiring(StoreTest):
 
     # --- retired and revived jobs -----------------------------------------------------------------------------------
 
-    def test_what_waits_of_many_jobs_is_counted_at_once(self) -> None:
+    def test_pending_work_of_many_jobs_is_counted_at_once(self) -> None:
         self.define(self.job("none"), self.job("one"), self.job("many"), self.job("others"))
         self.session()
         for job, count in (("one", 1), ("many", 5), ("others", 2)):
@@ -60,7 +60,7 @@ class Retiring(StoreTest):
         assert not self.store.retire("nobody", by="ann", why="")
         assert before == self.snapshot()
 
-    def test_what_waits_of_a_retired_job_is_cancelled_and_what_runs_goes_on(self) -> None:
+    def test_retiring_a_job_cancels_pending_work_and_leaves_runs_going(self) -> None:
         self.queue()
         self.session()
         running, waiting = self.fill(2)
@@ -71,7 +71,7 @@ class Retiring(StoreTest):
         assert not self.look(running).cancel_requested
         assert self.finish(claim).accepted
 
-    def test_what_runs_of_a_retired_job_may_be_retried_and_taken_over(self) -> None:
+    def test_runs_of_a_retired_job_may_be_retried_and_taken_over(self) -> None:
         self.queue()
         self.session()
         self.enqueue()

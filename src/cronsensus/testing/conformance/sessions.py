@@ -188,7 +188,7 @@ class Sessions(StoreTest):
         self.lease_out()
         assert [claim.id] == [taken.id for taken in self.store.reclaim()]
 
-    def test_what_others_run_makes_no_lease_short(self) -> None:
+    def test_runs_of_other_sessions_do_not_shorten_a_lease(self) -> None:
         self.holding("s1")
         self.session("s2")
         assert HOUR == self.store.renew("s2", lease=LEASE, idle_lease=HOUR).lease
@@ -320,14 +320,14 @@ class Sessions(StoreTest):
         assert {"overdue", "lives"} == {one.id for one in self.store.sessions()}
         assert {"overdue", "lives", "closed"} == {one.id for one in self.store.sessions(ended=True)}
 
-    def test_what_is_left_of_a_lease_is_negative_when_it_is_overdue(self) -> None:
+    def test_the_remaining_lease_of_an_overdue_session_is_negative(self) -> None:
         self.session()
         self.clock.advance(4)
         assert 6 * SECOND == self.shown().expires_in
         self.clock.advance(10)
         assert -4 * SECOND == self.shown().expires_in
 
-    def test_what_a_session_holds_is_counted(self) -> None:
+    def test_the_runs_of_a_session_are_counted(self) -> None:
         self.queue()
         self.session()
         self.fill(2)
@@ -363,7 +363,7 @@ class Sessions(StoreTest):
         run = self.runs(claim)[0]
         assert ("crashed", claim.token, "s1", self.store.now()) == (run.end, run.token, run.session, run.finished_at)
 
-    def test_what_was_taken_over_is_due_very_soon_also_where_the_clock_was_set_back(self) -> None:
+    def test_a_run_taken_over_is_due_within_a_second_also_after_a_clock_set_back(self) -> None:
         claim = self.holding()
         self.lease_out()
         self.clock.step(-DAY)
@@ -460,7 +460,7 @@ class Sessions(StoreTest):
         give_back(self.store, [self.take()])
         assert 0 == self.look(claim).crashes
 
-    def test_what_was_asked_to_stop_is_cancelled_instead_of_run_again(self) -> None:
+    def test_a_run_asked_to_stop_is_cancelled_instead_of_run_again(self) -> None:
         claim = self.holding()
         self.store.cancel(claim.id, by="ann", why="enough")
         self.lease_out()
@@ -480,7 +480,7 @@ class Sessions(StoreTest):
         with pytest.raises(LeaseLost):
             self.claim()
 
-    def test_what_a_closed_session_held_goes_on_elsewhere_without_a_crash(self) -> None:
+    def test_runs_of_a_closed_session_go_on_elsewhere_without_a_crash(self) -> None:
         claim = self.holding(max_crashes=1)
         taken = self.store.close_session("s1")
         assert [(claim.id, claim.token, State.PENDING)] == [(one.id, one.token, one.became) for one in taken]

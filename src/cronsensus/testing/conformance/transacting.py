@@ -136,7 +136,7 @@ class Transacting(StoreTest):
         assert 0 == self.count()
         assert self.finish(claim, result="2").accepted
 
-    def test_what_is_not_completed_is_undone(self) -> None:
+    def test_a_transaction_without_complete_is_rolled_back(self) -> None:
         if self.refused():
             return
         claim = self.begun()
@@ -157,7 +157,7 @@ class Transacting(StoreTest):
         assert State.SUCCEEDED is self.look(claim).state
         assert 1 == self.count()
 
-    def test_what_a_run_noted_last_is_kept_with_its_effects(self) -> None:
+    def test_the_last_notes_of_a_run_commit_with_its_effects(self) -> None:
         if self.refused():
             return
         claim = self.begun()
@@ -173,7 +173,7 @@ class Transacting(StoreTest):
 
     # --- the first answer stands ------------------------------------------------------------------------------------
 
-    def test_whatever_is_said_later_gets_the_answer_that_it_succeeded(self) -> None:
+    def test_a_later_outcome_is_answered_with_succeeded(self) -> None:
         if self.refused():
             return
         claim = self.begun()
@@ -459,7 +459,7 @@ class Transacting(StoreTest):
                     self.store.complete_in(given, claim)
         assert State.RUNNING is self.look(claim).state
 
-    def test_what_is_no_connection_is_refused(self) -> None:
+    def test_complete_in_refuses_something_that_is_no_connection(self) -> None:
         if self.refused():
             return
         claim = self.begun()
