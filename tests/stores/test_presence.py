@@ -361,7 +361,7 @@ def test_looking_for_signs_costs_nothing_while_no_other_session_holds_anything(p
                 asked.append(seen[2])
                 return ()
 
-            patched.setattr(store._lookout, "note", note)
+            patched.setattr(store._observer, "note", note)
         else:
             patched.setattr(store, "_present", lambda *_: asked.append("asked"))
         store.look()
