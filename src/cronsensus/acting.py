@@ -47,8 +47,13 @@ class Acts:
         self.declared = declared
         self._setup = setup
 
-    def act(self, jobs: Collection[str], verb: Callable[[Store], T]) -> T:
+    def act(self, jobs: Collection[str], verb: Callable[[Store], T], *, hint: bool = True) -> T:
         """Carry a verb out and hint at it. Of ``jobs``, those declared here and new to the store are defined first.
+
+        Args:
+            jobs: their names.
+            verb: what to do.
+            hint: whether nodes are notified here, because the verb itself does not.
 
         Raises:
             UnknownJob: neither this process nor the store has one of them.
@@ -62,7 +67,8 @@ class Acts:
                 raise UnknownJob(unknown_job(*jobs) if len(jobs) == 1 else str(unknown)) from unknown
             self.define(specs, None)
             done = verb(store)
-        store.notify()
+        if hint:
+            store.notify()
         return done
 
     def define(self, specs: Sequence[JobSpec], by: str | None) -> None:

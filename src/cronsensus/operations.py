@@ -103,7 +103,7 @@ class Operations:
     aenqueue_many = twin(enqueue_many)
 
     def _enqueue(self, items: Sequence[Item]) -> list[Handle]:
-        made = self._acts.act({item.job for item in items}, lambda store: store.enqueue(items))
+        made = self._acts.act({item.job for item in items}, lambda store: store.enqueue(items), hint=False)
         return [self._acts.handle(one) for one in made]
 
     def with_arguments(self, options: Item, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

@@ -61,7 +61,6 @@ def enqueue(
                 check_key(key)
             given = {"args": args, "kwargs": kwargs} if args or kwargs else {}
             (one,) = store.enqueue([Item(job=job, key=key, delay=delay or timedelta(0), priority=priority, **given)])
-        store.notify()
     if output.printed_json(made_data(one)):
         return
     what = f"enqueued {one.job}: run {one.id} is" if one.created else f"{one.key} was enqueued before: run {one.id} was"

@@ -2,13 +2,17 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import psycopg
 import pytest
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Item
+from cronsensus.stores.sql.postgres import PostgresStore, dialect
+from cronsensus.stores.sql.postgres.pipeline import Part, run
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
 
@@ -70,6 +74,36 @@ def test_a_hint_reaches_other_handles_and_not_its_own(open_postgres, ear_on):
     assert not ear.hears(0.1)
     teller.notify()
     assert ear.hears()
+
+
+def test_enqueue_notifies_in_the_trip_of_its_commit_and_after_it(open_postgres, ear_on, monkeypatch):
+    ear, store = ear_on(open_postgres()), open_postgres()
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
+    trips: list[list[str]] = []
+
+    def noted(driver: Any, parts: Sequence[Part]) -> list[Sequence[Any]]:
+        trips.append([one.pending.query.name if one.pending else one.text.text.decode() for one in parts])
+        return run(driver, parts)
+
+    store.enqueue([Item(job="job")])  # reads the definition
+    assert ear.hears()
+    monkeypatch.setattr(dialect, "run_together", noted)
+    store.enqueue([Item(job="job")])
+    assert ear.hears()
+    assert len(trips) == 2
+    assert trips[-1][-2:] == ["COMMIT", "hint"], "a transaction that notifies holds a lock of the whole server"
+
+
+@pytest.mark.parametrize("pipelines", [True, False])
+def test_a_hint_that_fails_behind_the_commit_fails_nothing(open_postgres, monkeypatch, pipelines):
+    store = open_postgres()
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
+    monkeypatch.setattr(dialect, "has_pipeline", lambda: pipelines)
+    store._wake.channel = "x" * 64  # the server refuses it
+    for _ in range(2):
+        (one,) = store.enqueue([Item(job="job")])
+        assert store.occurrence(one.id).state == "pending"
+    assert len(store._connections._idle) == 1
 
 
 def test_a_hint_stays_within_its_namespace_and_schema(postgres_url, open_postgres, ear_on):

@@ -56,10 +56,19 @@ class Handle:
     namespace: str
     _world: World
     _space: Space
+    _hinted: bool
 
     @property
     def _changed(self) -> Condition:
         return self._world.changed
+
+    def _notify(self) -> None:
+        """Wake the other handles of this namespace."""
+        with self._changed:
+            for other in list(self._space.handles):
+                if other is not self:
+                    other._hinted = True  # noqa: SLF001 - a handle of the same class
+            self._changed.notify_all()
 
     def _note_set_back(self) -> None:
         """Record in the trail that the clock was set back, if it was."""

@@ -29,7 +29,9 @@ class OperatingVerbs(RoundVerbs):
         """Create occurrences by key; payloads are checked before anything is written."""
         payloads = [self._payload(item) for item in items]
         now = self._now()
-        return [self._enqueue_one(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
+        made = [self._enqueue_one(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
+        self._notify()
+        return made
 
     def _payload(self, item: Item) -> str:
         job = self._living_job(item.job)

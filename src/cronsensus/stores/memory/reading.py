@@ -122,14 +122,6 @@ class MaintenanceVerbs(Handle):
             hinted, self._hinted = self._hinted and not self._closed, False
             return hinted
 
-    def _notify(self) -> None:
-        """Wake the other handles of this namespace."""
-        with self._changed:
-            for other in list(self._space.handles):
-                if other is not self:
-                    other._hinted = True  # noqa: SLF001 - a handle of the same class
-            self._changed.notify_all()
-
 
 class Reads(Handle):
     """The verbs that only read. Every answer is a value of its own, which does not change later."""

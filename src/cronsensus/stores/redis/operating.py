@@ -31,7 +31,7 @@ class OperatingVerbs(Handle):
         keys = [new_id() if item.key is None else item.key for item in items]
         rows = [_item_row(item, key) for item, key in zip(items, keys, strict=True)]
         try:
-            answers = self._decide("enqueue", rows, LARGEST)
+            answers = self._decide("enqueue", rows, LARGEST, self._sender)
         except Refusal as refused:
             size, _, job = refused.rest.partition(" ")
             raise InvalidPayload(

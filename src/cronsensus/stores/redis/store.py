@@ -63,6 +63,7 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
             lambda sign: Subscription(route(self._url, meta), sign, where=self._client.where)
         )
         self._wake = Wake(self._keyspace, route(self._url, meta), self._client)
+        self._sender = self._wake.name.decode()
         self._policy = PolicyWatch(self._client, clock or SystemClock())
         self._begin_watching()
         self._begin_rounds()

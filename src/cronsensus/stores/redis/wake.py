@@ -28,7 +28,7 @@ class Wake:
         self._channel = keyspace.channel
         self._client = client
         self._subscription = Subscription(route, keyspace.channel, where=client.where)
-        self._name = secrets.token_hex(8).encode()
+        self.name = secrets.token_hex(8).encode()
         self._closed = Event()
 
     def wait(self, timeout: float) -> bool:
@@ -48,7 +48,7 @@ class Wake:
                 # then are lost, so this counts as one. If it fails, the caller waits.
                 self._subscription.listen()
                 return not self._closed.is_set()
-            if any(sender != self._name for sender in heard):
+            if any(sender != self.name for sender in heard):
                 return not self._closed.is_set()
             if left <= 0:
                 break
@@ -62,7 +62,7 @@ class Wake:
         """Notify the other handles of the namespace. Never raises."""
         if not self._closed.is_set():
             with contextlib.suppress(StoreError):
-                self._client.command("PUBLISH", self._channel, self._name)
+                self._client.command("PUBLISH", self._channel, self.name)
 
     def close(self) -> None:
         """Stop listening and notifying; end a ``wait`` in another thread. Idempotent."""

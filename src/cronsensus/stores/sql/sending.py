@@ -28,7 +28,7 @@ class Moment:
 class Pending:
     """A statement and, once it was sent, its answer. Asking for the answer sends all that waits."""
 
-    __slots__ = ("_count", "_flush", "_rows", "answered", "expect", "given", "otherwise", "query", "values")
+    __slots__ = ("_count", "_flush", "_rows", "answered", "behind", "expect", "given", "otherwise", "query", "values")
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Pending:
         flush: Callable[[], None],
         *,
         otherwise: CronsensusError | None = None,
+        behind: bool = False,
     ) -> None:
         """Wait to be sent.
 
@@ -49,12 +50,14 @@ class Pending:
             expect: how many rows it must touch, or nothing is committed.
             flush: sends all that waits.
             otherwise: what to raise if it does not touch so many; ``None``: that the store is not as it should be.
+            behind: it is a transaction of its own behind the COMMIT, and nothing is lost where it fails.
         """
         self.query = query
         self.values = values
         self.given = given
         self.expect = expect
         self.otherwise = otherwise
+        self.behind = behind
         self.answered = False
         self._flush = flush
         self._rows = NONE

@@ -14,6 +14,8 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Identity, Loss
 from cronsensus.model.occurrence import (
     Claim,
+    Enqueued,
+    Item,
     Note,
     Takeover,
 )
@@ -40,6 +42,7 @@ from cronsensus.stores.sql import (
 )
 from cronsensus.stores.sql.dialect import Reading, TryAgain
 from cronsensus.stores.sql.handle import SqlHandle, repeated
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
@@ -222,7 +225,20 @@ class SqlStore(SqlHandle):
 
     # --- people and programs ------------------------------------------------------------------------------------------
 
-    _enqueue = writes(operating.enqueue)
+    @repeated
+    def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences, and notify nodes: in the trip of the COMMIT, where the database can."""
+        with self._writing(queued=True) as tx:
+            hint = self._hint_behind(tx)
+            made = operating.enqueue(tx, items)
+        if hint is None or not hint.answered:
+            self._notify()
+        return made
+
+    def _hint_behind(self, tx: Transaction) -> Pending | None:  # noqa: ARG002 - most notify without the database
+        """Have the COMMIT followed by what notifies nodes; ``None``: it cannot be."""
+        return None
+
     _trigger = writes(operating.trigger)
     _cancel = writes(operating.cancel)
     _retry = writes(operating.retry)

@@ -36,6 +36,7 @@ class Transaction:
 
     __slots__ = (
         "_begin",
+        "_behind",
         "_on_clocks",
         "_queue",
         "_reading",
@@ -63,6 +64,7 @@ class Transaction:
         self.definitions = definitions
         self.was_cut = False
         self._queue: list[Pending] = []
+        self._behind: list[Pending] = []
         self._begin: Begin = begin
         self._on_clocks: Callable[[], None] | None = None
         self._reading = dialect.read_clocks(connection) if read and not begin else None
@@ -137,6 +139,15 @@ class Transaction:
         self.send("take_tokens", count=count, floor=self.dialect.floor_of_tokens(self.now))
         return self.send(read_by, **values)
 
+    def send_behind(self, name: str, **values: Any) -> Pending:
+        """Send a statement behind the COMMIT and in its trip; it is not sent if the COMMIT goes alone.
+
+        It is a transaction of its own, which begins when the other one is over, and its failure is no failure.
+        """
+        pending = Pending(self.dialect.query(name), values, None, None, self.flush, behind=True)
+        self._behind.append(pending)
+        return pending
+
     def _add(self, pending: Pending) -> None:
         self._queue.append(pending)
         if not self.dialect.sends_later:
@@ -154,7 +165,7 @@ class Transaction:
             self._send(commit=True)
 
     def _send(self, *, commit: bool) -> None:
-        queue, self._queue = self._queue, []
+        queue, self._queue = self._queue + (self._behind if commit else []), []
         begin, self._begin = self._begin, ""
         if not queue and not begin:
             return

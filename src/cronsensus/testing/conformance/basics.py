@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
@@ -193,6 +194,13 @@ class Basics(StoreTest):
         assert self.store.wait(0.001) in {True, False}
 
     def test_notify_wakes_a_waiting_handle_if_the_store_says_it_can(self) -> None:
+        self._wakes_a_waiting_handle(self.store.notify)
+
+    def test_enqueue_wakes_a_waiting_handle_if_the_store_says_it_can(self) -> None:
+        self.define()
+        self._wakes_a_waiting_handle(lambda: self.store.enqueue([Item(job="job")]))
+
+    def _wakes_a_waiting_handle(self, tell: Callable[[], object]) -> None:
         waiting, heard = self.sibling(), threading.Event()
 
         def listen() -> None:
@@ -203,7 +211,7 @@ class Basics(StoreTest):
         thread = threading.Thread(target=listen, daemon=True)
         thread.start()
         for _ in range(3000):
-            self.store.notify()
+            tell()
             if heard.wait(0.01) or not self.store.capabilities.notify:
                 break
         assert heard.is_set() or not self.store.capabilities.notify

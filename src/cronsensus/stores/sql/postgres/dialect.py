@@ -211,7 +211,8 @@ class PostgresDialect(Dialect):
     def send(self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool) -> Reading | None:
         """Send statements in one trip; with a libpq before 14 each goes by itself."""
         driver = driver_of(connection)
-        parts = [part_of(pending, self.url.schema) for pending in queue]
+        parts = [part_of(pending, self.url.schema) for pending in queue if not pending.behind]
+        behind = [part_of(pending, self.url.schema) for pending in queue if pending.behind]
         ahead: list[Part] = []
         if begin:
             driver.patience = patience(self.url)
@@ -220,7 +221,7 @@ class PostgresDialect(Dialect):
                 ahead.append(_CLOCK_PART)
         asked_at = PATIENCE.monotonic()
         together = run_together if has_pipeline() else run_one_by_one
-        found = together(driver, [*ahead, *parts, *([_COMMIT_PART] if commit else ())])
+        found = together(driver, [*ahead, *parts, *([_COMMIT_PART] if commit else ()), *behind])
         if not begin:
             return None
         if self._clock is not None:

@@ -128,6 +128,8 @@ def encoded(value: Any) -> bytes | None:
 def run(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]:
     """Send statements in one trip; give each its answer, and return the rows of all of them.
 
+    One behind the COMMIT may fail: then its answer is empty.
+
     Raises:
         StoreUnavailable: one touched another number of rows than expected; no later one was run.
         psycopg.Error: the first error; no later statement was run.
@@ -138,8 +140,11 @@ def run(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]
     found: list[Sequence[Any]] = []
     for result, (part, prepares) in zip(results, steps, strict=False):
         if result.status in {ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED}:
-            error = error_from_result(result, driver.info.encoding)
             pending = part.pending
+            if pending is not None and pending.behind:
+                pending.answer(NONE, 0)
+                break
+            error = error_from_result(result, driver.info.encoding)
             if isinstance(error, DivisionByZero) and pending is not None and pending.expect is not None:
                 raise wrong_count(pending) from None
             raise error
@@ -164,6 +169,11 @@ def run_one_by_one(driver: BoundedConnection, parts: Sequence[Part]) -> list[Seq
             if part.pending is None or part.pending.expect is None:
                 raise
             raise wrong_count(part.pending) from None
+        except psycopg.Error:
+            if part.pending is None or not part.pending.behind:
+                raise
+            part.pending.answer(NONE, 0)
+            break
         rows = cursor.fetchall() if cursor.description else NONE
         found.append(rows)
         _answer(part, rows, cursor.rowcount)

@@ -27,6 +27,7 @@ from cronsensus.stores.sql.postgres.url import read_url
 from cronsensus.stores.sql.postgres.wait_queues import NotificationQueues, channel_of, tell
 from cronsensus.stores.sql.postgres.wake import Wake
 from cronsensus.stores.sql.presence import PresenceStore
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.wait_queues import WaitQueues
@@ -104,6 +105,9 @@ class PostgresStore(PresenceStore):
     def _notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
         self._tell(self._wake.tell)
+
+    def _hint_behind(self, tx: Transaction) -> Pending:
+        return tx.send_behind("hint", channel=self._wake.channel, sender=self._wake.name)
 
     def _tell(self, tell: Callable[[BoundedConnection], None]) -> None:
         self._on_idle(lambda connection: tell(driver_of(connection)))

@@ -6,3 +6,8 @@ SELECT (SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'identity') 
 -- name: touch
 -- Write what is there already, to find out whether anything may be written. Race: none.
 UPDATE cronsensus_counters SET value = value WHERE name = 'token';
+
+-- name: hint [postgres]
+-- types: channel text, sender text
+-- Notify those who listen. Race: none, it says nothing but that there may be something new.
+SELECT pg_notify(:channel, :sender);

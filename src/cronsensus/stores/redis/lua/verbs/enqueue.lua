@@ -1,6 +1,6 @@
 -- Two callers who use one key in the same instant run one after the other; the second finds what the first created.
 -- needs: occurrences jobs
-local LARGEST = args[2]
+local LARGEST, SENDER = args[2], args[3]
 
 local jobs = {}
 local function job_of(name)
@@ -49,4 +49,5 @@ for index, item in ipairs(items) do
     answers[index] = { create(item.job, item), true, 'pending' }
   end
 end
+redis.pcall('PUBLISH', SPACE .. 'wake', SENDER) -- a hint: nothing is lost where it may not be sent
 return answer(answers)
