@@ -119,6 +119,8 @@ class Node:
             wake=self._heartbeat.wake,
         )
         self._renewed = Event()
+        self._hinted = False
+        """Whether a notification came of which the renewer has not been told."""
         self._listener = Listener(store.sibling(), self._on_hint)
         self._threads: list[threading.Thread] = []
         self._leaving_until = 0.0
@@ -289,7 +291,13 @@ class Node:
             self._wake_event.wait(wait)
 
     def _round(self) -> float:
-        wait = self.round.step()
+        try:
+            wait = self.round.step()
+        finally:
+            if self._hinted:
+                # Only now: the renewal locks the session, and a claim at the notification would wait for its commit.
+                self._hinted = False
+                self._renewer.hint()
         if self.round.draining and not self.round.active_runs and not self._drained.is_set():
             self._drained.set()
             self._enough.set()
@@ -369,9 +377,8 @@ class Node:
         self._renewer.ask()
 
     def _on_hint(self) -> None:
-        self.round.notified = True
+        self._hinted = self.round.notified = True
         self.wake()
-        self._renewer.hint()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self._renewed.set()
