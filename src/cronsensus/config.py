@@ -308,7 +308,12 @@ def _zone(value: object, shown: str) -> str:
         raise InvalidOption(f"{shown}: {error}") from error
 
 
-def _switch(value: object, shown: str) -> bool:
+def read_switch(value: object, shown: str) -> bool:
+    """Return what ``true``, ``no``, ``1`` and the like mean; ``shown`` names the setting.
+
+    Raises:
+        InvalidOption: none of them.
+    """
     if isinstance(value, str):
         word = value.strip().lower()
         if word in _YES | _NO:
@@ -336,7 +341,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "drain_timeout": _duration,
     "log_format": _choice(LogFormat),
     "log_level": _choice(LogLevel),
-    "fast_evidence": _switch,
+    "fast_evidence": read_switch,
     "keep": _duration,
     "retire_after": _duration,
     "on_store_loss": _choice(OnStoreLoss),

@@ -118,5 +118,5 @@ def verdict(report: Report, *, no_node: bool = False) -> Cell:
         done = f"{report.expected - report.pending:,} of {counted(report.expected, 'nominal time')}{until}"
         rest = f"{report.pending:,} pending" + (", and no node is alive" if no_node else "")
         return Cell(f"ok so far: {done} have exactly one verdict, {rest}; {attempts}", "bold yellow")
-    what = "finding" if report.found == 1 else "findings"
-    return Cell(f"not ok: {report.found:,} {what} among {report.expected:,} nominal times{until}", "bold red")
+    found = counted(report.found, "finding")
+    return Cell(f"not ok: {found} among {report.expected:,} nominal times{until}", "bold red")

@@ -75,8 +75,7 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
         for job, declared in scheduler.jobs.items()
         if declared.trigger is not None and (nominal := declared.trigger.next_after(now)) is not None
     }
-    jobs = f"{len(scheduler.jobs)} job" + ("" if len(scheduler.jobs) == 1 else "s")
-    message(f"{name}: node {scheduler.node_name}, store {where}, {jobs}")
+    message(f"{name}: node {scheduler.node_name}, store {where}, {counted(len(scheduler.jobs), 'job')}")
     message(f"{counted(others, 'other node')} alive" if others else "no other node is alive: start more, anywhere")
     if known.url.startswith("memory:"):
         message(

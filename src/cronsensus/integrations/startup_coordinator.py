@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cronsensus.config import read_switch
 from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, InvalidOption, LeaseLost, StoreError, StoreUnavailable
 from cronsensus.lock import Lease, Lock
@@ -26,7 +27,6 @@ _log = Logger("cronsensus.startup")
 
 LOCK_DIR = "TASK_LOCK_DIR"
 SINGLE_INSTANCE = "SINGLE_INSTANCE_MODE"
-_YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
 class StartupCoordinator:
@@ -68,7 +68,9 @@ class StartupCoordinator:
         given = lock_dir or os.environ.get(LOCK_DIR)
         self._folder = Path(given or _own_folder()).expanduser().absolute()
         self._is_own_folder = not given
-        self.single_instance = _switch() if single_instance is None else single_instance
+        if single_instance is None:
+            single_instance = read_switch(os.environ.get(SINGLE_INSTANCE, "").strip() or True, SINGLE_INSTANCE)
+        self.single_instance = single_instance
         self._held: dict[str, list[Lease]] = {}
         self._process = os.getpid()
         Lock(self._url, "checked now, used later")
@@ -213,12 +215,3 @@ def _require_ours(folder: Path) -> None:
             "so others could remove or redirect its lock files; remove it, or name another one with lock_dir= or "
             f"{LOCK_DIR}"
         )
-
-
-def _switch() -> bool:
-    text = os.environ.get(SINGLE_INSTANCE, "").strip().lower()
-    if text in {"", *_YES}:
-        return True
-    if text in _NO:
-        return False
-    raise InvalidOption(f"{SINGLE_INSTANCE}={text!r}: write true or false")

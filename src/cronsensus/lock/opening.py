@@ -23,8 +23,7 @@ PARTS = "cronsensus.locks"
 _LONGEST = 100
 
 _guard = threading.Lock()
-_by_url: dict[Hashable, LockBackend] = {}
-_by_store: dict[tuple[Store, bool], LockBackend] = {}
+_backends: dict[Hashable, LockBackend] = {}
 _of_the_parent: list[object] = []
 
 
@@ -43,7 +42,7 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
     if isinstance(where, Store):
         if namespace is not None and namespace != where.namespace:
             raise InvalidOption(f"namespace={namespace!r}: the store is open in {where.namespace!r}; open another one")
-        return lambda: _at_store(where, stop)
+        return partial(_backend, (where, stop), lambda: _in_store(where.sibling(), stop=stop))
     if is_client(where):
         return backend_of(url_of(where), namespace, stop=stop)
     if stop and not (isinstance(where, str) and not where.startswith("file:")):
@@ -54,11 +53,13 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
     if callable(where):
         return where
     if isinstance(where, str) and where.strip():
-        at_url = partial(_at_url, where, namespace or "default", stop)
+        url, space = where, namespace or "default"
+        at_url = partial(_backend, (url, space, stop), lambda: _open(url, space, stop=stop))
         at_url()  # connects to nothing yet, and raises for a URL of an unknown kind
         return at_url
     if isinstance(where, (list, tuple)) and where and all(isinstance(url, str) for url in where):
-        at_masters = partial(_at_masters, tuple(where), namespace or "default")
+        urls, space = tuple(where), namespace or "default"
+        at_masters = partial(_backend, (urls, space), lambda: _open_masters(urls, space))
         at_masters()
         return at_masters
     shown = repr(where)
@@ -70,20 +71,16 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
     )
 
 
-def _at_url(url: str, namespace: str, stop: bool) -> LockBackend:  # noqa: FBT001
-    return _backend((url, namespace, stop), lambda: _open(url, namespace, stop=stop))
-
-
 def _open(url: str, namespace: str, *, stop: bool) -> LockBackend:
     if url.startswith("file:"):
         from cronsensus.lock.in_files import FileLockBackend
 
         return FileLockBackend(url, namespace)
-    return StoreLockBackend(open_store(url, namespace=namespace), SystemClock(), owned=True, stop=stop)
+    return _in_store(open_store(url, namespace=namespace), stop=stop)
 
 
-def _at_masters(urls: tuple[str, ...], namespace: str) -> LockBackend:
-    return _backend((urls, namespace), lambda: _open_masters(urls, namespace))
+def _in_store(store: Store, *, stop: bool) -> LockBackend:
+    return StoreLockBackend(store, SystemClock(), owned=True, stop=stop)
 
 
 def _open_masters(urls: tuple[str, ...], namespace: str) -> LockBackend:
@@ -104,30 +101,21 @@ def _open_masters(urls: tuple[str, ...], namespace: str) -> LockBackend:
 
 
 def _backend(key: Hashable, make: Callable[[], LockBackend]) -> LockBackend:
-    known = _by_url.get(key)
+    known = _backends.get(key)
     if known is not None:
         return known
     with _guard:
-        backend = _by_url.get(key)
+        backend = _backends.get(key)
         if backend is None:
-            backend = _by_url[key] = make()
-        return backend
-
-
-def _at_store(store: Store, stop: bool) -> LockBackend:  # noqa: FBT001
-    with _guard:
-        backend = _by_store.get((store, stop))
-        if backend is None:
-            backend = _by_store[store, stop] = StoreLockBackend(store.sibling(), SystemClock(), owned=True, stop=stop)
+            backend = _backends[key] = make()
         return backend
 
 
 def close_all() -> None:
     """Release all locks that this process holds and close connections; a later acquire opens a new backend."""
     with _guard:
-        backends = [*_by_url.values(), *_by_store.values()]
-        _by_url.clear()
-        _by_store.clear()
+        backends = list(_backends.values())
+        _backends.clear()
     for backend in backends:
         backend.close()
 
@@ -136,9 +124,8 @@ def _in_child() -> None:
     """Leave the parent's backends, with the locks they hold, to the parent."""
     global _guard  # noqa: PLW0603 - the parent's thread that may hold it does not exist here
     _guard = threading.Lock()
-    _of_the_parent.extend([*_by_url.values(), *_by_store.values()])
-    _by_url.clear()
-    _by_store.clear()
+    _of_the_parent.extend(_backends.values())
+    _backends.clear()
 
 
 if hasattr(os, "register_at_fork"):
