@@ -74,6 +74,3 @@ def main() -> None:
 
 
 __all__ = ["COMMANDS", "cli", "main"]
-
-if __name__ == "__main__":
-    click.echo("use: python -m cronsensus", err=True)
