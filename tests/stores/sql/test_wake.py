@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql.sqlite import SqliteStore, pipes, wake, write_lock_queue
@@ -311,12 +312,19 @@ def test_a_waiter_for_the_write_lock_is_notified_when_it_comes_free(place, monke
     )
     holder.released()
     assert not (place / "jobs.db-wake").exists(), "nobody ever waited, so nothing was made"
+    pauses: list[float] = []
+    monkeypatch.setattr(holder, "_pause", pauses.append)
+    monkeypatch.setattr(write_lock_queue, "_CLOCK", clock := ManualClock())
     with waiter.waiting() as wait:
         answer = in_thread(lambda: wait(LONG))
         holder.released()
         answer()
-    pauses: list[float] = []
-    monkeypatch.setattr(holder, "_pause", pauses.append)
+        holder.released()
+    clock.advance(2 * write_lock_queue.JUST_BEFORE)
+    holder.step_back()
+    assert pauses == [], "the waiter has had its chance"
+    with waiter.waiting():
+        holder.released()
     holder.step_back()
     holder.step_back()
     assert pauses == [write_lock_queue.STEP_BACK], "who handed over leaves the lock to others, once"

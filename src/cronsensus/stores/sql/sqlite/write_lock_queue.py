@@ -16,11 +16,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cronsensus.clock import SystemClock
 from cronsensus.stores.sql.sqlite.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
 NAME = "writers"
 STEP_BACK = 0.0003
 """Seconds for which a process that notified a waiter leaves the lock to others."""
+JUST_BEFORE = 0.002
+"""Seconds after which a waiter that was notified has had its chance."""
+_CLOCK = SystemClock()
 
 
 class WriteLockQueue:
@@ -31,7 +35,7 @@ class WriteLockQueue:
         self._database = database
         self._pipe = directory_of(database) / NAME
         self._pause = pause
-        self._step_back = False
+        self._notified_at = float("-inf")
         self._supported = SUPPORTED
 
     @contextmanager
@@ -69,12 +73,13 @@ class WriteLockQueue:
         """Notify the waiters that the lock is free."""
         if self._supported:
             try:
-                self._step_back = tell(self._pipe)
+                if tell(self._pipe):
+                    self._notified_at = _CLOCK.monotonic()
             except OSError:
                 self._supported = False
 
     def step_back(self) -> None:
-        """Before taking the lock: leave it to others for a moment, if a waiter was notified the last time."""
-        if self._step_back:
-            self._step_back = False
+        """Before taking the lock: leave it to others for a moment, if a waiter was notified just before."""
+        since, self._notified_at = _CLOCK.monotonic() - self._notified_at, float("-inf")
+        if since < JUST_BEFORE:
             self._pause(STEP_BACK)
