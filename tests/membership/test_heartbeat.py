@@ -214,3 +214,12 @@ def test_a_session_that_was_left_shows_no_sign_of_life_by_what_else_is_held():
     assert len(store.closed) == 1
     assert store.registered == ["node"]
     heartbeat.remove(lock)(PATIENCE)
+
+
+def test_beat_within_a_time_wakes_only_a_heartbeat_that_would_sleep_for_longer():
+    heartbeat = Heartbeat(a_store(), clock := ManualClock())
+    heartbeat._beats_at = clock.monotonic() + 5
+    heartbeat.beat_within(5)
+    assert not heartbeat._wake.is_set()
+    heartbeat.beat_within(4)
+    assert heartbeat._wake.is_set()

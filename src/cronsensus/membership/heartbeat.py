@@ -126,6 +126,16 @@ class Heartbeat:
         """Renew what is due now."""
         self._wake.set()
 
+    def beat_within(self, seconds: float) -> None:
+        """Beat in so many seconds at the latest. The thread is woken only if it would sleep for longer."""
+        at = self._clock.monotonic() + seconds
+        with self._lock:
+            soon = at < self._beats_at
+            if soon:
+                self._beats_at = at
+        if soon:
+            self._wake.set()
+
     def beat_in(self, seconds: float) -> None:
         """Beat in so many seconds at the latest, and as soon again after the next beat.
 

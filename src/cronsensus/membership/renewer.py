@@ -57,14 +57,14 @@ class SessionRenewer:
         holds: Callable[[], bool],
         on_renewal: Callable[[SessionLease, Renewal, Asked], None],
         on_trouble: Callable[[StoreError], object] = lambda _: None,
-        wake: Callable[[], None] = lambda: None,
+        beat_within: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._clock = clock
         self._lease = lease
         self._holds = holds
         self._on_renewal = on_renewal
         self._on_trouble = on_trouble
-        self._wake = wake
+        self._beat_within = beat_within
         self._hinted = self._asked_for = False
         self._stopped = False
         self._looked_at = -1e9
@@ -75,21 +75,26 @@ class SessionRenewer:
     def keep(self, lease: SessionLease) -> None:
         """Renew this session from now on, instead of the previous one."""
         self._kept = lease
-        self._wake()
+        self._beat_within(0.0)
 
     def nudge(self) -> None:
         """Recompute the next renewal: the node began to hold runs, or its trust in the lease ran out."""
-        self._wake()
+        self._beat_when_due()
 
     def ask(self) -> None:
         """Renew as soon as possible: what the store believes this session to hold is in doubt."""
         self._asked_for = True
-        self._wake()
+        self._beat_within(0.0)
 
     def hint(self) -> None:
         """Renew soon: something changed in the store, perhaps a request to cancel or to drain."""
         self._hinted = True
-        self._wake()
+        self._beat_when_due()
+
+    def _beat_when_due(self) -> None:
+        """Have the heartbeat look when the renewal is due, and not now: its thread would delay the run that begins."""
+        if (lease := self._kept) is not None:
+            self._beat_within(max(0.0, self._due_in(lease)))
 
     def renew(self, store: Store) -> float:
         """Renew if it is time to, or after a notification; return the seconds until the next renewal."""

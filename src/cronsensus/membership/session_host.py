@@ -217,7 +217,7 @@ class SessionHost:
                         holds=lambda: False,
                         on_renewal=self._on_renewal,
                         on_trouble=self.store_failed,
-                        wake=self._heartbeat.wake,
+                        beat_within=self._heartbeat.beat_within,
                     )
                 self._renewer.keep(lease)
                 self._heartbeat.add(self)

@@ -116,7 +116,7 @@ class Node:
             lease=settings.lease,
             holds=lambda: bool(self.round.active_runs),
             on_renewal=self._on_renewal,
-            wake=self._heartbeat.wake,
+            beat_within=self._heartbeat.beat_within,
         )
         self._renewed = Event()
         self._hinted = False
