@@ -417,10 +417,12 @@ def test_a_drain_lets_runs_end_and_takes_nothing_new(node):
     node.start()
     handle = work.enqueue("running")
     assert began.wait(60)
+    running = node._part.node
+    assert running is not None
     stopped: list[bool] = []
     thread = threading.Thread(target=lambda: stopped.append(node.stop("10s")))
     thread.start()
-    _await(lambda: node._part.node is None)
+    _await(lambda: running.draining)
     late = work.enqueue("late")
     go_on.set()
     thread.join(15)
