@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cronsensus import Scheduler
 from cronsensus.errors import CronsensusError, DuplicateJob, InvalidOption, InvalidTransition
 from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Loss
@@ -195,3 +196,15 @@ def test_an_error_of_a_verb_passes_through_its_span(store):
     with pytest.raises(LookupError, match="no occurrence 7"):
         store.cancel(7, **WHO)
     assert seen == [("cancel", "there is no occurrence 7")]
+
+
+def test_an_enqueue_of_a_scheduler_is_one_verb_which_notifies_by_itself(store, entered):
+    scheduler = Scheduler(store)
+
+    @scheduler.job()
+    def work(number: int) -> None: ...
+
+    work.enqueue(1)  # defines the job
+    entered.clear()
+    work.enqueue(2)
+    assert entered == ["enqueue"]
