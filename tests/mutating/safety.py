@@ -159,7 +159,7 @@ DIRECT = {CONDITIONS}
 LATER: dict[str, list[str]] = {
     "stores/sql/*": [
         "tests/stores/sql/test_sqlite_faults.py",
-        "tests/stores/sql/test_many_guests.py",
+        "tests/stores/sql/test_many_sessions.py",
         "tests/stores/sql/test_query_plans.py",
         "tests/stores/poison/test_sqlite.py",
         "tests/stores/sql/test_postgres_races.py",

@@ -1,4 +1,4 @@
-"""Claiming: who may run what now. Never the same occurrence to two, and nothing for the dead."""
+"""Claiming: which session may run which occurrence now. Never the same to two, and nothing for a dead session."""
 
 # ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
 
@@ -25,7 +25,7 @@ from cronsensus.testing.conformance.steps import give_back
 
 
 class Claiming(StoreTest):
-    """Hazards of claiming: two holders of one occurrence, and a claim that nobody holds."""
+    """Hazards of claiming: two holders of one occurrence, and a claim without a live holder."""
 
     # --- what a claim is --------------------------------------------------------------------------------------------
 

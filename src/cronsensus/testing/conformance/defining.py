@@ -30,7 +30,7 @@ HOURLY = every("1h", start=START)
 
 
 class Defining(StoreTest):
-    """Hazards of definitions: a schedule that repeats, forgets or resurrects because somebody deployed."""
+    """Hazards of definitions: a schedule that repeats, forgets or resurrects because of a deploy."""
 
     # --- new jobs ---------------------------------------------------------------------------------------------------
 

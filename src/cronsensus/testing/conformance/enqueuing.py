@@ -1,4 +1,4 @@
-"""Enqueuing: one occurrence per key, whatever the key and whoever asks again."""
+"""Enqueuing: one occurrence per key, whatever the key and however often it is repeated."""
 
 # ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
 

@@ -10,7 +10,7 @@ from cronsensus.testing.conformance.steps import give_back
 
 
 class Limiting(StoreTest):
-    """Hazards of limits: one run too many, and a line that nobody moves along."""
+    """Hazards of limits: one run too many, and a queue that does not move."""
 
     # --- concurrency ------------------------------------------------------------------------------------------------
 

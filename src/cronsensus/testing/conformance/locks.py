@@ -17,7 +17,7 @@ from cronsensus.testing.conformance.fixtures import DAY, HOSTILE, HOUR, LEASE, S
 
 
 class Locks(StoreTest):
-    """Hazards of locks: one that outlives its holder, and one that somebody else opened."""
+    """Hazards of locks: one that outlives its holder, and one that another holder freed."""
 
     def lock(self, name: str = "name", holder: str = "a", *, session: str | None = None) -> LockGrant:
         """Take a lock that must be free."""
@@ -409,11 +409,11 @@ class Locks(StoreTest):
         assert told >= 3 * self.tells
 
     def who_receives(self, waiting: list[WaitQueues]) -> list[WaitQueues]:
-        """Return who was told, as soon as one was."""
+        """Return the names of notified waiters, as soon as there is one."""
         for _ in range(round(self.patience / 0.05 / len(waiting))):
             if heard := [queues for queues in waiting if queues.receive(0.05)]:
                 return heard
-        raise AssertionError("nobody was told")
+        raise AssertionError("no waiter was notified")
 
     def test_a_waiter_that_lost_the_race_can_notify_the_next(self) -> None:
         queues = self.wait_queues()

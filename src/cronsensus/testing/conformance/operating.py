@@ -19,7 +19,7 @@ from cronsensus.testing.conformance.steps import give_back
 
 
 class Operating(StoreTest):
-    """Hazards of operating: an act that nobody remembers, and one that comes back."""
+    """Hazards of operating: an act that is not recorded, and one that is undone."""
 
     # --- trigger ----------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ class Pruning(StoreTest):
         assert 1 == self.store.prune()
 
     def test_rows_that_had_to_stay_are_pruned_when_their_time_has_come(self) -> None:
-        """Whoever remembers when to look next must not forget what ends, or is old enough, sooner than that."""
+        """A store that remembers when to look next must not miss a row that ends, or is old enough, sooner."""
         self.queue("short", keep="1m")
         self.session(lease=DAY)
         self.enqueue("slow", job="short")

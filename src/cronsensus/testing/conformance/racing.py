@@ -246,7 +246,7 @@ class Racing(StoreTest):
                     take(store, name, 1, ["queue"], lease=LEASE)
 
             self.race(act)
-            # Those who reclaim need not wait for a claim of that session that is under way.
+            # A reclaim need not wait for a claim of that session that is under way.
             self.store.reclaim([name])
             found = self.look(made)
             assert State.PENDING is found.state, "claimed for a session that is dead"
@@ -266,7 +266,7 @@ class Racing(StoreTest):
                     store.acquire(name, "queue", key=f"{name} {thread}", lease=LEASE)
 
             self.race(act)
-            # Those who reclaim need not wait for a transaction of that session that is under way.
+            # A reclaim need not wait for a transaction of that session that is under way.
             self.store.reclaim([name])
             assert [] == self.all(states=(State.RUNNING,)), "acquired for a session that is dead"
 

@@ -13,7 +13,7 @@ from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.base import Store
 
 PLANNER = "planner"
-"""The session for which plans are carried out where a test names none: a guest, which takes no turn."""
+"""The session for which plans are carried out where a test names none: a session that is not a node."""
 _FOR_LONG = timedelta(days=36_500)
 
 
@@ -30,7 +30,7 @@ def carry_out(store: Store, plans: Sequence[Plan], session: str = "") -> list[bo
 
 def open_planner(store: Store) -> str:
     """Open the session ``PLANNER`` in the namespace of a handle, or set its lease; return its id."""
-    guest = SessionSpec(
+    planner = SessionSpec(
         id=PLANNER,
         node=PLANNER,
         host="host",
@@ -41,7 +41,7 @@ def open_planner(store: Store) -> str:
         version="",
         functions=0,
     )
-    store.open_session(guest, lease=_FOR_LONG)
+    store.open_session(planner, lease=_FOR_LONG)
     return PLANNER
 
 

@@ -24,7 +24,7 @@ from cronsensus.testing.conformance.steps import give_back, say
 EFFECTS = "conformance_effects"
 """The user's own table, beside the store's: a row for each effect."""
 A_MOMENT = 0.3
-"""Seconds that somebody else gets to do something while a transaction is open; he may have to wait for its end."""
+"""Seconds for another handle to act while a transaction is open; it may have to wait for the end of that."""
 
 
 class Transacting(StoreTest):
@@ -67,7 +67,7 @@ class Transacting(StoreTest):
         return self.take()
 
     def refused(self) -> bool:
-        """Whether the store says that it has no transactions; then it has to say so to whoever wants one."""
+        """Whether the store says that it has no transactions; then each use of one has to raise."""
         if self.store.capabilities.transactional_finish:
             return False
         claim = self.begun()
@@ -87,13 +87,13 @@ class Transacting(StoreTest):
         connection.exec_driver_sql(self.insert(word))
 
     def count(self) -> int:
-        """Count the effects that are there, as somebody else sees them."""
+        """Count the effects that are there, as another connection sees them."""
         with self.outside() as connection:
             query = f"SELECT COUNT(*) FROM {EFFECTS} WHERE test = '{self.mine}'"
             return int(connection.exec_driver_sql(query).scalar())
 
     def meanwhile(self, act: Callable[[Store], object]) -> Callable[[], None]:
-        """Let somebody else ``act`` while a transaction is open, and go on soon; return what awaits his end."""
+        """Let another thread ``act`` while a transaction is open, and go on soon; return what waits for its end."""
         other, done = self.sibling(), threading.Event()
 
         def run() -> None:
@@ -106,7 +106,7 @@ class Transacting(StoreTest):
 
         def ended() -> None:
             thread.join(60)
-            assert done.is_set(), "whoever acted meanwhile hangs, or failed"
+            assert done.is_set(), "the other thread hangs, or failed"
 
         return ended
 

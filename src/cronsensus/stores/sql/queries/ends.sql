@@ -1,5 +1,5 @@
 -- name: read_run
--- Read whether a run is current, without holding anybody up. Race: a takeover; its completion locks it and asks again.
+-- Read whether a run is current, without a lock. Race: a takeover; its completion locks it and asks again.
 SELECT o.state, o.token, o.session FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space;
 
 -- name: lock_runs

@@ -12,7 +12,7 @@ WHERE namespace = :space AND name = :lock AND place = :at AND token = :held AND 
             AND s.lease_until > :moment))
 
 -- name: look_at_lock
--- Count who holds a lock, and read the smallest of their limits and whether a session lives. Race: none is kept out; it tells only whether it is worth to try.
+-- Count the holders of a lock, and read the smallest of their limits and whether a session is alive. Race: none is kept out; the answer says only whether a try is worth it.
 SELECT count(*) AS held, min(l.most) AS most,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s WHERE s.id = :session AND s.namespace = :space
         AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment) THEN 1 ELSE 0 END AS alive
@@ -20,7 +20,7 @@ FROM cronsensus_locks AS l
 WHERE l.namespace = :space AND l.name = :lock AND {part: held};
 
 -- name: lock_places
--- Lock the places of a lock and read who holds them. Race: several want the lock; they wait here for each other, at place 0.
+-- Lock the places of a lock and read their holders. Race: several want the lock; they wait here for each other, at place 0.
 SELECT l.place, l.holder, l.token, l.session, l.most,
     CASE WHEN {part: held} THEN 1 ELSE 0 END AS held
 FROM cronsensus_locks AS l
@@ -31,7 +31,7 @@ ORDER BY l.place
 -- name: insert_place
 -- types: space text, lock text
 -- rows: place integer, holder text, boot text
--- Make a place of a lock, granted to nobody yet: overdue, and under token 0. Race: several make it; the primary key lets one in, and the others wait for that one's commit.
+-- Make a place of a lock, not granted yet: overdue, and under token 0. Race: several make it; the primary key lets one in, and the others wait for that one's commit.
 INSERT INTO cronsensus_locks (namespace, name, place, holder, token, acquired_at, lease_until, epoch)
 {values: :space, :lock, given.place, given.holder, 0, 0, 0, given.boot}
 {absent: namespace, name, place};
@@ -59,7 +59,7 @@ DELETE FROM cronsensus_locks
 DELETE FROM cronsensus_locks WHERE namespace = :space AND name = :lock AND place = :at;
 
 -- name: locks
--- Read who holds which lock, or only that of one name. Race: none.
+-- Read the holders of all locks, or of one name. Race: none.
 SELECT l.name, l.place, l.holder, l.session, l.token, l.acquired_at, l.lease_until, s.host, s.pid, s.pid_started
 FROM cronsensus_locks AS l
 LEFT JOIN cronsensus_sessions AS s ON s.namespace = l.namespace AND s.id = l.session

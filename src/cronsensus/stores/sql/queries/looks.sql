@@ -87,7 +87,7 @@ WHERE j.namespace = :space AND j.wake_at <= :until AND j.id % :of = :place
 
 -- name: look
 -- types: now bigint
--- Read which jobs are due, what waits, who holds runs and who takes turns, and the clock. One row for each session that takes turns, one for each that holds runs (which may be the same), one without when there is none. Guests that hold no run are not read. Race: none is kept out; the answer is compared again before anything is done by it.
+-- Read which jobs are due, what waits, which sessions hold runs and which take turns, and the clock. One row for each session that takes turns, one for each that holds runs (which may be the same), one without when there is none. Sessions that are not nodes and hold no run are not read. Race: none is kept out; the answer is compared again before anything is done by it.
 {part: clock} {part: levels}
 SELECT seen.*, watched.*
 FROM (

@@ -126,7 +126,7 @@ UPDATE cronsensus_sessions SET ended_at = :now, ended_as = :as_what, ended_why =
 WHERE id = :session AND namespace = :space AND ended_at IS NULL;
 
 -- name: free_locks_of
--- Free the locks of a session that ended. Race: none, nobody grants a lock to it any more.
+-- Free the locks of a session that ended. Race: none, it is granted no lock any more.
 DELETE FROM cronsensus_locks WHERE session = :session AND namespace = :space;
 
 -- name: note_sign
