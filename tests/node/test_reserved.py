@@ -46,6 +46,7 @@ def test_a_slot_passes_to_what_is_reserved_when_an_attempt_ends(scene):
 def test_what_is_reserved_begins_in_free_slots(scene):
     reserve(scene, 1, 2, 3)
     assert scene.events == ["work"], "the lease protects it"
+    assert scene.active_runs
     scene.active_runs.begin_reserved(2)
     assert started(scene) == [1, 2]
     scene.active_runs.begin_reserved(0)
@@ -107,6 +108,30 @@ def test_nothing_reserved_begins_when_the_node_has_ended(scene):
     assert started(scene) == [1]
     scene.active_runs.settle("s1")
     assert {2, 3} <= {number for number, cut in scene.gone_back() if cut is None}
+
+
+def test_what_is_cancelled_before_it_begins_goes_back_in_the_next_round(scene):
+    reserve(scene, 1, 2, 3)
+    scene.active_runs.begin_at(scene.clock.monotonic() + 1, scene.claim(4), scene.lease)
+    scene.events.clear()
+    scene.active_runs.cancel({7: "enough"})
+    assert scene.events == []
+    scene.active_runs.cancel({1: "enough", 2: "enough"}, {(1, 101), (3, 103)})
+    assert scene.events == ["wake"]
+    scene.active_runs.cancel({4: "enough"})
+    assert scene.active_runs.active == 4
+    assert scene.active_runs.settle("s1")
+    assert sorted(scene.gone_back()) == [(1, None), (4, None)]
+    assert scene.active_runs.known() == {(2, 102), (3, 103)}
+
+
+def test_what_is_cancelled_and_begins_before_the_next_round_is_stopped_there(scene):
+    reserve(scene, 1, 2)
+    scene.active_runs.cancel({1: "enough"})
+    scene.active_runs.begin_reserved(2)
+    scene.active_runs.collect()
+    assert scene.thread.stopped == [(1, "enough", False)]
+    assert not scene.active_runs.settle("s1")
 
 
 def test_what_the_store_does_not_know_as_ours_is_reserved_no_longer(scene):

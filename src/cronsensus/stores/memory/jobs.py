@@ -126,7 +126,7 @@ class JobVerbs(Handle):
 
     def _retire_job(self, job: JobRow, retire_after: timedelta) -> None:
         now = self._now()
-        if retire_after > AT_ONCE and job.pending:
+        if retire_after > AT_ONCE:
             job.waiting_until = now + retire_after
         else:
             self._space.cancel_waiting(job, now)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
 from cronsensus.testing.conformance.fixtures import (
+    DAY,
     EVERY_MINUTE,
     HOUR,
     LEASE,
@@ -19,7 +20,7 @@ from cronsensus.testing.conformance.fixtures import (
     StoreTest,
     minute,
 )
-from cronsensus.testing.conformance.steps import carry_out
+from cronsensus.testing.conformance.steps import carry_out, give_back
 from cronsensus.triggers import at, every
 
 
@@ -103,6 +104,17 @@ class Retiring(StoreTest):
         self.store.prune()
         assert (State.CANCELLED, Reason.RETIRED) == (self.look(waiting).state, self.look(waiting).reason)
         assert self.view("queue").waiting_until is None
+
+    def test_claim_given_back_after_its_job_went_is_kept_as_long_as_what_waited(self) -> None:
+        self.queue()
+        self.session(release="r2", lease=DAY)
+        self.enqueue()
+        claim = self.take(lease=DAY)
+        self.release_without_jobs(HOUR)
+        assert [True] == give_back(self.store, [claim])
+        self.clock.advance(HOUR)
+        self.store.prune()
+        assert (State.CANCELLED, Reason.RETIRED) == (self.look(claim).state, self.look(claim).reason)
 
     def test_release_that_lacks_a_job_cancels_what_waits_at_once_if_it_is_kept_for_no_time(self) -> None:
         self.queue()
