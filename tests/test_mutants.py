@@ -29,7 +29,7 @@ end -- and not again
 """
 SQL = """
 -- part: due
-o.due_at <= :until
+o.due_at IS NOT NULL AND o.due_at <= :until
 
 -- name: page
 -- Lock what is due AND pending.

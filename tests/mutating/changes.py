@@ -150,7 +150,7 @@ _SQL_BLOCK = re.compile(r"^-- (?:name|part): (.+)$", re.MULTILINE)
 _SQL_CONDITION = re.compile(r"\b(?:WHERE|ON|WHEN)\b|\((?!\s*(?:SELECT|WITH)\b)")
 _SQL_STOP = re.compile(r"\b(?:ORDER|GROUP|LIMIT|UNION|THEN|LEFT|JOIN|WHERE|AND|OR)\b|[(){};]|$")
 _SQL_ASKS = re.compile(r" [=<>]+ (?!\d\d)|\b(?:IS|IN|EXISTS)\b")
-_SQL_NONE = re.compile(r"^\s*(?:\{[^}]*\}\s*)*(?:SELECT|UPDATE|DELETE|INSERT|WITH|FROM)\b|\bCASE\b")
+_SQL_NONE = re.compile(r"^\s*(?:\{[^}]*\}\s*)*(?:SELECT|UPDATE|DELETE|INSERT|WITH|FROM)\b|\bCASE\b|^\s*1 = 1$")
 _SQL_TAIL = re.compile(r"(?:\s*\{[^{}]*\})*\s*$")
 _SQL_BOUND = re.compile(r" (<=|<|>=|>) ")
 _SQL_LOCK = re.compile(r"\{(?:for_update|for_no_key_update|skip_locked)\}")
@@ -174,11 +174,18 @@ def _of_sql(file: str, text: str) -> Iterator[Mutant]:
                 if len(any_of) > 1:
                     yield mutant(start, end, f"({text[start:end]} AND 1 = 0)")
                 for start, end in all_of:
-                    yield mutant(start, end, f"({text[start:end]} OR 1 = 1)")
+                    if not _is_implied(text[start:end], [text[slice(*one)] for one in all_of]):
+                        yield mutant(start, end, f"({text[start:end]} OR 1 = 1)")
         for bound in _SQL_BOUND.finditer(plain, body.start, body.stop):
             yield mutant(*bound.span(1), _OTHER_BOUND[bound[1]])
         for lock in _SQL_LOCK.finditer(plain, body.start, body.stop):
             yield mutant(*lock.span(), "")
+
+
+def _is_implied(condition: str, others: list[str]) -> bool:
+    """Whether a condition only repeats for an index what a comparison beside it says: NULL is never found by one."""
+    column = condition.removesuffix(" IS NOT NULL")
+    return column != condition and any(re.match(rf"{re.escape(column)} [<>=]", one) for one in others)
 
 
 def _conditions(text: str, begin: int, end: int) -> list[list[tuple[int, int]]]:

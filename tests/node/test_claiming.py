@@ -99,6 +99,14 @@ def test_a_node_asks_for_functions_that_it_can_run(bench):
     assert bench.claims.asked == [(4, ["apart", "work"]), (2, ["apart"])]
 
 
+def test_a_node_whose_lease_is_not_trusted_asks_for_nothing(bench, monkeypatch):
+    asked: list[Step] = []
+    monkeypatch.setattr(bench.claims, "step", lambda _, step: asked.append(step) or Done())
+    bench.clock.advance(LEASE)
+    bench.claiming.step(bench.lease, Todo(want=4, reserve=2))
+    assert [step.want for step in asked] == [None]
+
+
 def test_a_node_has_as_much_room_as_slots_are_free(bench):
     assert bench.claiming.free == 4
     for number in (7, 8, 9, 10, 11):

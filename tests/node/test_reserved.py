@@ -51,6 +51,9 @@ def test_what_is_reserved_begins_in_free_slots(scene):
     assert started(scene) == [1, 2]
     scene.active_runs.begin_reserved(0)
     assert started(scene) == [1, 2]
+    scene.active_runs.begin_reserved(5)
+    assert started(scene) == [1, 2, 3]
+    assert scene.active_runs.reserved.begin(scene.thread.start) is None
 
 
 def test_a_thread_that_is_over_its_time_keeps_its_slot(scene):
@@ -106,6 +109,9 @@ def test_nothing_reserved_begins_when_the_node_has_ended(scene):
     scene.active_runs.ended(call, RETURNED)
     scene.active_runs.begin_reserved(5)
     assert started(scene) == [1]
+    reserve(scene, 4)
+    scene.active_runs.begin_reserved(5)
+    assert started(scene) == [1], "also what a claim brings that was on its way"
     scene.active_runs.settle("s1")
     assert {2, 3} <= {number for number, cut in scene.gone_back() if cut is None}
 
@@ -159,11 +165,11 @@ def test_a_reserved_run_that_goes_on_says_that_it_has_begun(scene):
     assert scene.active_runs.progress_in == pytest.approx(EVERY)
     with scene.active_runs.report() as said:
         assert said.notes == ()
-    scene.clock.advance(EVERY)
+    scene.clock.advance(2 * EVERY)
     assert scene.active_runs.progress_in == 0.0
     assert scene.active_runs.settle("s1")
     [note] = [note for verb, step in scene.store.told if verb == "step" for note in step.notes]
-    assert note == Note(1, 101, session="s1", ran=timedelta(seconds=EVERY))
+    assert note == Note(1, 101, session="s1", ran=timedelta(seconds=2 * EVERY))
     assert scene.active_runs.progress_in is None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy import Connection, CursorResult, Table, TextClause, bindparam, create_engine, insert, text
+from sqlalchemy import Connection, CursorResult, Table, TextClause, bindparam, create_engine, insert, select, text
 from sqlalchemy.sql.elements import BindParameter
 
 from cronsensus.stores.sql import schema as tables
@@ -44,6 +44,7 @@ PENDING: Row = {
     "session": "s1", "created_at": 1,
 }  # fmt: skip
 RUNNING: Row = {**PENDING, "state": "running"}
+NOT_BY_NAME: list[Row] = [{"name": "other"}, {"namespace": "theirs"}]
 IDS: Row = {"ids": [5]}
 NAMED: Row = {"job": "name"}
 TAKEN: list[tuple[Table, Row]] = [(tables.counters, {"name": "token", "value": 6})]
@@ -62,6 +63,7 @@ LOCK: Row = {
     "namespace": "ours", "name": "lock", "place": 0, "holder": "me", "session": "s1", "token": 7, "acquired_at": 1,
     "lease_until": NOW + 1, "epoch": "epoch",
 }  # fmt: skip
+FREE_STANDING: Row = {**LOCK, "session": None}
 ENDED_RUN: Row = {
     "token": 7, "occurrence_id": 1, "attempt": 1, "session": "s1", "started_at": 1, "finished_at": 2,
     "end": "failed",
@@ -74,6 +76,7 @@ ENTRY: Row = {
     "id": 1, "namespace": "ours", "at": 1, "by": "", "action": "", "target": "", "why": "", "details": "",
 }  # fmt: skip
 OLD: Row = {**PENDING, "state": "succeeded", "finished_at": 1, "scheduled_for": 10}
+OLD_OF_A_JOB: list[Row] = [OLD, {**OLD, "scheduled_for": None}, {**OLD, "scheduled_for": NOW}]
 NOT_OLD: list[Row] = [{"job_id": 6}, {"finished_at": None}, {"finished_at": NOW}]
 NOT_OUR_JOB: list[Row] = [{"id": 6}, {"namespace": "theirs"}]
 NOT_OLD_RANGE: list[Row] = [{"job_id": 6}, {"last": NOW}]
@@ -179,6 +182,7 @@ CASES = [
     ),
     Case("close expired", "close_expired", _o, [PENDING], [{"id": 2}, {"state": "running"}]),
     Case("start", "start_runs", _o, [PENDING], [{"id": 2}, {"state": "running"}], beside=TAKEN),
+    Case("tokens", "take_tokens", tables.counters, [{"name": "token", "value": 6}], [{"name": "identity"}]),
     Case("opening", "opening", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE),
     Case("limited", "lock_limited", _j, [JOB], [{"id": 6}], "FOR NO KEY UPDATE", asked=IDS),
     Case(
@@ -223,6 +227,8 @@ CASES = [
             {**PENDING, **LATER_PAGE, "id": 2, "due_at": 10},
             {**PENDING, "id": 3},  # the head of its line
             {**PENDING, "job_id": 6},  # no line is full
+            {**PENDING, **LATER_PAGE, "expires_at": NOW},
+            {**PENDING, **LATER_PAGE, "attempt": 1, "expires_at": 1},
         ],
         [
             {"due_at": 10, "serial": 0},
@@ -283,6 +289,17 @@ CASES = [
         [{"job_id": 6}, {"key": "other"}, {"state": "running"}],
         beside=TAKEN,
     ),
+    *(
+        Case(f"{name}, of our job", name, _j, [JOB], NOT_BY_NAME, beside=[(table, row)], asked=NAMED)
+        for name, table, row in (
+            ("lock_named", _o, PENDING),
+            ("standing_at", _o, {**PENDING, "scheduled_for": NOW}),
+            ("era_of", tables.eras, ERA),
+            ("open_pause", _p, PAUSE),
+            ("find_keys_by_name", _o, PENDING),
+        )
+    ),
+    Case("sessions", "sessions", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], [{"namespace": "theirs"}]),
     Case("named run", "named_run", _o, [PENDING, RUNNING], [{"job_id": 6}, {"key": "other"}]),
     Case(
         "era",
@@ -301,12 +318,20 @@ CASES = [
         [{"id": 6}, {"watermark": NOW}, {"next_due": NOW}],
     ),
     Case("lock held", "locks", _l, [LOCK], [{"namespace": "theirs"}, *RUN_OUT], beside=[(_s, SESSION)]),
-    Case("lock of no session", "locks", _l, [{**LOCK, "session": None}], RUN_OUT),
+    Case("lock of no session", "locks", _l, [FREE_STANDING], [{"namespace": "theirs"}, *RUN_OUT]),
     Case("owner", "locks", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], beside=[(_l, LOCK)]),
     Case("places", "lock_places", _l, [LOCK, {**LOCK, "place": 1}], NOT_THE_LOCK, FOR_UPDATE),
     Case("grant", "grant_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}, {"token": 8}], beside=TAKEN),
     Case("extend", "extend_lock", _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
     Case("unlock", "free_lock", _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
+    *(
+        case
+        for what, name in (("extend", "extend_lock"), ("unlock", "free_lock"))
+        for case in (
+            Case(f"{what} for a session", name, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], beside=[(_l, LOCK)]),
+            Case(f"{what} for no session", name, _l, [FREE_STANDING], RUN_OUT, asked={"of_session": ""}),
+        )
+    ),
     Case("leave", "leave_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
     Case("named jobs", "lock_named_jobs", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}], FOR_UPDATE),
     Case("keys", "find_keys", _o, [PENDING], [{"job_id": 6}, {"key": "other"}]),
@@ -321,6 +346,9 @@ CASES = [
     ),
     Case("job", "lock_job", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}], FOR_UPDATE, asked=NAMED),
     Case("job of", "lock_job_of", _j, [JOB], [{"id": 6}], FOR_UPDATE, beside=[(_o, PENDING)]),
+    Case(
+        "job of an occurrence", "lock_job_of", _o, [PENDING], [{"id": 2}, {"namespace": "theirs"}], beside=[(_j, JOB)]
+    ),
     Case("occurrence", "lock_occurrence", _o, [PENDING, RUNNING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
     Case("cancel", "cancel_occurrence", _o, [PENDING], [{"id": 2}, {"state": "running"}]),
     Case("ask to stop", "ask_to_stop", _o, [RUNNING], [{"id": 2}, {"state": "pending"}, {"cancel_reason": "enough"}]),
@@ -352,7 +380,7 @@ CASES = [
     Case("forget runs", "delete_runs", tables.runs, [ENDED_RUN], [{"occurrence_id": 2}]),
     Case("forget occurrences", "delete_occurrences", _o, [PENDING, RUNNING], [{"id": 2}]),
     _old("old", "old_occurrences", _o, [OLD, {**OLD, "scheduled_for": None}], [*NOT_OLD, {"scheduled_for": 11}]),
-    Case("old of a job", "old_of_job", _o, [OLD], [*NOT_OLD, {"scheduled_for": NOW + 1}]),
+    Case("old of a job", "old_of_job", _o, OLD_OF_A_JOB, [*NOT_OLD, {"scheduled_for": NOW + 1}]),
     _old("jobs with old", "jobs_with_old", _o, [OLD], NOT_OLD),
     _old("old of our jobs", "old_occurrences", _j, [JOB], NOT_OUR_JOB, beside=(_o, OLD)),
     _old("our jobs with old", "jobs_with_old", _j, [JOB], NOT_OUR_JOB, beside=(_o, OLD)),
@@ -375,7 +403,12 @@ CASES = [
         "replaced eras",
         "jobs_with_old_eras",
         _j,
-        [{**JOB, "watermark": 20}, {**JOB, "watermark": 5, "next_due": None}, {**JOB, "watermark": 5, "next_due": 11}],
+        [
+            {**JOB, "watermark": 20},
+            {**JOB, "watermark": 5, "next_due": None},
+            {**JOB, "watermark": 5, "next_due": 11},
+            {**JOB, "watermark": 10, "next_due": 10},
+        ],
         [
             {"namespace": "theirs"},
             {"id": 6},
@@ -391,7 +424,12 @@ CASES = [
         "old pauses of our jobs",
         "old_pauses",
         _j,
-        [JOB, {**JOB, "watermark": 1, "next_due": None}, {**JOB, "watermark": 1, "next_due": 3}],
+        [
+            JOB,
+            {**JOB, "watermark": 1, "next_due": None},
+            {**JOB, "watermark": 1, "next_due": 3},
+            {**JOB, "watermark": 2, "next_due": 2},
+        ],
         [{"namespace": "theirs"}, {"retired_at": 1}, {"watermark": 1, "next_due": 2}],
         beside=(_p, ENDED_PAUSE),
     ),
@@ -454,13 +492,16 @@ CASES = [
     Case("definitions, locked", "lock_definitions", _j, [JOB], [{"id": 6}], FOR_UPDATE, asked=IDS),
     Case("redefine", "redefine_jobs", _j, [JOB, RETIRED], [{"id": 6}, {"revision": 4}], asked=OF_REVISION),
     Case("retire", "retire_jobs", _j, [JOB], [{"id": 6}, {"revision": 4}, {"retired_at": 1}], asked=OF_REVISION),
-    Case(
-        "active of jobs",
-        "active_of_jobs",
-        _o,
-        [PENDING, RUNNING],
-        [{"job_id": 6}, {"namespace": "theirs"}, {"state": "failed"}, {"origin": "enqueue"}, {"serial": 0}],
-        asked=IDS,
+    *(
+        Case(
+            f"{row['state']} of jobs",
+            "active_of_jobs",
+            _o,
+            [row],
+            [{"job_id": 6}, {"namespace": "theirs"}, {"state": "failed"}, {"origin": "enqueue"}, {"serial": 0}],
+            asked=IDS,
+        )
+        for row in (PENDING, RUNNING)
     ),
     Case("rule by overlap", "rule_by_overlap", _o, [PENDING, RUNNING], [{"id": 2}, FINISHED]),
     Case("overdue jobs", "overdue_jobs", _j, [WAITING], NOT_WAITING),
@@ -572,6 +613,9 @@ def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_p
     assert [opening(row) for row in fresh] == [(0, 4)] * 2
     other: list[Row] = [{"due_at": NOW + 1}, {"state": "running", "expires_at": NOW - 1}, {"namespace": "theirs"}]
     assert [opening(row) for row in other] == [(0, None)] * 3
+    assert opening({"namespace": "theirs", "expires_at": NOW - 1}) == (0, None)
+    higher = (_o, {**PENDING, "id": 2, "key": "other", "priority": 5, "due_at": NOW + 1})
+    assert answered(database, "opening", (_s, SESSION), (_o, PENDING), higher)["priority"] == 4
 
 
 @pytest.mark.parametrize(
@@ -642,6 +686,20 @@ def test_whose_turn_it_is_in_a_job_is_told_by_its_own_occurrences_that_overlap_r
         assert line({**row, **differs}) == (9, None)
 
 
+def test_first_entries_are_those_of_the_highest_priority_that_has_any_due(database: Connection) -> None:
+    def found(**differs: Any) -> int:
+        higher: Row = {**PENDING, "id": 2, "key": "other", "priority": 5, **differs}
+        return int(answered(database, "candidates", (_o, PENDING), (_o, higher))["id"])
+
+    assert (found(), found(due_at=NOW + 1)) == (2, 1)
+
+
+def test_entry_that_its_overlap_does_not_rule_has_no_line(database: Connection) -> None:
+    later = [(_o, {**PENDING, "id": 2, "key": "a", "due_at": NOW + 1}), (_o, {**RUNNING, "id": 3, "key": "b"})]
+    found = answered(database, "candidates", (_o, {**PENDING, "serial": 0}), *later)
+    assert (found["id"], found["head"], found["busy"]) == (1, None, None)
+
+
 def test_an_entry_comes_with_what_its_job_is(database: Connection) -> None:
     found = answered(database, "candidates", (_o, PENDING), (_j, {**JOB, "concurrency": 2}))
     assert [found[name] for name in ("job", "function", "concurrency", "revision", "digest")] == [5, "f", 2, 3, ""]
@@ -693,7 +751,50 @@ def test_a_look_tells_what_is_due_and_what_comes_next(database: Connection) -> N
     assert seen((_o, {**PENDING, "due_at": NOW + 7})) == (0, None, None, NOW + 7)
     other: list[Row] = [{"namespace": "theirs"}, {"state": "running"}]
     assert [seen((_o, {**PENDING, **differs})) for differs in other] == [(0, None, None, None)] * 2
-    assert seen((_j, {**due, "namespace": "theirs"})) == (0, None, None, None)
+    for one in (due, later):
+        assert seen((_j, {**one, "namespace": "theirs"})) == (0, None, None, None)
+
+
+@pytest.mark.parametrize("name", ["due_jobs", "newest_due_jobs"])
+def test_due_jobs_tell_what_of_them_is_active_and_ruled_by_overlap(name: str, database: Connection) -> None:
+    def active(**differs: Any) -> int:
+        return int(answered(database, name, (_j, DUE), (_o, {**PENDING, **differs}), of=5)["active"])
+
+    assert active() == active(state="running") == 1
+    assert [active(**differs) for differs in ({"job_id": 6}, {"serial": 0}, {"finished_at": 1})] == [0, 0, 0]
+
+
+def test_an_era_is_replaced_only_by_an_old_one_of_its_own_job(database: Connection) -> None:
+    eras = [(tables.eras, {**ERA, "job_id": job, "since": at}) for job, at in ((5, 1), (5, 10), (6, 5), (6, NOW))]
+    of_another = Case("eras of others", "jobs_with_old_eras", _j, [], [], beside=eras, asked=BEFORE)
+    assert touched(database, of_another, {**JOB, "watermark": 20}) == 1
+    assert touched(database, of_another, {**JOB, "watermark": 20, "id": 6}) == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((10, None), (NOW, NOW)), ((10, 10), (NOW, NOW)), ((NOW + 5, NOW + 5), (NOW + 5, NOW + 5))]
+)
+def test_eras_that_are_passed_raise_watermark_and_horizon_and_lower_neither(
+    before: tuple[int, int | None], after: tuple[int, int], database: Connection
+) -> None:
+    try:
+        ran(database, "pass_eras", [(_j, {**JOB, "watermark": before[0], "horizon": before[1]})], {})
+        assert database.execute(select(_j.c.watermark, _j.c.horizon)).one() == after
+    finally:
+        database.rollback()
+
+
+@pytest.mark.parametrize("name", ["lock_occurrence", "lock_held", "lock_held_at_hand", "lock_cut_off"])
+def test_an_occurrence_is_read_with_the_name_of_its_own_job(name: str, database: Connection) -> None:
+    found = answered(database, name, (_j, {**JOB, "id": 4, "name": "other", "revision": 9}), (_j, JOB), (_o, RUNNING))
+    assert [found[one] for one in ("job", "name") if one in found] == ["name"]
+    assert found.get("revision", 3) == 3
+
+
+def test_locks_are_read_with_the_process_of_their_own_session(database: Connection) -> None:
+    elsewhere = (_s, {**SESSION, "number": 2, "namespace": "theirs", "host": "elsewhere"})
+    assert answered(database, "locks", (_l, LOCK), (_s, SESSION), elsewhere)["host"] == "h"
+    assert answered(database, "locks", (_l, FREE_STANDING), (_s, SESSION))["host"] is None
 
 
 def test_what_runs_is_counted_with_whether_its_own_session_lives(database: Connection) -> None:
@@ -743,10 +844,12 @@ def test_a_definition_is_told_whether_its_release_is_known_and_which_others_have
     assert told() == (None, 0, 0)
     assert told(ours, living("name")) == (2, 0, 0)
     assert told(ours, later, living("later")) == (2, 1, 1)
-    assert told(ours, earlier, living("earlier")) == (2, 0, 1)
+    assert told(ours, earlier, later, living("earlier")) == (2, 0, 1)
     for differs in (*NOT_ALIVE, {"namespace": "theirs"}, {"concurrency": 0}):
         assert told(ours, later, living("later", **differs)) == (2, 0, 0)
     assert told(ours, release(3, "later", namespace="theirs"), living("later")) == (2, 0, 1)
+    theirs: Row = {"namespace": "theirs"}
+    assert told(ours, release(3, "later", **theirs), living("later", **theirs)) == (2, 0, 0)
     assert told(release(2, namespace="theirs"), later, living("later")) == (None, 0, 1)
 
 
@@ -756,7 +859,7 @@ READS = {
     "verdicts",
 }  # fmt: skip
 """Statements that only tell what is there; the suite of stores asks for what they tell."""
-OF_ONE_ROW = {"identity", "insert_eras", "take_tokens", "touch", "which_store"}
+OF_ONE_ROW = {"identity", "insert_eras", "touch", "which_store"}
 
 
 def test_each_statement_with_a_condition_has_a_case() -> None:
