@@ -151,7 +151,7 @@ _SQL_CONDITION = re.compile(r"\b(?:WHERE|ON|WHEN)\b|\((?!\s*(?:SELECT|WITH)\b)")
 _SQL_STOP = re.compile(r"\b(?:ORDER|GROUP|LIMIT|UNION|THEN|LEFT|JOIN|WHERE|AND|OR)\b|[(){};]|$")
 _SQL_ASKS = re.compile(r" [=<>]+ (?!\d\d)|\b(?:IS|IN|EXISTS)\b")
 _SQL_NONE = re.compile(r"^\s*(?:\{[^}]*\}\s*)*(?:SELECT|UPDATE|DELETE|INSERT|WITH|FROM)\b|\bCASE\b|^\s*1 = 1$")
-_SQL_TAIL = re.compile(r"(?:\s*\{[^{}]*\})*\s*$")
+_SQL_TAIL = re.compile(r"(?:\s*\{(?!part)[^{}]*\})*\s*$")
 _SQL_BOUND = re.compile(r" (<=|<|>=|>) ")
 _SQL_LOCK = re.compile(r"\{(?:for_update|for_no_key_update|skip_locked)\}")
 _OTHER_BOUND = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}

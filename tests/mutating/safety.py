@@ -183,6 +183,23 @@ ARGUED: dict[str, str] = {
     ),
     "stores/sql/finishing.py: _repeated: row is not None and became is not None and became[0] == outcome.token → "
     "(became is not None and became[0] == outcome.token)": "only what has a row became something in this call",
+    "stores/sql/queries/claims.sql: level_is_due: levels.priority IS NOT NULL → "
+    "(levels.priority IS NOT NULL OR 1 = 1)": ("no occurrence has a priority that is not there"),
+    "stores/sql/queries/claims.sql: further_candidates: o.due_at >= :after_due → (o.due_at >= :after_due OR 1 = 1)": (
+        "for the index: what comes after due time and id says so too"
+    ),
+    "stores/sql/queries/claims.sql: take_tokens: >= → >": "two equal numbers",
+    "stores/sql/queries/looks.sql: level_is_due: o.priority = levels.priority → "
+    "(o.priority = levels.priority OR 1 = 1)": ("something is due at one of the levels, or at none"),
+    "stores/sql/queries/looks.sql: next_pending: o.priority = levels.priority → "
+    "(o.priority = levels.priority OR 1 = 1)": ("the first of all is the first of the firsts of all levels"),
+    "stores/sql/queries/named.sql: standing_at: o.finished_at IS NOT NULL → (o.finished_at IS NOT NULL OR 1 = 1)": (
+        "for the index: what has succeeded is finished"
+    ),
+    "stores/sql/queries/pruning.sql: kept: < → <=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: kept: > → >=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: pass_eras: < → <=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: pass_eras: > → >=": "two equal numbers",
     "stores/redis/lua/starting.lua: if tonumber(row.due)⟨⟩ > now then: > → >=": (
         "what is due in this very microsecond begins now either way"
     ),
