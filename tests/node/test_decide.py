@@ -13,25 +13,25 @@ from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, Absences
 from cronsensus.model.job import Era, JobSpec, JobState, Policies
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
-from cronsensus.node import decide
+from cronsensus.node import decide, foresight, planned
+from cronsensus.node.backoff import backoff
 from cronsensus.node.decide import (
     AFTER_A_LOST_RACE,
     CLOCK_SET,
     FULL,
-    HINTED,
     HOUSEKEEPING,
     LEAST_DUE,
     MOST_DUE,
-    NEIGHBOURS_KEPT,
     POLL,
     POLL_UNTOLD,
-    SHARED_FROM,
     TIDY,
-    backoff,
 )
+from cronsensus.node.foresight import BLIND, FEW, HORIZON
+from cronsensus.node.idle_mode import HINTED, NEIGHBOURS_KEPT, neighbours_to_check
 from cronsensus.node.lead_time import LEADS, SLACK, LeadTime
 from cronsensus.node.pace import GATHER, STALLED, Pace
-from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
+from cronsensus.node.planned import SHARED_FROM
+from cronsensus.node.situation import NEVER, Facts, Fired, Idle, Memory, Question, Todo
 from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, partition_of, place
 from cronsensus.stores.values import AT_ONCE, Partition, View
 from cronsensus.triggers import every
@@ -573,10 +573,144 @@ def test_of_a_partition_a_node_looks_at_no_more_than_it_can_start(free: int, lim
     assert todo.look == Question(limit=limit, partition=Partition(0, 2), ahead=AT_ONCE)
 
 
-def test_a_look_goes_as_far_as_the_node_decides_ahead() -> None:
-    memory, facts = Situation().given
-    todo, _ = decide.before_look(memory, facts, HERE)
-    assert todo.look == Question(limit=MOST_DUE, partition=None, ahead=timedelta(seconds=LEAD + SLACK))
+@pytest.mark.parametrize(
+    ("facts", "memory", "ahead"),
+    [
+        ({}, {}, HORIZON),
+        ({"told": False}, {}, timedelta(seconds=LEAD + SLACK)),
+        ({}, {"in_idle_mode": True}, timedelta(seconds=LEAD + SLACK)),
+        ({}, {"blind_until": HERE + 1}, timedelta(seconds=LEAD + SLACK)),
+    ],
+    ids=["foresight", "no notification", "idle mode", "too many come due"],
+)
+def test_a_look_goes_as_far_as_can_be_foreseen_or_as_the_node_decides_ahead(
+    facts: dict[str, Any], memory: dict[str, Any], ahead: timedelta
+) -> None:
+    todo, _ = decide.before_look(*Situation(facts=facts, memory=memory).given, HERE)
+    assert todo.look == Question(limit=MOST_DUE, partition=None, ahead=ahead)
+
+
+# --- foresight --------------------------------------------------------------------------------------------------------
+
+
+def ticking() -> JobState:
+    """Return a job of each second, the next of which is due in one."""
+    eras = (Era(since=NOW - SECOND, trigger=every("1s", start=NOW), revision=1),)
+    return replace(job(SECOND), watermark=NOW, eras=eras)
+
+
+def foresees(session: str, sessions: tuple[str, ...], **more: Any) -> Memory:
+    """Return what a node remembers that saw a job of each second, 1 s before it is due."""
+    seen = view(ticking(), sessions=sessions, coming=SECOND, **more)
+    memory, facts = Situation(session=session, memory={"wide": True, "backlog": False}).given
+    memory = decide.looked(memory, seen, HERE, HERE)
+    return decide.next_look(memory, seen, facts, HERE, early=AT_ONCE, coming=None, again=False)[1]
+
+
+FOUR = ("a", "b", "c", "d")
+
+
+def place_in(second: int, session: str) -> int:
+    return place(session, FOUR, NOW + second * SECOND)
+
+
+@pytest.mark.parametrize("session", FOUR)
+def test_a_node_wakes_for_the_next_due_time_for_which_it_is_first_or_second(session: str) -> None:
+    memory = foresees(session, FOUR)
+    ends = HORIZON / SECOND - LEAD - SLACK
+    turns = [second for second in (1, 2, 3) if place_in(second, session) < 2]
+    if not turns:
+        assert memory.look_at == pytest.approx(HERE + ends)
+        assert memory.coming is None
+        return
+    second = turns[0]
+    if place_in(second, session) == 0:
+        assert memory.ours == NOW + second * SECOND
+        assert memory.coming is not None
+        assert [one.watermark for one in memory.coming.view.jobs] == [NOW + (second - 1) * SECOND]
+    else:
+        assert memory.ours is None
+        assert memory.look_at == pytest.approx(HERE + second + STAGGER / SECOND)
+
+
+def first_of_the_first() -> str:
+    return next(one for one in FOUR if place_in(1, one) == 0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "late", "foreseen"),
+    [({"news": False}, 0.0, True), ({"news": False}, LEAD + 0.01, True), ({"news": True}, 0.0, False),
+     ({"news": False}, LEAD + 0.02, False), ({"news": False, "trusted": False}, 0.0, False)],
+    ids=["its time has come", "it is late", "something is new", "the second has its turn", "no trust in the lease"],
+)  # fmt: skip
+def test_the_first_node_decides_what_it_foresaw_without_a_look_if_nothing_is_new(
+    facts: dict[str, Any], late: float, foreseen: bool
+) -> None:
+    memory = foresees(first_of_the_first(), FOUR)
+    given = Facts(session=first_of_the_first(), free=4, **facts)
+    todo, _ = decide.before_look(memory, given, HERE + 1 - LEAD + late)
+    assert (todo.foreseen, todo.look is None) == (foreseen, foreseen)
+
+
+@pytest.mark.parametrize(("outcome", "looks"), [(wins, False), (loses, True)], ids=["won", "lost"])
+def test_what_was_foreseen_wrongly_is_looked_at_at_once(outcome: Any, looks: bool) -> None:
+    memory, session, now = foresees(first_of_the_first(), FOUR), first_of_the_first(), HERE + 1 - LEAD
+    facts = Facts(session=session, free=4, news=False)
+    assert memory.coming is not None
+    todo, memory = decide.ahead(memory, memory.coming.view, facts, now)
+    assert [each.watermark for each in todo.plans] == [NOW + SECOND]
+    fired = outcome(todo.plans, todo.want)
+    memory = decide.learn_ahead(memory, facts, fired, 0.001, now, foreseen=True)
+    assert (memory.look_at == now) is looks
+    assert (memory.decided is None) is looks
+    if not looks:
+        assert memory.look_at > HERE + 1.01, "the node knows when this is due next"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"more": True}, {"backlog": True}, {"next_pending": NOW + SECOND}],
+    ids=["more comes due than a look shows", "something waits", "something waits for its time"],
+)
+def test_a_node_foresees_nothing_of_what_it_does_not_see_whole(more: dict[str, Any]) -> None:
+    memory = foresees("a", FOUR, **more)
+    assert memory.coming is None
+    assert memory.expected == NOW + SECOND
+
+
+@pytest.mark.parametrize(
+    ("due", "left", "blind"),
+    [
+        (jobs(FEW), None, False),
+        (jobs(FEW + 1), None, True),
+        ((job(-SECOND),), None, False),
+        ((job(-SECOND),), NOW - SECOND, True),
+        ((job(-MS),), NOW - MS, False),
+        ((job(SECOND),), NOW - SECOND, False),
+    ],
+    ids=["few come due", "many come due", "not foreseen", "left undone", "perhaps done in a moment", "done"],
+)
+def test_where_foresight_fails_a_node_foresees_nothing_for_a_while(
+    due: tuple[JobState, ...], left: datetime | None, blind: bool
+) -> None:
+    memory = decide.looked(Memory(wide=True, left=left), view(*due), HERE, HERE)
+    assert memory.blind_until == (HERE + BLIND if blind else NEVER)
+
+
+def test_a_job_that_cannot_be_planned_is_left_to_a_look_at_its_due_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(foresight, "plan", broken)
+    last = next(one for one in FOUR if place_in(1, one) > 1)
+    memory = foresees(last, FOUR)
+    assert memory.look_at == pytest.approx(HERE + 1 + place_in(1, last) * (STAGGER / SECOND))
+
+
+@pytest.mark.parametrize(("ago", "wait"), [(0, WATCH), (10, WATCH), (30, 1.5), (60, POLL_UNTOLD)])
+def test_the_longer_nothing_happened_the_seldomer_a_node_looks_that_nobody_tells(ago: float, wait: float) -> None:
+    told = Situation(facts={"told": False}, memory={"active_at": HERE - ago})
+    assert told.follows() == {"sleep": pytest.approx(wait)}
 
 
 def test_a_notification_wakes_idle_nodes_one_after_the_other() -> None:
@@ -594,9 +728,9 @@ def test_a_notification_wakes_idle_nodes_one_after_the_other() -> None:
 
 def test_neighbours_are_checked_at_their_time_only() -> None:
     memory = Memory(idle=Idle(until=HERE + 5, watch_at=HERE), neighbours=(holder(),))
-    checked = {at: decide.neighbours_to_check(memory, HERE + at) for at in (-0.1, 0.0, 5.0)}
+    checked = {at: neighbours_to_check(memory, HERE + at) for at in (-0.1, 0.0, 5.0)}
     assert checked == {-0.1: (), 0.0: (holder(),), 5.0: ()}
-    assert decide.neighbours_to_check(replace(memory, idle=None), HERE) == ()
+    assert neighbours_to_check(replace(memory, idle=None), HERE) == ()
 
 
 def test_a_partition_that_leads_nowhere_is_left() -> None:
@@ -620,7 +754,7 @@ def test_a_job_that_cannot_be_planned_does_not_keep_the_others_from_firing(monke
             raise ValueError("broken")
         return planning.plan(one, NOW)
 
-    monkeypatch.setattr(decide, "plan", plan)
+    monkeypatch.setattr(planned, "plan", plan)
     todo, _ = decide.due(Memory(), view(*jobs(2)), Facts(session="a"), HERE)
     assert [each.job for each in todo.plans] == ["job-1"]
     assert [(one.id, str(why)) for one, why in todo.not_planned] == [(0, "broken")]

@@ -14,6 +14,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Overlap, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.node.foresight import HORIZON
 from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, LOOKS, RESERVE, SLACK, TRIPS, LeadTime
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import MOST_AHEAD
@@ -99,7 +100,7 @@ def test_it_starts_before_it_asks_the_store_anything(bench, monkeypatch):
     assert bench.verbs[0] == "start"
 
 
-def test_one_round_starts_what_was_decided_and_looks(bench, monkeypatch):
+def test_a_round_starts_what_was_decided_and_does_not_look(bench, monkeypatch):
     def slowly(verb: Callable[..., Any], *args: Any, **more: Any) -> Any:
         answer = verb(*args, **more)
         bench.clock.advance(0.004)
@@ -111,7 +112,23 @@ def test_one_round_starts_what_was_decided_and_looks(bench, monkeypatch):
     bench.verbs.clear()
     bench.round.step()
     assert len(bench.started()) == 1
-    assert bench.verbs == ["look"]
+    assert bench.verbs == []
+
+
+def test_a_job_of_each_second_is_decided_without_a_look_for_as_long_as_it_was_foreseen(bench):
+    bench.define("1s")
+    wait, looks, ended = bench.step_at(29), 0, 0
+    while ended < 28:
+        bench.clock.advance(wait)
+        bench.verbs.clear()
+        wait = bench.round.step()
+        for call in bench.hands.calls[ended:]:
+            bench.round.active_runs.ended(call, Ending(kind="returned"))
+            wait, ended = bench.round.step(), ended + 1
+        looks += bench.verbs.count("look")
+    assert bench.clock.now() - bench.started()[0] < timedelta(seconds=28)
+    assert bench.round.stats.lost_races == 0
+    assert looks <= 28 / (HORIZON / timedelta(seconds=1)) + 2
 
 
 def test_a_wrong_idea_of_the_time_fires_nothing_early(bench):
@@ -180,9 +197,7 @@ def test_what_the_clock_said_long_ago_does_not_tell_when_to_start(bench, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(bench.round._session, "say_again", lambda: slow(None))
-        assert bench.step_at(1) == 0.0
-    assert bench.round.active_runs.begins_in is None
-    bench.round.step()
+        bench.step_at(1)
     assert bench.round.active_runs.begins_in == pytest.approx(0.008)
 
 

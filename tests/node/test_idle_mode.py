@@ -14,8 +14,8 @@ from cronsensus.clock import ManualClock
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
-from cronsensus.node.decide import HINTED
 from cronsensus.node.executors.base import Call
+from cronsensus.node.idle_mode import HINTED
 from cronsensus.node.round import Round
 from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, TERM, idle_until, is_active, turn
 from cronsensus.stores.memory import MemoryStore

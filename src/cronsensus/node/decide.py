@@ -17,19 +17,20 @@ it: the store carries out a plan once, whichever node brings it. docs/who-fires-
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
-from cronsensus.model.session import SessionView
+from cronsensus.node import idle_mode
+from cronsensus.node.backoff import MOST_DOUBLINGS
+from cronsensus.node.foresight import BLIND, FEW, HORIZON, Coming, foresee
 from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.pace import GATHER, STALLED, Pace
-from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
-from cronsensus.node.turn_order import ACTIVE, idle_until, is_active, partition_of, turn
-from cronsensus.planning import plan
+from cronsensus.node.planned import at_once, fair_part, plans_of
+from cronsensus.node.situation import Facts, Fired, Memory, Question, Todo
+from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, idle_until, is_active, partition_of, turn
 from cronsensus.stores.values import AT_ONCE, View
 
 # --- waits ------------------------------------------------------------------------------------------------------------
@@ -38,29 +39,13 @@ POLL = 180.0
 """Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
 POLL_UNTOLD = 2.0
 """The same where no notification reaches this node."""
+LATELY = 20.0
+"""Where none does, a node that saw something run or come due so many seconds ago looks after a second, and so on: what
+comes next is more likely to come soon, and its node may die with it."""
 AFTER_A_LOST_RACE = 0.002
 """Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
-MOST_DOUBLINGS = 10
-HINTED = (0.05, 0.1)
-"""Least and most seconds between a notification and the look of an idle node: active nodes go first."""
-NEIGHBOURS_KEPT = 60.0
-"""Seconds between two readings of which other nodes are on this host."""
 CLOCK_SET = timedelta(seconds=5)
 """A store's clock that moved so much more or less than time passed was set."""
-
-
-def backoff(failures: int, bounds: tuple[float, float], seed: str) -> float:
-    """Return the seconds to wait after so many failures in a row: exponential, with jitter that differs by ``seed``.
-
-    Without jitter all nodes would reconnect in the same instant. It is a hash, so that a simulation can be repeated.
-    """
-    first, longest = bounds
-    wait = min(longest, first * 2.0 ** min(failures, MOST_DOUBLINGS))
-    return wait * (0.5 + _lot(f"{seed} {failures}") / 2)
-
-
-def _lot(seed: str) -> float:
-    return int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=4).digest()) / 2**32
 
 
 # --- before a look ---------------------------------------------------------------------------------------------------
@@ -69,14 +54,10 @@ MOST_DUE = 200
 """Most due jobs of a look."""
 LEAST_DUE = 25
 """Jobs that a node fires in a round of a partition, however few it could run now."""
+INSTANT = 1e-6
+"""Seconds that are not worth a sleep: no clock counts less."""
 FULL = 0.05
 """Seconds that a node waits for free slots before it fires more of a partition than it can start."""
-
-
-def neighbours_to_check(memory: Memory, now: float) -> tuple[SessionView, ...]:
-    """Return the sessions of this host whose processes are to be looked at now: ``Facts.gone`` tells which are gone."""
-    idle = memory.idle
-    return memory.neighbours if idle is not None and idle.watch_at <= now < idle.until else ()
 
 
 def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = None) -> tuple[Todo, Memory]:
@@ -104,10 +85,11 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
         wait = facts.watch if facts.progress_in is None else min(facts.watch, facts.progress_in)
         return Todo(sleep=0.0 if facts.unsettled or facts.lost else wait), memory
     if memory.idle is not None:
-        idle, neighbours = _idle(memory.idle, memory.neighbours, facts, now)
+        idle, neighbours = idle_mode.go_on(memory.idle, memory.neighbours, facts, now)
         memory = replace(memory, idle=idle, neighbours=neighbours)
         if idle is not None:
             return Todo(sleep=min(idle.watch_at, idle.until) - now), memory
+        memory = replace(memory, look_at=min(memory.look_at, now))
     if claimed is None and (want := _without_look(memory, facts, now)):
         return Todo(want=want, reserve=_reserve(memory, facts, now), nodes=memory.nodes), memory
     return _look_or_wait(memory, facts, now, claimed or 0)
@@ -119,7 +101,9 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
         if not facts.free:
             return Todo(sleep=max(0.0, min(facts.watch, memory.look_at - now))), memory
         memory = replace(memory, full=False)
-    elif not claimed and (wait := _knows_all(memory, facts, now)) > 0:
+    elif not claimed and _foresees(memory, facts, now):
+        return Todo(foreseen=True), memory
+    elif not claimed and (wait := _knows_all(memory, facts, now)) > INSTANT:
         return Todo(sleep=wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
     if memory.partition is not None:
         memory = replace(memory, waits=claimed > 0)
@@ -128,8 +112,9 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
             return Todo(sleep=left), memory
         limit = min(MOST_DUE, max(LEAST_DUE, facts.free))
         return Todo(look=Question(limit=limit, partition=memory.partition, ahead=AT_ONCE)), memory
-    within = timedelta(seconds=memory.lead.seconds + SLACK)
-    return Todo(look=Question(limit=MOST_DUE, partition=None, ahead=within)), memory
+    wide = facts.told and not memory.in_idle_mode and now >= memory.blind_until
+    within = HORIZON if wide else timedelta(seconds=memory.lead.seconds + SLACK)
+    return Todo(look=Question(limit=MOST_DUE, partition=None, ahead=within)), replace(memory, wide=wide)
 
 
 def _knows_all(memory: Memory, facts: Facts, now: float) -> float:
@@ -138,9 +123,21 @@ def _knows_all(memory: Memory, facts: Facts, now: float) -> float:
     Where notifications tell of work, the end of a run changes nothing for this node but its free slots: unless more
     waited for one at the last look, the next look comes when it was to come anyway.
     """
-    if facts.news or not facts.told or not facts.trusted or memory.backlog or memory.partition is not None:
-        return 0.0
-    return memory.look_at - now
+    return 0.0 if _may_be_new(memory, facts) else memory.look_at - now
+
+
+def _may_be_new(memory: Memory, facts: Facts) -> bool:
+    return facts.news or not facts.told or not facts.trusted or memory.backlog or memory.partition is not None
+
+
+def _foresees(memory: Memory, facts: Facts, now: float) -> bool:
+    """Whether it is time to decide ahead, by what the last look showed."""
+    instant, sample = memory.ours, memory.sample
+    if memory.coming is None or instant is None or sample is None or instant == memory.decided:
+        return False
+    due = sample.time_of(instant)
+    begins, ends = due - memory.lead.seconds - SLACK, due + STAGGER.total_seconds()  # then it is the second's turn
+    return begins <= now < min(ends, memory.else_at) and not _may_be_new(memory, facts)
 
 
 def _without_look(memory: Memory, facts: Facts, now: float) -> int:
@@ -193,27 +190,8 @@ def _needs_no_look(memory: Memory, facts: Facts, now: float) -> bool:
     return now < min(memory.looked_at + facts.watch, memory.look_at)
 
 
-def _idle(
-    idle: Idle, neighbours: tuple[SessionView, ...], facts: Facts, now: float
-) -> tuple[Idle | None, tuple[SessionView, ...]]:
-    """Return how the sleep in idle mode goes on (``None``: it is time to look), and which neighbours still live."""
-    until, watch_at = idle.until, idle.watch_at
-    if now < min(watch_at, until):
-        # Called before the time that was asked for: a notification. All idle nodes get it in the same instant.
-        least, most = HINTED
-        until = min(until, now + least + _lot(f"{facts.session} {now:.3f}") * (most - least))
-    elif now < until:
-        alive = tuple(one for one in neighbours if one.id not in facts.gone)
-        if len(alive) < len(neighbours):
-            return None, alive
-        watch_at = now + facts.watch
-    return (Idle(until=until, watch_at=watch_at) if now < until else None), neighbours
-
-
 # --- after a look ----------------------------------------------------------------------------------------------------
 
-SHARED_FROM = 8
-"""Occurrences fired at once from which a node leaves the others their part."""
 TIDY = 600.0
 """Most seconds between two calls of ``reclaim``: sessions that hold nothing show in no view."""
 SET_ASIDE = 60.0
@@ -225,8 +203,12 @@ HOUSEKEEPING = 3600.0
 def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> Memory:
     """Take in a look that was asked and answered at these times."""
     at, took = (asked_at + received_at - view.age) / 2, received_at - asked_at
+    if memory.wide and (view.more or len(view.jobs) > FEW or _is_undone(memory.left, view)):
+        memory = replace(memory, blind_until=received_at + BLIND)
     return replace(
         memory,
+        coming=None,
+        left=None,
         looked_at=at,
         look_took=took,
         sample=ClockSample(view.now, at),
@@ -234,6 +216,13 @@ def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> M
         absences=memory.absences.after(view, asked_at, received_at),
         nodes=max(1, len(view.sessions)),
     )
+
+
+def _is_undone(left: datetime | None, view: View) -> bool:
+    """Whether others did not do what was left to them."""
+    if left is None or left > view.now - LAST_PLACE * STAGGER:
+        return False
+    return any(job.due_at is not None and job.due_at <= left for job in view.jobs)
 
 
 def clock_set(before: Memory, after: Memory) -> timedelta:
@@ -250,6 +239,8 @@ def due(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Mem
     if memory.expected is not None and memory.expected <= view.now:
         early = turn(facts.session, view.sessions, memory.expected) - view.now
     jobs = view.due
+    if memory.wide and view.more and len(jobs) < len(view.jobs):
+        return Todo(again=True), memory  # less far: too many come due to tell whether too many are due
     if not jobs:
         memory = replace(memory, lost_races=0)
     if early > timedelta(0):
@@ -262,40 +253,11 @@ def due(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Mem
             # The next look is at this node's partition. Idle nodes have one, too.
             want = facts.room if view.backlog else 0
             return Todo(want=want, notify=len(view.sessions) > ACTIVE, again=True, early=early), memory
-    at_once, left = _at_once(jobs, memory, now)
-    plans, not_planned = _plans(at_once, view.now)
+    chosen, left = at_once(jobs, memory, now)
+    plans, not_planned = plans_of(chosen, view.now)
     planned = sum(len(each.occurrences) for each in plans)
-    want = _fair_part(planned, view, facts, memory) if planned or view.backlog else 0
+    want = fair_part(planned, view, facts, memory) if planned or view.backlog else 0
     return Todo(plans=plans, want=want, early=early, again=left, not_planned=not_planned), memory
-
-
-def _at_once(jobs: Sequence[JobState], memory: Memory, now: float) -> tuple[Sequence[JobState], bool]:
-    """Return the jobs to plan in one step, and whether others are left; see ``failed``."""
-    if memory.set_aside:
-        aside = {(job, revision) for job, revision, until in memory.set_aside if now < until}
-        jobs = [job for job in jobs if (job.id, job.revision) not in aside]
-    if memory.behind:
-        jobs = sorted(jobs, key=lambda job: job.id in memory.behind)
-    return jobs[: memory.most_plans], len(jobs) > memory.most_plans
-
-
-def _plans(jobs: Sequence[JobState], now: datetime) -> tuple[tuple[Plan, ...], tuple[tuple[JobState, Exception], ...]]:
-    plans, not_planned = [], []
-    for job in jobs:
-        try:
-            plans.append(plan(job, now))
-        except Exception as error:  # noqa: BLE001 - returned
-            # One job's broken definition must not keep the others from firing; it stays due and visible.
-            not_planned.append((job, error))
-    return tuple(plans), tuple(not_planned)
-
-
-def _fair_part(planned: int, view: View, facts: Facts, memory: Memory) -> int:
-    """Return how many runs to claim: all there is room for, but of many that are fired at once a fair part."""
-    nodes = len(view.sessions)
-    if planned < SHARED_FROM or nodes < 2 or view.backlog or memory.partition is not None:
-        return facts.room
-    return min(facts.room, -(-planned // nodes))
 
 
 def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, fired: Fired) -> tuple[bool, Memory]:
@@ -353,10 +315,37 @@ def failed(memory: Memory, plans: Sequence[Plan], now: float, *, passing: bool) 
     return replace(memory, most_plans=max(1, len(plans) // 2)) if plans else memory
 
 
-def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float) -> Memory:
-    """Take in what came of ``ahead``, and how many seconds the step took; the look before it is a part of the way."""
-    memory = replace(memory, lead=memory.lead.after(memory.look_took + took))
-    return memory if facts.lost else _after_races(memory, fired.lost)
+def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float, now: float, *, foreseen: bool) -> Memory:
+    """Take in what came of ``ahead``, and how many seconds the step took.
+
+    The look before it is a part of the way, unless the plans were ``foreseen``.
+    """
+    memory = replace(memory, lead=memory.lead.after(took if foreseen else memory.look_took + took))
+    if facts.lost:
+        return memory
+    memory = _after_races(memory, fired.lost)
+    coming, instant = memory.coming, memory.decided
+    if coming is None or instant is None:
+        return memory
+    if foreseen and fired.lost:
+        # Something is not as it was foreseen: perhaps there is the time to look, and to decide it ahead after all.
+        return replace(memory, coming=None, ours=None, decided=None, look_at=now)
+    if {job.id for job in coming.at(instant)} != {each.job_id for each in fired.won} or fired.created > fired.claimed:
+        return _at_its_time(memory, instant)
+    memory, at = _await(memory, facts, coming.after(instant))
+    before = 0.0 if memory.ours is None else memory.lead.seconds
+    return replace(memory, look_at=min(memory.else_at, _time_of(memory, at) - before))
+
+
+def _at_its_time(memory: Memory, instant: datetime) -> Memory:
+    """Look when ``instant`` has come, for what could not be decided ahead."""
+    if memory.coming is None:
+        return memory
+    return replace(memory, coming=None, ours=None, look_at=min(memory.else_at, _time_of(memory, instant)))
+
+
+def _time_of(memory: Memory, instant: datetime) -> float:
+    return memory.look_at if memory.sample is None else memory.sample.time_of(instant)
 
 
 def _after_races(memory: Memory, lost: int) -> Memory:
@@ -400,7 +389,8 @@ def next_look(
     if again or facts.unsettled or facts.lost:
         return Todo(sleep=0.0), replace(memory, look_at=memory.looked_at)
     renew = not facts.trusted
-    memory, waits = _waits_for_due_times(memory, view, facts, early, coming)
+    waits, memory = _waits_anyway(memory, view, facts, now)
+    memory, until_due = _waits_for_due_times(memory, view, facts, early, coming)
     others = [holder.expires_in.total_seconds() for holder in view.holders if holder.id != facts.session]
     for left in others:
         # The lease of another node's runs: the active set watches them, an idle node only comes after its end.
@@ -416,24 +406,39 @@ def next_look(
         holders = [holder.id for holder in view.holders if holder.id != facts.session]
         if (certain := memory.absences.certain_at(holders)) is not None:
             waits.append(certain - memory.looked_at)
-    memory = replace(memory, look_at=memory.looked_at + min(waits))
+    memory = replace(
+        memory, else_at=memory.looked_at + min(waits), look_at=memory.looked_at + min([*waits, *until_due])
+    )
     if not memory.in_idle_mode:
         return Todo(renew=renew), memory
-    return _begin_idle(memory, view, facts, now, runs=bool(others))
+    return idle_mode.begin(memory, view, facts, now, runs=bool(others))
+
+
+def _waits_anyway(memory: Memory, view: View, facts: Facts, now: float) -> tuple[list[float], Memory]:
+    """Return the seconds from the look to the next one where nothing comes due."""
+    if view.holders or view.jobs or view.backlog:
+        memory = replace(memory, active_at=now)
+    waits = [POLL]
+    if not facts.told:
+        waits = [max(facts.watch, min(POLL_UNTOLD, (now - memory.active_at) / LATELY))]
+    if memory.lost_races:
+        waits.append(AFTER_A_LOST_RACE * 2.0 ** min(memory.lost_races, MOST_DOUBLINGS))
+    return waits, memory
 
 
 def _waits_for_due_times(
     memory: Memory, view: View, facts: Facts, early: timedelta, coming: datetime | None
 ) -> tuple[Memory, list[float]]:
-    """Return the seconds from the look to this node's turn for what is due next, and to what it looks for anyway."""
-    waits = [POLL if facts.told else POLL_UNTOLD]
-    if memory.lost_races:
-        waits.append(AFTER_A_LOST_RACE * 2.0 ** min(memory.lost_races, MOST_DOUBLINGS))
+    """Return the seconds from the look to this node's turn for what is due next."""
     if early > AT_ONCE and (view.due or view.backlog):
-        return replace(memory, ours=None), [*waits, early.total_seconds()]
+        return replace(memory, ours=None), [early.total_seconds()]
+    foreseen = foresee(view) if memory.wide and coming is None and not memory.lost_races else None
+    if foreseen is not None and is_active(facts.session, view.sessions, foreseen.instant):
+        memory, at = _await(replace(memory, in_idle_mode=False), facts, foreseen)
+        return memory, [(at - view.now).total_seconds()]
     expected = min((at for at in (view.next_job, view.next_pending, coming) if at is not None), default=None)
     idle = facts.told and not is_active(facts.session, view.sessions, expected)
-    ours = None
+    ours, waits = None, []
     if expected is not None:
         at = (idle_until if idle else turn)(facts.session, view.sessions, expected)
         waits.append((at - view.now).total_seconds())
@@ -442,20 +447,13 @@ def _waits_for_due_times(
     return replace(memory, expected=expected, in_idle_mode=idle, ours=ours), waits
 
 
-def _begin_idle(memory: Memory, view: View, facts: Facts, now: float, *, runs: bool) -> tuple[Todo, Memory]:
-    """Decide how to sleep in idle mode.
-
-    What an idle node watches all the same costs the store nothing: the processes of its own host, since no node on
-    another host can tell that one of them is dead. ``runs``: other nodes run something now.
-    """
-    watch_at, read = memory.look_at, False
-    if facts.fast_evidence and (runs or memory.expected is not None):
-        begins = 0.0 if runs or memory.expected is None else (memory.expected - view.now).total_seconds()
-        watch_at = max(now, memory.looked_at + begins) + facts.watch
-        read = now - memory.neighbours_at > NEIGHBOURS_KEPT and watch_at < memory.look_at
-    idle = Idle(until=memory.look_at, watch_at=watch_at)
-    sleep = max(0.0, min(watch_at, memory.look_at) - now)
-    return Todo(sleep=sleep, read_neighbours=read, renew=not facts.trusted), replace(memory, idle=idle)
+def _await(memory: Memory, facts: Facts, coming: Coming) -> tuple[Memory, datetime]:
+    """Return when this node's next turn is, of what is foreseen; ``coming`` is kept if it goes first then."""
+    next_turn = coming.turn_of(facts.session, timedelta(seconds=memory.lead.seconds + SLACK))
+    ours = next_turn.instant if next_turn.first else None
+    kept = next_turn.coming if next_turn.first else None
+    left = next_turn.left or memory.left
+    return replace(memory, coming=kept, left=left, expected=next_turn.instant, ours=ours), next_turn.at
 
 
 def ahead(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Memory]:
@@ -466,6 +464,8 @@ def ahead(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, M
     instant = memory.ours
     if instant is None or instant == memory.decided or memory.sample is None:
         return Todo(), memory
+    if memory.coming is not None:
+        view = memory.coming.view
     begins = memory.sample.time_of(instant) - memory.lead.seconds
     if now < begins - SLACK:
         return Todo(), replace(memory, look_at=min(memory.look_at, begins))
@@ -474,14 +474,16 @@ def ahead(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, M
         return Todo(), replace(memory, sought=instant, look_at=min(memory.look_at, now))
     memory = replace(memory, decided=instant)
     if not facts.room:
-        return Todo(), memory
+        return Todo(), _at_its_time(memory, instant)
     comes = [job for job in view.jobs if job.due_at is not None and view.now < job.due_at <= instant]
-    at_once, _ = _at_once([job for job in comes if _is_decided_by_time_alone(job)], memory, now)
-    plans, not_planned = _plans(at_once, instant)
+    chosen, _ = at_once([job for job in comes if _is_decided_by_time_alone(job)], memory, now)
+    plans, not_planned = plans_of(chosen, instant)
     plans = tuple(replace(each, not_before=instant) for each in plans)
     within = timedelta(seconds=memory.lead.seconds + SLACK)
+    if not plans:
+        memory = _at_its_time(memory, instant)
     planned = sum(len(each.occurrences) for each in plans)
-    want = _fair_part(planned, view, facts, memory) if planned else 0
+    want = fair_part(planned, view, facts, memory) if planned else 0
     return Todo(plans=plans, want=want, ahead=within, not_planned=not_planned), memory
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.node.decide import backoff
+from cronsensus.node.backoff import backoff
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")

@@ -36,8 +36,10 @@ from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.model.states import State
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
+from cronsensus.node.backoff import backoff
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor, Registered
+from cronsensus.node.idle_mode import neighbours_to_check
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.pace import STALLED
 from cronsensus.node.reconciling import Reconciling
@@ -112,6 +114,7 @@ class Round:
         self.stats = NodeStats()
         self.draining = self.notified = False
         self.news, self._by_a_run = True, False
+        self._on_time, self._asleep_until = False, NEVER
         self._run_log = RunLog(self.stats)
         self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
 
@@ -137,7 +140,7 @@ class Round:
         self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_with_news)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
         now = clock.monotonic()
-        self._memory = Memory(reclaimed_at=now, pruned_at=now)
+        self._memory = Memory(active_at=now, reclaimed_at=now, pruned_at=now)
         self._not_planned: set[tuple[int, int]] = set()
         self._troubles = 0
         self._told_trouble = "", NEVER
@@ -174,6 +177,7 @@ class Round:
     def step(self) -> float:
         """Do one round; return the seconds until the next, if nothing wakes the node before."""
         self.stats.steps += 1
+        self._on_time = self._clock.monotonic() >= self._asleep_until - decide.INSTANT
         # Before anything that waits for the store: this is the moment that they were claimed ahead for.
         self.active_runs.begin_due()
         try:
@@ -191,6 +195,7 @@ class Round:
             waits.append(begins_in)
         if (reserved_for := self.active_runs.reserved.waits_for) is not None:
             waits.append(max(0.0, STALLED - reserved_for))
+        self._asleep_until = self._clock.monotonic() + min(waits)
         return min(waits)
 
     def _round(self) -> float:
@@ -200,6 +205,8 @@ class Round:
         self.watch.tell(self._store)
         self.reconciling.judge(lease)
         todo = self._before_look(lease)
+        if todo.foreseen and (foreseen := self._memory.coming) is not None:
+            return self._fire_ahead(lease, foreseen.view)
         if todo.look is None:
             return todo.sleep or 0.0
         view, sample = self._look(lease, todo.look)
@@ -228,8 +235,9 @@ class Round:
         self.active_runs.begin_reserved(self._claiming.free)
         while True:
             now = self._clock.monotonic()
-            gone = self._gone(decide.neighbours_to_check(self._memory, now))
-            facts = self._facts(lease, gone, notified=notified and claimed is None, news=self.news or not by_a_run)
+            gone = self._gone(neighbours_to_check(self._memory, now))
+            news = self.news or not (by_a_run or self._on_time)
+            facts = self._facts(lease, gone, notified=notified and claimed is None, news=news)
             todo, self._memory = decide.before_look(self._memory, facts, now, claimed=claimed)
             if todo.adopt:
                 self._claiming.adopt_lost(lease)
@@ -325,14 +333,19 @@ class Round:
             self._memory = replace(self._memory, pruned_at=now)
         return again
 
-    def _fire_ahead(self, lease: SessionLease, view: View, sample: ClockSample) -> float:
-        """Decide what comes due soon, if it is this node's turn then; return the seconds to sleep."""
+    def _fire_ahead(self, lease: SessionLease, view: View, sample: ClockSample | None = None) -> float:
+        """Decide what comes due soon, if it is this node's turn then; return the seconds to sleep.
+
+        Without a ``sample`` of the store's clock, by what an earlier look foresaw.
+        """
         begun_at = self._clock.monotonic()
         todo, self._memory = decide.ahead(self._memory, view, self._facts(lease), begun_at)
         if todo.plans or todo.not_planned:
             fired = self._carry_out(lease, todo, view, sample)
-            took = self._clock.monotonic() - begun_at
-            self._memory = decide.learn_ahead(self._memory, self._facts(lease), fired, took)
+            now = self._clock.monotonic()
+            self._memory = decide.learn_ahead(
+                self._memory, self._facts(lease), fired, now - begun_at, now, foreseen=sample is None
+            )
         wait, self._memory = decide.sleep(self._memory, self._facts(lease), self._clock.monotonic())
         return wait
 
@@ -347,8 +360,8 @@ class Round:
         return todo.sleep or 0.0
 
     def _look_next(self) -> None:
-        """End the sleep in idle mode."""
-        self._memory = replace(self._memory, idle=None)
+        """End the sleep in idle mode, and forget what another session foresaw."""
+        self._memory = replace(self._memory, idle=None, coming=None, ours=None)
 
     def _facts(
         self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False, news: bool = True
@@ -448,4 +461,4 @@ class Round:
         lease = self.lease
         if lease is not None and not lease.trusted:
             self.active_runs.lose_session(lease)
-        return decide.backoff(self._troubles, PATIENCE, self._settings.name if lease is None else lease.session)
+        return backoff(self._troubles, PATIENCE, self._settings.name if lease is None else lease.session)

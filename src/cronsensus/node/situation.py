@@ -10,6 +10,7 @@ from cronsensus.membership.liveness import Absences
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
+from cronsensus.node.foresight import Coming
 from cronsensus.node.lead_time import ClockSample, LeadTime
 from cronsensus.node.pace import Pace
 from cronsensus.stores.values import AT_ONCE, Partition
@@ -32,7 +33,7 @@ class Facts:
         unsettled: results or claims that go back wait for the store.
         notified: a notification came since the last round.
         news: something that a look may show came since the last look: a notification, a run that is to be tried again,
-            or the node was woken by something else than the runs here.
+            or the node was woken by something else than the runs here, before its sleep was over.
         progress_in: seconds until progress and log lines want to be written; ``None``: there are none.
         begins_in: seconds until a run that was claimed ahead starts; ``None``: none waits.
         reserved: how many claims wait here for a free slot.
@@ -89,6 +90,7 @@ class Memory:
 
     Attributes:
         looked_at, look_at: when the store was looked at, and when it is to be looked at next.
+        else_at: when it is to be looked at next for another reason than that something comes due.
         look_took: how long the last look took.
         sample: the store's clock at ``looked_at``, by the best guess; ``None`` before the first look.
         full: every slot is taken, and more waits or may wait: a claim needs no look before it.
@@ -97,6 +99,10 @@ class Memory:
         fruitless: rounds in a row in which something waited, and nothing of it was for this node.
         expected: the next due time, as far as is known.
         ours: the next due time of a job, if this node is first in turn order for it.
+        wide: the last look went as far as can be foreseen.
+        blind_until: until then nothing is foreseen: too much comes due, or others did not do what was foreseen.
+        coming: what comes due without another look; ``None``: not known.
+        left: a due time that was left to others, of those that were foreseen.
         in_idle_mode: whether this node leaves ``expected``, and what runs meanwhile, to the active set.
         idle: the sleep in idle mode that goes on now.
         neighbours, neighbours_at: the nodes on this host, and when they were read.
@@ -113,11 +119,13 @@ class Memory:
         set_aside: jobs whose plan failed alone (id, revision), and until when they are left alone.
         behind: ids of jobs whose plan failed alone for a reason that passes: the others come first.
         absences: sessions that showed no sign of life.
+        active_at: when a look last showed that something runs, waits or comes due.
         reclaimed_at, pruned_at: when the store was last asked for that.
     """
 
     looked_at: float = NEVER
     look_at: float = NEVER
+    else_at: float = NEVER
     look_took: float = 0.0
     sample: ClockSample | None = None
     full: bool = False
@@ -126,6 +134,10 @@ class Memory:
     fruitless: int = 0
     expected: datetime | None = None
     ours: datetime | None = None
+    wide: bool = False
+    blind_until: float = NEVER
+    coming: Coming | None = None
+    left: datetime | None = None
     in_idle_mode: bool = False
     idle: Idle | None = None
     neighbours: tuple[SessionView, ...] = ()
@@ -145,6 +157,7 @@ class Memory:
     set_aside: tuple[tuple[int, int, float], ...] = ()
     behind: frozenset[int] = frozenset()
     absences: Absences = field(default_factory=Absences)
+    active_at: float = NEVER
     reclaimed_at: float = 0.0
     pruned_at: float = 0.0
 
@@ -167,6 +180,7 @@ class Todo:
         settle: give the store what it has yet to take: results, claims that go back, progress and log lines.
         adopt: ask which runs the session holds, and start those that are not known here.
         look: look at the store.
+        foreseen: decide what comes due by what the last look showed.
         plans: have these carried out.
         want: claim up to so many runs.
         reserve: claim up to so many more, which wait here for a free slot.
@@ -187,6 +201,7 @@ class Todo:
     settle: bool = False
     adopt: bool = False
     look: Question | None = None
+    foreseen: bool = False
     plans: tuple[Plan, ...] = ()
     want: int = 0
     reserve: int = 0

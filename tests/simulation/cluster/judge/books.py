@@ -11,8 +11,9 @@ from cronsensus.triggers import Trigger
 from tests.simulation.cluster.clocks import SECOND, START
 
 MICROSECOND = timedelta(microseconds=1)
-EARLY = 5000
-"""Microseconds by which a clock that runs fast by four in a hundred may end a wait of a tenth of a second too soon."""
+EARLY = 9000
+"""Microseconds by which a clock that runs fast by four in a hundred may end a wait of a fifth of a second too soon: so
+long before is decided what comes due, where a round trip takes 20 ms."""
 LONG_BEFORE = START - timedelta(days=400)
 FUZZ = 1000
 """Microseconds within which the store's floats and the judge's integers may differ about the end of a lease."""
