@@ -1,11 +1,11 @@
 """What a node holds, step by step: a store that answers as told, executors that only note, and a clock of the test."""
 
-from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
@@ -216,7 +216,7 @@ def test_a_session_must_hold_what_runs_or_waits_and_was_not_given_up(scene):
     assert active_runs.bounds("s2") == (2, 2)
     assert (active_runs.count("s1"), active_runs.count("s2"), active_runs.count("s3")) == (4, 2, 0)
     assert active_runs.runs(first.run)
-    assert not active_runs.runs(replace(first, run=object()).run)
+    assert not active_runs.runs(structs.replace(first, run=object()).run)
     active_runs.ended(first, RETURNED)
     active_runs.collect()
     assert (active_runs.count("s1"), active_runs.count("s3")) == (4, 1)
@@ -331,10 +331,10 @@ def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
         (CANCELLED, "", "cancelled"),
         (CANCELLED, "interrupted", "stopped"),
         (CANCELLED, "lost", "crashed"),
-        (replace(CANCELLED, cut_off=True), "", "stopped"),
-        (replace(CANCELLED, begun=False), "interrupted", "None"),
-        (replace(CANCELLED, begun=False), "lost", "None"),
-        (replace(RETURNED, cut_off=True), "", "succeeded"),
+        (structs.replace(CANCELLED, cut_off=True), "", "stopped"),
+        (structs.replace(CANCELLED, begun=False), "interrupted", "None"),
+        (structs.replace(CANCELLED, begun=False), "lost", "None"),
+        (structs.replace(RETURNED, cut_off=True), "", "succeeded"),
         (Ending(kind="raised"), "interrupted", "failed"),
     ],
 )

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
@@ -81,7 +82,7 @@ class Bench(Scene):
 
     def taken(self, number: int = 1, *, due_in: timedelta = timedelta(0)) -> Any:
         now = self.clock.now()
-        return replace(self.claim(number), due_at=now + due_in, claimed_at=now)
+        return structs.replace(self.claim(number), due_at=now + due_in, claimed_at=now)
 
     def waits(self) -> list[float]:
         return [waiting.at - self.clock.monotonic() for waiting in self.active_runs._waiting.values()]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cronsensus.audit import audit
 from cronsensus.clock import ManualClock
@@ -321,7 +322,9 @@ def _with_an_old_clock(step, age):
 
     def stepped(*args, **kwargs):
         done = step(*args, **kwargs)
-        claims = tuple(replace(one, claimed_at=one.claimed_at - timedelta(seconds=2 * age)) for one in done.claims)
+        claims = tuple(
+            structs.replace(one, claimed_at=one.claimed_at - timedelta(seconds=2 * age)) for one in done.claims
+        )
         return replace(done, claims=claims)
 
     return stepped

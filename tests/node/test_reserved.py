@@ -1,10 +1,10 @@
 """What waits on a node for a free slot: begun on the thread that tells of an end, or given back."""
 
 import threading
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Note
@@ -18,7 +18,7 @@ def scene() -> Scene:
 
 
 def reserve(scene: Scene, *numbers: int, lease=None) -> None:
-    claims = [replace(scene.claim(number), reserved=True) for number in numbers]
+    claims = [structs.replace(scene.claim(number), reserved=True) for number in numbers]
     scene.active_runs.reserve(claims, lease or scene.lease)
 
 

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec import structs
+
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.membership.lease import MARGIN, SessionLease
@@ -190,7 +192,7 @@ class TokensRepeat(MemoryStore):
         claim = super()._start(row, session, now, at=at)
         row.token = row.attempt
         row.runs[-1] = dataclasses.replace(row.runs[-1], token=row.attempt)
-        return dataclasses.replace(claim, token=row.attempt)
+        return structs.replace(claim, token=row.attempt)
 
 
 class HearsAnybody(MemoryStore):

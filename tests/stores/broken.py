@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
+from msgspec import structs
+
 from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover
@@ -82,7 +84,7 @@ class TokensBelowTheClock(BrokenStore):
     def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
         claim = super()._start(row, session, now, at=at)
         row.token = self._world.next("counted")
-        return replace(claim, token=row.token)
+        return structs.replace(claim, token=row.token)
 
 
 class NoSession(BrokenStore):
@@ -336,7 +338,7 @@ class TokensAreAttempts(BrokenStore):
         claim = super()._start(row, session, now, at=at)
         row.token = row.attempt
         row.runs[-1] = replace(row.runs[-1], token=row.attempt)
-        return replace(claim, token=row.attempt)
+        return structs.replace(claim, token=row.attempt)
 
 
 class NoConcurrency(BrokenStore):
@@ -404,7 +406,7 @@ class FinishNotIdempotent(BrokenStore):
     rejected_by = "test_repeating_gives_the_first_answer_and_writes_nothing"
 
     def _answer_again(self, outcome: Outcome) -> Settled:
-        return replace(super()._answer_again(outcome), accepted=False)
+        return structs.replace(super()._answer_again(outcome), accepted=False)
 
 
 class FinishesOneByOne(BrokenStore):
@@ -456,7 +458,9 @@ class CutsOffWithoutToken(BrokenStore):
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
         row = self._space.occurrences.get(claim.id)
-        return row is not None and super()._release_cut(replace(claim, token=row.token, session=row.session or ""), cut)
+        return row is not None and super()._release_cut(
+            structs.replace(claim, token=row.token, session=row.session or ""), cut
+        )
 
 
 class CancelledComesBack(BrokenStore):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from cronsensus.errors import CronsensusError, StoreError
 from cronsensus.instants import LATEST, from_micros
@@ -183,7 +184,7 @@ def compares_no_token(patch: pytest.MonkeyPatch) -> None:
     require = completing._require
 
     def without_token(claim: Claim, row: Any) -> None:
-        require(claim if row is None or type(row.token) is not int else replace(claim, token=row.token), row)
+        require(claim if row is None or type(row.token) is not int else structs.replace(claim, token=row.token), row)
 
     patch.setattr(completing, "_require", without_token)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
+
+from msgspec import Struct
 
 from cronsensus.model.occurrence import RunError
 
 EndingKind = Literal["returned", "raised", "timed_out", "cancelled", "skipped", "retry"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(Struct, frozen=True, kw_only=True):
     """The end of an attempt, before it is decided what follows from it.
 
     Attributes:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld
 from cronsensus.instants import after, as_utc, format_instant
 from cronsensus.model.job import JobSpec, check_priority
@@ -143,8 +145,7 @@ class RunError:
     traceback: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """The right to run one occurrence: what a node got from ``step`` or ``acquire``.
 
     Attributes:
@@ -179,8 +180,7 @@ class Claim:
         return self.spec.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The end of an attempt. ``state`` is final, or ``PENDING`` for a retry after ``retry_in`` on the store's clock.
 
     Attributes:
@@ -200,8 +200,7 @@ class Outcome:
     elapsed: timedelta = timedelta(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """The store's answer to one outcome.
 
     Attributes:

@@ -28,13 +28,10 @@ from cronsensus.node.said import Key
 
 
 class _Waiting(NamedTuple):
+    key: Key
     since: float
     call: Call
     lease: SessionLease
-
-    @property
-    def key(self) -> Key:
-        return self.call.claim.id, self.call.claim.token
 
 
 class Reserved:
@@ -96,7 +93,7 @@ class Reserved:
         """Let calls wait behind the others."""
         now = self._clock.monotonic()
         with self.lock:
-            self._waiting.extend(_Waiting(now, call, lease) for call in calls)
+            self._waiting.extend(_Waiting((call.claim.id, call.claim.token), now, call, lease) for call in calls)
             self._half = len(self._waiting) // 2
 
     def begin(self, start: Callable[[Call], None]) -> Call | None:
@@ -107,9 +104,9 @@ class Reserved:
         with self.lock:
             if self._closed or not self._waiting or not self._waiting[0].lease.trusted:
                 return None
-            _, call, _ = waiting = self._waiting.popleft()
-            self._active[waiting.key] = call
-            self.unsaid[waiting.key] = self._clock.monotonic()
+            key, _, call, _ = self._waiting.popleft()
+            self._active[key] = call
+            self.unsaid[key] = self._clock.monotonic()
         self._beginning.add(thread)
         try:
             start(call)

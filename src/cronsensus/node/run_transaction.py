@@ -17,9 +17,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import structs
 
 from cronsensus.errors import LeaseLost, UnsupportedTransaction
 from cronsensus.logger import Logger
@@ -166,11 +167,13 @@ class RunTransaction:
         state = self._state
         if state is _State.COMMITTED:
             self._say_what_is_not_recorded(ending)
-            return replace(ending, kind="returned", result=self._result, error=None, reason=None, retry_after=None)
+            return structs.replace(
+                ending, kind="returned", result=self._result, error=None, reason=None, retry_after=None
+            )
         if state is _State.PLEDGED:
             self._progress_buffer.let_go(self._claim.id, self._claim.token)
         if (state is _State.PLEDGED or state is _State.DOUBTFUL) and ending.kind == "returned":
-            return replace(ending, kind="raised", result=None, error=UNCOMMITTED)
+            return structs.replace(ending, kind="raised", result=None, error=UNCOMMITTED)
         return ending
 
     def _enter(self, state: _State) -> None:

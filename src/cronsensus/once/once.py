@@ -15,11 +15,13 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from msgspec import structs
 
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
 from cronsensus.functions import is_async, mark_async
@@ -421,7 +423,8 @@ class Once(Generic[P, R_co]):
 
     @staticmethod
     def _timed(claims: Claims, held: OwnedClaim, ending: Ending) -> Ending:
-        return replace(held.run.ended(ending), elapsed=timedelta(seconds=claims.clock.monotonic() - held.started))
+        elapsed = timedelta(seconds=claims.clock.monotonic() - held.started)
+        return structs.replace(held.run.ended(ending), elapsed=elapsed)
 
     def _outcome(self, held: OwnedClaim, ending: Ending) -> Outcome:
         outcome = Outcome(
@@ -436,9 +439,9 @@ class Once(Generic[P, R_co]):
         if ending.kind == "returned":
             return outcome
         if ending.hopeless or (self._on_error == "keep" and ending.kind != "retry"):
-            return replace(outcome, state=State.FAILED)
+            return structs.replace(outcome, state=State.FAILED)
         # Due when it may be forgotten: until then no node need look at it, and the next call takes it all the same.
-        return replace(outcome, state=State.PENDING, reason=FREED, retry_in=held.claim.spec.policies.keep)
+        return structs.replace(outcome, state=State.PENDING, reason=FREED, retry_in=held.claim.spec.policies.keep)
 
 
 def _names(chain: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from cronsensus import JobSpec, Policies, State, every
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreCorrupt
@@ -104,8 +106,7 @@ def _run(store: Store, job: str, key: str, outcome: Outcome) -> None:
     store.enqueue([Item(job=job, key=key, args=(1,))])
     [claim] = take(store, session, 1, [job], lease=30 * DAY)
     say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(store.now(), "INFO", "a line"),))])
-    fields = {name: getattr(outcome, name) for name in Outcome.__slots__} | {"id": claim.id, "token": claim.token}
-    assert settle(store, [Outcome(**fields)])[0].accepted
+    assert settle(store, [structs.replace(outcome, id=claim.id, token=claim.token)])[0].accepted
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------

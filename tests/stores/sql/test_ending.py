@@ -1,11 +1,11 @@
 """Ending runs: what one step answers that names a run twice, or a run that is not its own."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cronsensus.errors import LeaseLost
 from cronsensus.model.job import JobSpec
@@ -36,7 +36,7 @@ def test_of_outcomes_of_one_run_in_one_step_only_those_under_its_token_are_answe
 ) -> None:
     claim = a_claim(store)
     first = Outcome(id=claim.id, token=claim.token, state=State.FAILED)
-    again, other = replace(first, state=State.SUCCEEDED), replace(first, token=claim.token - 1)
+    again, other = structs.replace(first, state=State.SUCCEEDED), structs.replace(first, token=claim.token - 1)
     answers = settle(store, [other, first, again, other])
     assert answers == [
         Settled(claim.id, other.token, accepted=False, state=State.RUNNING),
@@ -49,7 +49,7 @@ def test_of_outcomes_of_one_run_in_one_step_only_those_under_its_token_are_answe
 
 def test_of_a_claim_that_is_given_back_twice_in_one_step_the_attempt_is_given_back_once(store: SqliteStore) -> None:
     claim = a_claim(store)
-    of_nothing = replace(claim, id=987_654)
+    of_nothing = structs.replace(claim, id=987_654)
     assert give_back(store, [of_nothing, claim, claim]) == [False, True, False]
     found = store.occurrence(claim.id)
     assert found is not None

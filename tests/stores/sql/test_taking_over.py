@@ -1,12 +1,12 @@
 """Sessions and what is taken over from them: what else a row may hold, and what must not depend on it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from sqlalchemy import delete, insert, update
 from sqlalchemy.sql.base import Executable
 
@@ -155,9 +155,9 @@ def test_an_attempt_of_which_it_is_not_known_when_it_began_began_when_it_ended(b
 def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store: SqliteStore) -> None:
     ended, running = two_claims(store)
     assert settle(store, [Outcome(id=ended.id, token=ended.token, state=State.SUCCEEDED)])[0].accepted
-    of_nothing = replace(running, id=987_654)
-    old = replace(running, token=running.token - 1)
-    of_another = replace(running, session="s2")
+    of_nothing = structs.replace(running, id=987_654)
+    old = structs.replace(running, token=running.token - 1)
+    of_another = structs.replace(running, session="s2")
     with store._writing() as tx:
         answers = sessions.give_up(tx, [ended, of_nothing, old, of_another, running, running], "stopped")
     assert answers == [None, None, None, None, State.PENDING, None]
@@ -167,7 +167,7 @@ def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store
 def test_a_claim_that_is_not_current_is_not_given_up_for_the_one_that_is(store: SqliteStore) -> None:
     _, running = two_claims(store)
     with store._writing() as tx:
-        assert sessions.give_up(tx, [replace(running, token=running.token - 1)], "crashed") == [None]
+        assert sessions.give_up(tx, [structs.replace(running, token=running.token - 1)], "crashed") == [None]
     assert stands(store, running) == (State.RUNNING, 0)
 
 

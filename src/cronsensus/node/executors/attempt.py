@@ -7,13 +7,14 @@ because the node may be holding its own and be about to call ``start`` or ``stop
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
 from types import CoroutineType
 from typing import Any, Generic, TypeVar
+
+from msgspec import structs
 
 from cronsensus.clock import Clock
 from cronsensus.interrupts import Condition
@@ -34,19 +35,19 @@ GRACE = 2.0
 
 
 class Attempt:
-    """A call under way."""
+    """A call under way.
 
-    __slots__ = ("call", "deadline", "started")
+    Attributes:
+        key: what names the attempt: no two have the same occurrence and token.
+    """
+
+    __slots__ = ("call", "deadline", "key", "started")
 
     def __init__(self, call: Call) -> None:
         self.call = call
+        self.key = call.claim.id, call.claim.token
         self.started = 0.0
         self.deadline: Deadline | None = None
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """What names the attempt: no two have the same occurrence and token."""
-        return self.call.claim.id, self.call.claim.token
 
     @property
     def timeout(self) -> timedelta | None:
@@ -81,15 +82,16 @@ class Attempts(Generic[A]):
         Raises:
             RuntimeError: the executor is closed, or runs this attempt already.
         """
+        key = attempt.key
         attempt.started = self.clock.monotonic()
         with self._changed:
             if self._closed:
                 raise RuntimeError("this executor is closed")
-            if attempt.key in self._open:
-                raise RuntimeError(f"attempt {attempt.key} of {attempt.call.claim.job!r} is already running here")
-            self._open[attempt.key] = attempt
-        if attempt.timeout is not None:
-            attempt.deadline = self.timer.after(attempt.timeout.total_seconds(), lambda: over_time(attempt))
+            if key in self._open:
+                raise RuntimeError(f"attempt {key} of {attempt.call.claim.job!r} is already running here")
+            self._open[key] = attempt
+        if (timeout := attempt.timeout) is not None:
+            attempt.deadline = self.timer.after(timeout.total_seconds(), lambda: over_time(attempt))
 
     def find(self, call: Call) -> A | None:
         """Return the open attempt of ``call``; ``None`` if it has ended."""
@@ -108,21 +110,22 @@ class Attempts(Generic[A]):
 
     def end(self, attempt: A, ending: Ending) -> bool:
         """Report the end of an attempt; ``False`` if somebody else has, and then nothing is reported."""
+        thread = threading.get_ident()
         with self._changed:
             if self._open.get(attempt.key) is not attempt:
                 return False
             del self._open[attempt.key]
-            self._reporting.append(threading.get_ident())
+            self._reporting.append(thread)
         if attempt.deadline is not None:
             attempt.deadline.cancel()
         elapsed = timedelta(seconds=self.clock.monotonic() - attempt.started)
         try:
-            self._done(attempt.call, dataclasses.replace(ending, elapsed=elapsed))
+            self._done(attempt.call, structs.replace(ending, elapsed=elapsed))
         except Exception:  # noqa: BLE001 - logged
             logger.aside.exception("the end of %r could not be reported", attempt.call.run)
         finally:
             with self._changed:
-                self._reporting.remove(threading.get_ident())
+                self._reporting.remove(thread)
                 if self._closed:
                     self._changed.notify_all()
         return True
@@ -149,7 +152,7 @@ def perform_call(run: Run, registered: Registered, args: tuple[Any, ...], kwargs
     try:
         args, kwargs = arguments(run, registered, args, kwargs)
     except BaseException as error:  # noqa: BLE001 — see ``perform``
-        return dataclasses.replace(raised(error, run), hopeless=True)
+        return structs.replace(raised(error, run), hopeless=True)
     return perform(run, registered.function, args, kwargs, registered.types)
 
 
@@ -179,7 +182,7 @@ def perform(
         leave_if_forked(process)
     except BaseException as error:  # noqa: BLE001 — sys.exit in a job ends the run, never the node
         leave_if_forked(process, error)
-        return dataclasses.replace(raised(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
+        return structs.replace(raised(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
     finally:
         run.over()
     return returned(value, types)

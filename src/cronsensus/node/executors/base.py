@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import Executor as ExecutorName
 from cronsensus.model.occurrence import Claim
@@ -40,8 +42,7 @@ class Registered:
         return cls(name, function, executor, run_parameter, before_run, Types(function, run_parameter))
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One attempt, ready to run."""
 
     claim: Claim

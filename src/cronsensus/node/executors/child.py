@@ -36,6 +36,8 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, NoReturn
 
+from msgspec import structs
+
 from cronsensus.clock import SystemClock
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
@@ -196,7 +198,7 @@ class Child:
         with self._lock:
             self._run = None
         if self._where and ending.error is None:
-            ending = dataclasses.replace(ending, error=RunError(type=STOPPED, message="", traceback=self._where))
+            ending = structs.replace(ending, error=RunError(type=STOPPED, message="", traceback=self._where))
         self._reporter.flush()
         self._reporter.send(End(number, ending))
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import inspect
 import itertools
 import os
@@ -28,6 +27,8 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any
+
+from msgspec import structs
 
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
@@ -295,7 +296,7 @@ class LoopExecutor(Executor):
         run = attempt.call.run
         run.stop("the application's event loop ended")
         ending = cancelled(run, begun=attempt.task is not None)
-        self._attempts.end(attempt, dataclasses.replace(ending, cut_off=True))
+        self._attempts.end(attempt, structs.replace(ending, cut_off=True))
 
     def _begin(self, attempt: _LoopAttempt) -> None:
         run = attempt.call.run
@@ -329,7 +330,7 @@ class LoopExecutor(Executor):
         try:
             args, kwargs = arguments(call.run, call.registered, args, kwargs)
         except BaseException as error:  # noqa: BLE001 — see above
-            self._attempts.end(attempt, dataclasses.replace(raised(error, call.run), hopeless=True))
+            self._attempts.end(attempt, structs.replace(raised(error, call.run), hopeless=True))
             return
         try:
             value = function(*args, **kwargs)
@@ -339,7 +340,7 @@ class LoopExecutor(Executor):
         except BaseException as error:  # noqa: BLE001 — see above
             leave_if_forked(process, error)
             hopeless = cannot_be_called(function, args, kwargs, error)
-            ending = dataclasses.replace(raised(error, call.run), hopeless=hopeless)
+            ending = structs.replace(raised(error, call.run), hopeless=hopeless)
             if attempt.asked == "timed_out":
                 where = describe(error).traceback
             elif attempt.asked is None and is_task_cancelled(error) and not isinstance(attempt.home, _OwnHome):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
+
+from msgspec import structs
 
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import after, to_micros
@@ -176,7 +177,7 @@ class RoundVerbs(Handle):
         claims = [self._start(row, holder, now, at=max(now, row.due_at)) for row in chosen]
         for place in range(max(want.limit, 0), len(chosen)):
             chosen[place].reason = Reason.RESERVED
-            claims[place] = replace(claims[place], reserved=True)
+            claims[place] = structs.replace(claims[place], reserved=True)
         if claims:
             self._set_lease(holder, want.lease, now)
         return claims
@@ -265,7 +266,7 @@ class RoundVerbs(Handle):
             found.fingerprint = fingerprint
         claim = self._start(found, holder, now, at=now)
         found.due_at = min(found.due_at, now)
-        return replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
+        return structs.replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
 
     @staticmethod
     def _is_over(row: OccurrenceRow, now: datetime) -> bool:

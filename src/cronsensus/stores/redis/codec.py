@@ -188,7 +188,9 @@ def job_view(keyspace: Keyspace, row: Row) -> JobView:
 # --- occurrences and runs ---------------------------------------------------------------------------------------------
 
 
-def claim(row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: datetime) -> Claim:
+def claim(
+    row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: datetime, *, reserved: bool = False
+) -> Claim:
     """Return a claim as ``starting.lua`` made it."""
     number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures, *more = row
     args, kwargs = read_payload(payload)
@@ -208,6 +210,7 @@ def claim(row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: date
         crashes=crashes,
         failures=failures,
         fingerprint=more[0] if more else None,
+        reserved=reserved,
     )
 
 

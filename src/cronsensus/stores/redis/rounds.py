@@ -6,7 +6,6 @@ import hashlib
 import socket
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -201,8 +200,7 @@ class RoundVerbs(Handle):
         claims, back = [], []
         for place, row in enumerate(rows):
             try:
-                one = claim(row, known, session, claimed_at)
-                claims.append(replace(one, reserved=True) if place >= limit else one)
+                claims.append(claim(row, known, session, claimed_at, reserved=place >= limit))
             except READING_RAISES as error:
                 back.append(row)
                 if row[1] in known:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cronsensus.errors import InvalidTransition
 from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError, Settled
@@ -179,14 +180,14 @@ class Finishing(StoreTest):
     def test_tokens_of_others_are_refused(self) -> None:
         claim = self.running()
         for token in (0, -1, claim.token + 1, 2**62):
-            assert not self.finish(replace(claim, token=token)).accepted
+            assert not self.finish(structs.replace(claim, token=token)).accepted
         assert State.RUNNING is self.look(claim).state
 
     def test_under_the_right_token_another_session_writes_nothing(self) -> None:
         # Such a token was given twice: by a server that forgot, and whose clock lags behind.
         claim = self.running()
         before = self.snapshot()
-        stranger = replace(claim, session="another")
+        stranger = structs.replace(claim, session="another")
         outcome = Outcome(id=claim.id, token=claim.token, session="another", state=State.SUCCEEDED, result="1")
         assert [Settled(claim.id, claim.token, accepted=False, state=State.RUNNING)] == settle(self.store, [outcome])
         assert [False] == give_back(self.store, [stranger])
@@ -194,7 +195,7 @@ class Finishing(StoreTest):
         assert [False] == say(self.store, [note])
         assert before == self.snapshot()
         assert [True] == say(self.store, [replace(note, session=claim.session)])
-        own = replace(outcome, session=claim.session)
+        own = structs.replace(outcome, session=claim.session)
         for _ in range(2):  # also when it is said again
             assert [Settled(claim.id, claim.token, accepted=True, state=State.SUCCEEDED)] == settle(self.store, [own])
             assert [False] == [answer.accepted for answer in settle(self.store, [outcome])]
@@ -204,14 +205,14 @@ class Finishing(StoreTest):
         own = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.PENDING, retry_in=HOUR)
         assert settle(self.store, [own])[0].accepted
         assert settle(self.store, [own])[0].accepted
-        assert not settle(self.store, [replace(own, session="another")])[0].accepted
+        assert not settle(self.store, [structs.replace(own, session="another")])[0].accepted
 
     def test_the_token_belongs_to_its_occurrence(self) -> None:
         self.queue()
         self.session()
         self.fill(2)
         first, second = self.claim()
-        assert not self.finish(replace(first, token=second.token)).accepted
+        assert not self.finish(structs.replace(first, token=second.token)).accepted
         assert [State.RUNNING, State.RUNNING] == [self.look(first).state, self.look(second).state]
 
     def test_an_unclaimed_occurrence_cannot_be_finished(self) -> None:
@@ -281,7 +282,7 @@ class Finishing(StoreTest):
     def test_of_two_outcomes_of_one_run_in_one_call_the_first_counts(self) -> None:
         claim = self.running()
         first = Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason="first")
-        answers = settle(self.store, [first, replace(first, state=State.SUCCEEDED)])
+        answers = settle(self.store, [first, structs.replace(first, state=State.SUCCEEDED)])
         assert [(True, State.FAILED)] * 2 == [(answer.accepted, answer.state) for answer in answers]
         assert "first" == self.look(claim).reason
         assert 1 == len(self.runs(claim))

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cronsensus.errors import InvalidOption, InvalidTransition
 from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled
@@ -297,7 +298,7 @@ class Stepping(StoreTest):
 
     def test_step_with_stale_tokens_beside_good_ones_takes_the_good_ones(self) -> None:
         claims = self.under_way(6)
-        stale, good = [replace(one, token=one.token - 100) for one in claims[:3]], claims[3:]
+        stale, good = [structs.replace(one, token=one.token - 100) for one in claims[:3]], claims[3:]
         done = self.step(
             notes=(self.note(stale[0], "stale"), self.note(good[0], "good")),
             outcomes=(outcome(stale[1]), outcome(good[1])),
