@@ -22,13 +22,13 @@ end
 -- Of a running occurrence: claimed to wait on its node for a free slot, and not known to have begun.
 local RESERVED = 'reserved'
 
--- Note that a reserved attempt began so many microseconds ago.
-local function begin_reserved(id, row, ran)
-  if row.state == 'running' and row.reason == RESERVED then
+-- Work out when a reserved attempt began that has gone on for so many microseconds; whether it was reserved.
+local function begin_reserved(row, ran)
+  local reserved = row.state == 'running' and row.reason == RESERVED
+  if reserved then
     row.started, row.reason = whole(math.max(tonumber(row.started), now - (tonumber(ran) or 0))), nil
-    call('HSET', occurrence_key(id), 'started', row.started)
-    call('HDEL', occurrence_key(id), 'reason')
   end
+  return reserved
 end
 
 -- Whether an occurrence runs under the token and, if one is named, for the session.

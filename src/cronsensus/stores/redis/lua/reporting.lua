@@ -8,8 +8,9 @@ local function keep_note(id, token, progress, lines, session, ran)
   if not is_current(row, token, session) then
     return false
   end
-  if ran then
-    begin_reserved(id, row, ran)
+  if ran and begin_reserved(row, ran) then
+    call('HSET', occurrence_key(id), 'started', row.started)
+    call('HDEL', occurrence_key(id), 'reason')
   end
   if progress then
     call('HSET', occurrence_key(id), 'progress', progress)
@@ -52,7 +53,10 @@ local function settle(id, token, state, reason, result, problem, wait, session, 
   if state == 'pending' and row.cancel then
     state, reason = 'cancelled', row.cancel -- asked to stop: it does not come back
   end
-  begin_reserved(id, row, ran)
+  local reserved = begin_reserved(row, ran)
+  if reserved and not reason then
+    call('HDEL', occurrence_key(id), 'reason')
+  end
   local changes = {}
   local function change(name, value)
     if value then
@@ -68,6 +72,7 @@ local function settle(id, token, state, reason, result, problem, wait, session, 
     call('HDEL', occurrence_key(id), 'fingerprint')
     put_back(id, row, later(wait), changes)
   else
+    change('started', reserved and row.started)
     change('result', result)
     change('end', state)
     close(id, row, state, changes)

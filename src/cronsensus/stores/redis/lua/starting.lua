@@ -31,18 +31,20 @@ local function start(chosen, session, lease, ahead, limit)
         begins = row.due
       else -- acquired before its time
         row.due = NOW
+        call('HSET', key, 'due', NOW)
       end
     end
-    call(
-      'HSET', key, 'state', 'running', 'due', row.due, 'attempt', attempt, 'token', given,
-      'session', session, 'node', holder.node, 'started', begins
-    )
     if attempt > 1 then
       call('HDEL', key, 'reason', 'error')
     end
+    local changes = {
+      'state', 'running', 'attempt', attempt, 'token', given, 'session', session, 'node', holder.node, 'started', begins,
+    }
     if limit and place > limit then
-      call('HSET', key, 'reason', RESERVED)
+      changes[#changes + 1] = 'reason'
+      changes[#changes + 1] = RESERVED
     end
+    call('HSET', key, unpack(changes))
     gather('ZADD', RUNNING, id, id)
     gather('ZADD', holds_key(session), id, id)
     gather('HSET', of_job(row.job, 'running'), id, session)
