@@ -12,6 +12,10 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres import dialect
+from cronsensus.stores.sql.postgres.pipeline import part_of
+from cronsensus.stores.sql.postgres.values import array
+from cronsensus.stores.sql.queries import Query
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction, batches
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import settle, take
@@ -116,3 +120,23 @@ def test_rows_are_cut_into_pieces_that_a_server_takes() -> None:
     assert cut(["x"] * 10, 4, 100) == [4, 4, 2]
     assert cut(["xxxx"] * 5, 4, 10) == [2, 2, 1]
     assert cut(["x" * 50, "y", "z" * 50], 4, 10) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1, -2], "{1,-2}"),
+        ([1, None], "{1,NULL}"),
+        ([1.5], "{1.5}"),
+        (["a b", "c,d"], '{"a b","c,d"}'),
+        (['"', "\\", "plain"], '{"\\"","\\\\","plain"}'),
+        ([State.FAILED, None, "NULL"], '{"failed",NULL,"NULL"}'),
+    ],
+)
+def test_arrays_are_written_as_postgresql_reads_them(values: list[Any], text: str) -> None:
+    assert array(values) == text
+
+
+def test_column_without_any_value_is_no_array() -> None:
+    pending = Pending(Query("one", ":a :b", ("a", "b")), {}, [(1, None), (2, None)], None, lambda: None)
+    assert part_of(pending, "public").values == [b"{1,2}", None]

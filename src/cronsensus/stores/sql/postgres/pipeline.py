@@ -71,7 +71,11 @@ def part_of(pending: Pending, schema: str) -> Part:
     values: dict[str, Any] = dict(pending.values)
     if pending.given is not None:
         columns = zip(*pending.given, strict=True)
-        values |= {name: list(column) for name, column in zip(pending.query.rows, columns, strict=True)}
+        # Arrays that are shorter than others are filled up with NULL, and one that is NULL is short.
+        values |= {
+            name: None if column.count(None) == len(column) else column
+            for name, column in zip(pending.query.rows, columns, strict=True)
+        }
     if pending.expect is not None:
         values[_EXPECTED] = pending.expect
     timed = frozenset(name for name, value in values.items() if isinstance(value, Moment))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +19,24 @@ def as_text(value: Any) -> str | None:
 
 
 def array(values: Sequence[Any]) -> str:
-    """Return an array's text; elements are numbers, text or ``None``."""
-    return "{" + ",".join([_element(value) for value in values]) + "}"
+    """Return an array's text; elements are numbers, text or ``None``.
+
+    Those of a step are hundreds of one kind, and need no look at each.
+    """
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return "{" + ",".join(map(str, values)) + "}"
+    if kinds == {str} and not _NEEDS_ESCAPE.search("".join(values)):
+        return '{"' + '","'.join(values) + '"}'
+    return "{" + ",".join(map(_element, values)) + "}"
+
+
+_NEEDS_ESCAPE = re.compile(r'["\\]')
 
 
 def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return "NULL" if value is None else str(value)
+    return str(value)
