@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from cronsensus import logger as module
-from cronsensus.logger import Logger, flush
+from cronsensus.cli.log import LineHandler
+from cronsensus.logger import Logger, flush, together
 
 
 class Handler(logging.Handler):
@@ -170,3 +171,66 @@ def test_a_forked_child_logs_aside_though_the_parents_writer_was_busy(log):
     go.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     flush(20)
+
+
+# --- what is logged together -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lines(log):
+    """Give the pieces that a handler of the command line writes."""
+    pieces: list[str] = []
+
+    class Stream(io.StringIO):
+        def write(self, text):
+            pieces.append(text)
+            return len(text)
+
+    handler = LineHandler(Stream())
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logging.getLogger(log._logger.name).addHandler(handler)
+    return pieces
+
+
+def test_records_logged_together_are_written_in_one_piece_when_the_outermost_block_ends(log, lines):
+    log.error("before")
+    with together():
+        log.error("one")
+        with together():
+            log.error("two")
+        assert lines == ["before\n"]
+    log.error("after")
+    assert lines == ["before\n", "one\ntwo\n", "after\n"]
+
+
+def test_another_thread_does_not_wait_for_a_block(log, lines):
+    with together():
+        log.error("in the block")
+        other = threading.Thread(target=log.error, args=("elsewhere",))
+        other.start()
+        other.join()
+        assert lines == ["elsewhere\n"]
+    assert lines == ["elsewhere\n", "in the block\n"]
+
+
+def test_a_block_that_raises_writes_what_was_logged_in_it(log, lines):
+    def fail():
+        with together():
+            log.error("one")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert lines == ["one\n"]
+
+
+def test_a_stream_that_refuses_a_piece_does_not_disturb_the_code_that_logs(log, monkeypatch, capsys):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError("disk full")
+
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    logging.getLogger(log._logger.name).addHandler(LineHandler(Full()))
+    with together():
+        log.error("one")
+    assert "disk full" in capsys.readouterr().err

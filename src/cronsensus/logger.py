@@ -15,7 +15,8 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -119,6 +120,45 @@ class Logger:
             self._logger.handle(record)
         except BaseException as error:  # noqa: BLE001 - told on standard error; this thread has nothing else to do
             complain(record.name, record.levelno, record.msg, (), error)
+
+
+# --- what is logged together, and written in one piece ----------------------------------------------------------------
+
+Line: TypeAlias = tuple[logging.LogRecord, str]
+"""A record, and how it is written."""
+
+
+class _Block(threading.local):
+    lines: dict[Callable[[Sequence[Line]], None], list[Line]] | None = None
+
+
+_block = _Block()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Let handlers that ask ``put_off`` write what this thread logs in the block in one piece, when the block ends."""
+    if _block.lines is not None:
+        yield
+        return
+    lines = _block.lines = {}
+    try:
+        yield
+    finally:
+        _block.lines = None
+        for write, of_handler in lines.items():
+            write(of_handler)
+
+
+def put_off(write: Callable[[Sequence[Line]], None], line: Line) -> bool:
+    """Have ``write`` called with this line and others at the end of the block; ``False``: no block has begun.
+
+    ``write`` must not raise.
+    """
+    if _block.lines is None:
+        return False
+    _block.lines.setdefault(write, []).append(line)
+    return True
 
 
 def flush(timeout: float) -> None:

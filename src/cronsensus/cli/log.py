@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TextIO
 
 from cronsensus.cli.words import clean
 from cronsensus.instants import format_instant, from_micros
+from cronsensus.logger import Line, put_off
 from cronsensus.node.run import current_run
 
 _ABOUT = ("job", "run", "key", "attempt", "token")
@@ -23,9 +25,38 @@ def start_logging(style: str, level: str, *, node: str) -> None:
     root.setLevel(level.upper())
     if root.handlers:
         return
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineHandler(sys.stderr)
     handler.setFormatter(JsonLines(node) if style == "json" else TextLines())
     root.addHandler(handler)
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes records; those that are logged ``together`` in one piece, as a node in a long queue logs hundreds at once.
+
+    Each write to a stream lets go of the interpreter's lock, for which the threads of all jobs wait.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, now or with those that follow."""
+        try:
+            line = (record, self.format(record) + self.terminator)
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001 - as every handler of ``logging`` does
+            self.handleError(record)
+            return
+        if not put_off(self._write, line):
+            self._write([line])
+
+    def _write(self, lines: Sequence[Line]) -> None:
+        self.acquire()
+        try:
+            self.stream.write("".join([text for _, text in lines]))
+            self.flush()
+        except Exception:  # noqa: BLE001 - as every handler of ``logging`` does
+            self.handleError(lines[-1][0])
+        finally:
+            self.release()
 
 
 class TextLines(logging.Formatter):

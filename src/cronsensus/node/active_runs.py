@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.logger import Logger
+from cronsensus.logger import Logger, together
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
@@ -389,8 +389,9 @@ class ActiveRuns:
         for note in said.notes:
             if note.ran is not None:
                 self.reserved.unsaid.pop((note.id, note.token), None)
-        for answer in done.settled:
-            self._settled(answer, self._outcomes.pop((answer.id, answer.token)))
+        with together():
+            for answer in done.settled:
+                self._settled(answer, self._outcomes.pop((answer.id, answer.token)))
         if not said.give_back:
             return
         taken = {(one.claim.id, one.claim.token) for one in said.give_back}
