@@ -122,7 +122,8 @@ class Types:
         """
         if not args and not kwargs:
             return (), {}
-        given = tuple(wire.read(value) for wire, value in zip(self._positions(len(args)), args, strict=True))
+        wires = self._by_position if len(args) <= len(self._by_position) else self._positions(len(args))
+        given = tuple([wire.read(value) for wire, value in zip(wires, args, strict=False)])
         return given, {name: self._named(name).read(value) for name, value in kwargs.items()}
 
     def write_result(self, value: Any, *, what: str = "result") -> str | None:

@@ -62,9 +62,15 @@ class LineHandler(logging.StreamHandler[TextIO]):
 class TextLines(logging.Formatter):
     """``2026-11-20 21:00:00.123Z INFO  shop.mail [send_digest 4711 #1]: …``: job, number of the run, attempt."""
 
+    _second = -1, ""
+    """The last second of which a record was written, and how it is written."""
+
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, with its traceback below."""
-        at = from_micros(int(record.created * 1e6)).isoformat(" ", "milliseconds").replace("+00:00", "Z")
+        second, known = int(record.created), self._second
+        if second != known[0]:
+            known = self._second = second, from_micros(second * 1_000_000).isoformat(" ").removesuffix("+00:00")
+        at = f"{known[1]}.{int(record.msecs):03}Z"
         run = current_run()
         where = f" [{clean(run.job)} {run.id} #{run.attempt}]" if run is not None else ""
         text = f"{at} {record.levelname:<7} {record.name}{where}: {clean(record.getMessage(), lines=True)}"

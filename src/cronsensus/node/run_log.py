@@ -61,7 +61,7 @@ class RunLog:
 
     def ended(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
         """Remember whose end this is, and what the job raised, if there will be anything to say about it."""
-        quiet = outcome.state in {State.SUCCEEDED, State.SKIPPED}
+        quiet = outcome.state is State.SUCCEEDED or outcome.state is State.SKIPPED
         if not quiet or _log.isEnabledFor(logging.INFO):
             self._waiting[claim.id, claim.token] = claim, raised
 

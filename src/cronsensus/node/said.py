@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cronsensus.clock import Clock
 from cronsensus.membership.loss import ENDS_KEPT
 from cronsensus.model.occurrence import Outcome
+from cronsensus.model.states import ACTIVE
 from cronsensus.model.step import GiveBack
 
 MOST_TEXT = 32_000_000
@@ -51,10 +52,11 @@ class Said:
     def remember(self, key: Key, what: Outcome | GiveBack) -> None:
         """Note that the store has accepted an end in this moment."""
         now = self._clock.monotonic()
-        self.take(key)
+        if key in self._ends:
+            self.take(key)
         said = _Said(now, what, _length(what))
         self._ends[key] = said
-        if isinstance(what, Outcome) and what.state.final:
+        if isinstance(what, Outcome) and what.state not in ACTIVE:
             self._over[key[0]] = what
         self._order.append((now, key))
         self._text += said.text

@@ -56,15 +56,16 @@ class Ends:
                     self._refused.append((outcome, _stands(row, became)))
                 continue
             reason, error = cleaned(outcome.reason), write_error(outcome.error)
+            elapsed = outcome.elapsed // _MICROSECOND
             if state is State.PENDING and row.cancel_reason is not None:
                 state, reason = State.CANCELLED, row.cancel_reason  # asked to stop: it does not come back
             if state is State.PENDING:
                 wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
                 later.append((within_stores(now + wait), reason, error, number, token))
             else:
-                begun = began(row, now - outcome.elapsed // _MICROSECOND)
-                closed.append((state.value, reason, outcome.result, error, begun, now, number, token))
-            ended.append(run_of(row, now, _RUN_ENDS[state], reason, error, ran=outcome.elapsed // _MICROSECOND))
+                begun = began(row, now - elapsed)
+                closed.append((str(state), reason, outcome.result, error, begun, now, number, token))
+            ended.append(run_of(row, now, _RUN_ENDS[state], reason, error, ran=elapsed))
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
         # Before those of this call are recorded.
@@ -185,4 +186,4 @@ class LockedRuns:
 
 def _is_current(row: AnyRow, token: int, session: str | None) -> bool:
     """Whether a locked occurrence runs under the token and, if one is named, for the session."""
-    return row.state == "running" and row.token == token and session in {None, row.session}
+    return row.state == "running" and row.token == token and (session is None or session == row.session)

@@ -30,11 +30,12 @@ A column whose name is a word of SQL stands in double quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["postgres", "mysql", "sqlite"]
 
@@ -159,6 +160,12 @@ def with_pieces(query: Query, also: frozenset[str]) -> Query:
         text = PIECE.sub(put, text)
     text = re.sub(r"\s+", " ", re.sub(r"\(\s*OR ", "(", text)).strip()
     return replace(query, name=" ".join([query.name, *sorted(also)]), text=text)
+
+
+def row_maker(names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
+    """Return what makes a row of its values, with columns by name and by place; ``_make`` is a call of Python's."""
+    row: Any = namedtuple("Row", names, rename=True)  # noqa: PYI024 - the names come from the database
+    return partial(tuple.__new__, row)
 
 
 def _written(block: Block, kind: Kind, schema: str, *, single: bool) -> Query:

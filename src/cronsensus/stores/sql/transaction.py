@@ -262,12 +262,25 @@ def pieces(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
 
 def batches(rows: Sequence[tuple[Any, ...]], most: int, characters: int) -> Iterator[Sequence[tuple[Any, ...]]]:
     """Cut rows into pieces of at most ``most``, and of about as many ``characters`` of text."""
+    if len(rows) <= most and sum(map(_length, zip(*rows, strict=True))) <= characters:
+        if rows:
+            yield rows
+        return
     start = length = 0
     for place, row in enumerate(rows):
-        more = sum(len(value) for value in row if isinstance(value, str))
+        more = _length(row)
         if place > start and (place - start >= most or length + more > characters):
             yield rows[start:place]
             start, length = place, 0
         length += more
-    if rows:
-        yield rows[start:]
+    yield rows[start:]
+
+
+def _length(values: tuple[Any, ...]) -> int:
+    """Return how many characters of text are among values."""
+    if _PLAIN.issuperset(map(type, values)):  # most columns of hundreds of rows
+        return 0
+    return len("".join([value for value in values if isinstance(value, str)]))
+
+
+_PLAIN = frozenset({int, float, type(None)})

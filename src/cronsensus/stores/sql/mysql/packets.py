@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from cronsensus.stores.sql.mysql.driver import BoundedConnection
 from cronsensus.stores.sql.mysql.literals import literal
-from cronsensus.stores.sql.queries import ROWS, VALUE, Query
+from cronsensus.stores.sql.queries import ROWS, VALUE, Query, row_maker
 from cronsensus.stores.sql.sending import NONE, Moment, Pending
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -64,9 +63,7 @@ def rows_of(names: tuple[str, ...], found: Sequence[Sequence[Any]]) -> Sequence[
     return list(map(_maker(names), found)) if found else NONE
 
 
-@cache
-def _maker(names: tuple[str, ...]) -> Any:
-    return getattr(namedtuple("Row", names, rename=True), "_make")  # noqa: B009, PYI024
+_maker = cache(row_maker)
 
 
 def _filled(driver: BoundedConnection, pending: Pending) -> str:

@@ -7,7 +7,6 @@ transaction may get another connection of the server's. Values go as text, whose
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -23,7 +22,7 @@ from psycopg.waiting import Ready, Wait
 
 from cronsensus.stores.sql.postgres.driver import BoundedConnection, NotSent
 from cronsensus.stores.sql.postgres.values import array, as_text
-from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query
+from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query, row_maker
 from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -53,7 +52,7 @@ class Text:
             return NONE
         if self._make is None:
             names = [(result.fname(number) or b"").decode() for number in range(result.nfields)]
-            self._make = getattr(namedtuple("Row", names, rename=True), "_make")  # noqa: B009, PYI024
+            self._make = row_maker(names)
         transformer.set_pgresult(result)
         return cast("Sequence[Any]", transformer.load_rows(0, result.ntuples, self._make))
 

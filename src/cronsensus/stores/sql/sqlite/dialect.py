@@ -142,7 +142,8 @@ class SqliteDialect(Dialect):
             if one.given is not None:
                 text, pick = prepare_rows(one.query, tuple(one.values))
                 more = tuple(one.values.values())
-                one.answer(NONE, self.run_many(connection, text, [pick((*row, *more)) for row in one.given]))
+                rows = [pick(row + more) for row in one.given] if more else list(map(pick, one.given))
+                one.answer(NONE, self.run_many(connection, text, rows))
             elif one.query.text.startswith(("SELECT", "WITH")):
                 read = partial(prepare_query(one.query, one.values).rows, driver, one.values)
                 rows = self._readable(driver, read)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
-from cronsensus.stores.sql.queries import LIST, VALUE, Query
+from cronsensus.stores.sql.queries import LIST, VALUE, Query, row_maker
 
 LONGEST_LIST = 4
 """Longest ``IN`` list that has a text of its own for each length; longer ones are work enough to hide the
@@ -55,7 +55,7 @@ class Prepared:
             return found
         if self._make is None:
             names = [column[0] for column in cursor.description]
-            self._make = getattr(namedtuple("Row", names, rename=True), "_make")  # noqa: B009, PYI024
+            self._make = row_maker(names)
         return list(map(self._make, found))
 
 
@@ -64,7 +64,9 @@ def prepare_rows(query: Query, more: tuple[str, ...]) -> tuple[str, Callable[[Se
     """Return the text of a statement for many rows, and what orders the values of a row and then those of ``more``."""
     names = (*query.rows, *more)
     places = [names.index(name) for name in VALUE.findall(query.text)]
-    return VALUE.sub("?", query.text), lambda row: tuple([row[place] for place in places])
+    # Of a single place ``itemgetter`` makes no tuple.
+    pick = itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
+    return VALUE.sub("?", query.text), pick
 
 
 def prepare_query(query: Query, values: Mapping[str, Any]) -> Prepared:
