@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from cronsensus import logger as module
-from cronsensus.cli.log import LineHandler
+from cronsensus.cli.log import LineHandler, TextLines
 from cronsensus.logger import Logger, flush, together
 
 
@@ -234,3 +234,19 @@ def test_a_stream_that_refuses_a_piece_does_not_disturb_the_code_that_logs(log, 
     with together():
         log.error("one")
     assert "disk full" in capsys.readouterr().err
+
+
+def test_each_line_has_the_moment_of_its_record_in_utc():
+    lines = TextLines()
+
+    def shown(created: float) -> str:
+        record = logging.makeLogRecord({"name": "shop", "levelname": "INFO", "msg": "x", "created": created})
+        record.msecs = created % 1 * 1000
+        return lines.format(record)[:24]
+
+    assert [shown(at) for at in (1_790_000_000.25, 1_790_000_000.5, 1_790_000_001.0, 1_790_000_000.75)] == [
+        "2026-09-21 14:13:20.250Z",
+        "2026-09-21 14:13:20.500Z",
+        "2026-09-21 14:13:21.000Z",
+        "2026-09-21 14:13:20.750Z",
+    ]

@@ -204,7 +204,7 @@ _EVERYWHERE: Mapping[Kind, Mapping[str, str]] = {
         "by_id": "", "by_name": "", "index": "", "along": "", "listed": "AND o.id > 0",
         "absent": "ON CONFLICT ({more}) DO NOTHING",
         "job": "LATERAL (SELECT one.* FROM cronsensus_jobs AS one WHERE one.id = {more} LIMIT 1) AS j ON TRUE",
-        "sequence": _SEQUENCE, "last_token": f"currval({_SEQUENCE})",
+        "sequence": _SEQUENCE, "last_token": f"(SELECT currval({_SEQUENCE}))",  # by a query: once for all rows
     },
     "mysql": {
         "for_update": "FOR UPDATE", "for_no_key_update": "FOR UPDATE", "skip_locked": "SKIP LOCKED",
