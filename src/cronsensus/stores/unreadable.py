@@ -7,7 +7,7 @@ one occurrence, one session or one lock, and nothing else may stop because of it
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from cronsensus.errors import ConfigurationError, CoordinationError, StoreCorrupt
@@ -77,6 +77,37 @@ class Unreadable:
                     raise
                 self.tell(f"{name(row)} is left out", error)
         return found
+
+    def page(
+        self,
+        limit: int,
+        after: Any,
+        fetch: Callable[[Any, int], Sequence[Row]],
+        read: Callable[[Row], Value],
+        name: Callable[[Row], str],
+        *,
+        position: Callable[[Row], Any] = lambda row: row.id,  # type: ignore[attr-defined]
+    ) -> list[Value]:
+        """Return ``limit`` rows that can be read, from behind ``after``; fewer only where there are no more.
+
+        A page that was short because of a row in it would be taken for the last one, and what follows never be read.
+
+        Args:
+            limit: how many.
+            after: the position to begin behind.
+            fetch: returns so many rows from behind a position.
+            read: makes a value of a row.
+            name: says which row it is.
+            position: of a row.
+        """
+        found: list[Value] = []
+        while True:
+            wanted = limit - len(found)
+            rows = fetch(after, wanted)
+            found += self.readable(rows, read, name)
+            if len(found) >= limit or len(rows) < wanted:
+                return found
+            after = position(rows[-1])
 
 
 def read_one(row: Row, read: Callable[[Row], Value], name: str) -> Value:

@@ -16,6 +16,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.triggers import every
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
 
 HOUR = timedelta(hours=1)
@@ -125,3 +126,18 @@ def test_what_is_over_or_gone_blocks_no_job_that_runs_one_at_a_time(store, raw):
     claims = [one for _ in range(4) for one in take(store, "s1", 1, ["queue"], lease=LEASE)]
     assert [one.id for one in claims] == [second.id]
     assert [one.state for one in store.occurrences(OccurrenceFilter(states=(State.RUNNING,)))] == [State.RUNNING]
+
+
+def test_a_page_with_what_cannot_be_read_is_filled_from_the_next(store: RedisStore, raw: redis.Redis) -> None:
+    """Or it would be taken for the last: the audit would end there, and say that all is well."""
+    store.define_jobs([JobSpec(name=f"job-{n}", function="f", trigger=every("1h")) for n in range(5)], release="r1")
+    store.pause("job-1", by="somebody", why="a test")
+    raw.hset(job_named(store, raw, "job-1"), "spec", "no JSON")
+    [entry] = raw.zrange(key(store, "trail"), -1, -1)
+    raw.zadd(key(store, "trail"), {b"broken": raw.zscore(key(store, "trail"), entry) + 1})
+    ranges = job_named(store, raw, "job-3") + b":ranges"
+    raw.zadd(ranges, {b"broken": 1, f"{text(2)} 0 0 1 missed - late".encode(): 2})
+    raw.zadd(job_named(store, raw, "job-3") + b":lasts", {text(1): 1, text(2): 1})
+    assert [job.spec.name for job in store.jobs(limit=3)] == ["job-0", "job-2", "job-3"]
+    assert [one.action for one in store.trail(limit=1)] == ["pause"]
+    assert [one.id for one in store.ranges("job-3", limit=1)] == [2]

@@ -1,5 +1,7 @@
 """A row that cannot be read is told apart from an exception of the user's that comes while a row is read."""
 
+import contextlib
+import sqlite3
 from datetime import timedelta
 
 import pytest
@@ -56,3 +58,24 @@ def test_an_exception_out_of_a_signal_handler_makes_no_row_unreadable(open_sqlit
         assert store._definitions.unreadable.texts() == ()
 
     assert each_line(scenario, raises=SoftTimeLimit, every=3) > 20
+
+
+def test_a_page_with_what_cannot_be_read_is_filled_from_the_next(url, open_sqlite):
+    """Or it would be taken for the last: the audit would end there, and say that all is well."""
+    store: SqliteStore = open_sqlite()
+    store.define_jobs([JobSpec(name=f"job-{n}", function="f", trigger=every("1h")) for n in range(5)], release="r1")
+    for name in ("job-3", "job-1"):
+        store.pause(name, by="somebody", why="a test")
+    job = store.job("job-3")
+    assert job is not None
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as raw, raw:
+        raw.execute("UPDATE cronsensus_jobs SET revision = 'none' WHERE name = 'job-1'")
+        raw.execute("UPDATE cronsensus_trail SET details = '[]' WHERE target = 'job-1'")
+        raw.executemany(
+            "INSERT INTO cronsensus_verdicts (id, job_id, first, last, state, reason, decided_at)"
+            " VALUES (?, ?, ?, 1, 'missed', 'late', 0)",
+            [(1, job.id, "none"), (2, job.id, 0)],
+        )
+    assert [job.spec.name for job in store.jobs(limit=3)] == ["job-0", "job-2", "job-3"]
+    assert [one.target for one in store.trail(limit=1)] == ["job-3"]
+    assert [one.id for one in store.ranges("job-3", limit=1)] == [2]

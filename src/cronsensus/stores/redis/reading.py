@@ -44,11 +44,19 @@ class Reads(Handle):
 
     def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]:
         """Return jobs by name, in the order of code points."""
-        rows = self._read("jobs", after, limit, retired)
-        views = self._unreadable.readable(
-            rows, lambda row: job_view(self._keyspace, row), lambda row: f"a job ({str(row[0])[:80]})"
+
+        def fetch(after: str, size: int) -> list[tuple[str, Any]]:
+            found = self._read("jobs", after, size, retired)
+            return sorted((tuple(one) for one in found), key=lambda one: one[0])[:size]
+
+        return self._unreadable.page(
+            limit,
+            after,
+            fetch,
+            lambda one: job_view(self._keyspace, one[1]),
+            lambda one: f"job {one[0]!r}",
+            position=lambda one: one[0],
         )
-        return sorted(views, key=lambda view: view.spec.name)[:limit]
 
     def _history(self, job: str) -> JobHistory:
         """Return a job's eras and paused stretches."""
@@ -120,9 +128,13 @@ class Reads(Handle):
         self, job: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
     ) -> list[LedgerRange]:
         """Return verdict ranges."""
-        texts = self._read("ranges", job, micros(since), micros(until), str(max(after, 0)), limit)
-        return self._unreadable.readable(
-            texts, lambda text: ledger_range(job, text), lambda text: f"a verdict of job {job!r} ({text[:40]})"
+        return self._unreadable.page(
+            limit,
+            max(after, 0),
+            lambda after, size: self._read("ranges", job, micros(since), micros(until), str(after), size),
+            lambda row: ledger_range(job, row[1]),
+            lambda row: f"a verdict of job {job!r} ({row[1][:40]})",
+            position=lambda row: row[0],
         )
 
     def _sessions(self, limit: int, *, ended: bool) -> list[SessionView]:
@@ -153,5 +165,11 @@ class Reads(Handle):
 
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""
-        texts = self._read("trail", target, None if after is None else str(max(after, 0)), limit)
-        return self._unreadable.readable(texts, trail_entry, lambda text: f"an entry of the audit trail ({text[:40]})")
+        return self._unreadable.page(
+            limit,
+            None if after is None else str(max(after, 0)),
+            lambda after, size: self._read("trail", target, after, size),
+            lambda row: trail_entry(row[1]),
+            lambda row: f"an entry of the audit trail ({row[1][:40]})",
+            position=lambda row: row[0],
+        )

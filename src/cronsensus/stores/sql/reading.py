@@ -33,15 +33,12 @@ def occurrences(
     """Return occurrences by id."""
     asked, also = _matching(where)
     name, beginning = ("newest_occurrences", _NEWEST) if newest_first else ("oldest_occurrences", 0)
-    after = beginning if after is None else after
-    found: list[Occurrence] = []
-    while True:
-        rows = tx.send(name, also=also, space=tx.namespace, after=after, size=limit - len(found), **asked).rows
-        found += tx.unreadable.readable(rows, _occurrence, lambda row: f"run {row.id}")
-        # A page with what cannot be read is short, and must not be taken for the last.
-        if len(found) >= limit or not rows or len(rows) == len(found):
-            return found
-        after = rows[-1].id
+
+    def fetch(after: int, size: int) -> Sequence[AnyRow]:
+        return tx.send(name, also=also, space=tx.namespace, after=after, size=size, **asked).rows
+
+    first = beginning if after is None else after
+    return tx.unreadable.page(limit, first, fetch, _occurrence, lambda row: f"run {row.id}")
 
 
 def _matching(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
@@ -212,10 +209,14 @@ def pending_of(tx: Transaction, names: Sequence[str]) -> dict[str, int]:
 def trail(tx: Transaction, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
     """Return the audit trail, newest first."""
     of: dict[str, Any] = {} if target is None else {"target": target}
-    before = _NEWEST if after is None else after
-    rows = tx.send_last("trail", also=of, space=tx.namespace, before=before, size=limit, **of)
-    return tx.unreadable.readable(
-        rows,
+
+    def fetch(before: int, size: int) -> Sequence[AnyRow]:
+        return tx.send("trail", also=of, space=tx.namespace, before=before, size=size, **of).rows
+
+    return tx.unreadable.page(
+        limit,
+        _NEWEST if after is None else after,
+        fetch,
         lambda row: TrailEntry(
             row.id, from_micros(row.at), row.by, row.action, row.target, row.why, _details(row.details)
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -28,16 +29,21 @@ def job(tx: Transaction, name: str) -> JobView | None:
 def jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobView]:
     """Return jobs by name, in the order of code points."""
     also = () if retired else ("living",)
-    found: list[JobView] = []
-    while True:
-        rows = tx.send("jobs", also=also, space=tx.namespace, after=after, size=limit - len(found)).rows
+
+    def fetch(after: str, size: int) -> Sequence[AnyRow]:
+        rows = tx.send("jobs", also=also, space=tx.namespace, after=after, size=size).rows
         with suppress(StoreCorrupt):  # all in one statement; from here on they are known
             specs_of(tx, {row.id: row for row in rows})
-        found += tx.unreadable.readable(rows, lambda row: _view(tx, row), lambda row: f"job {row.name!r}")
-        # A page with what cannot be read is short, and must not be taken for the last.
-        if len(found) >= limit or not rows or len(rows) == len(found):
-            return found
-        after = rows[-1].name
+        return rows
+
+    return tx.unreadable.page(
+        limit,
+        after,
+        fetch,
+        lambda row: _view(tx, row),
+        lambda row: f"job {row.name!r}",
+        position=lambda row: row.name,
+    )
 
 
 def _view(tx: Transaction, row: AnyRow) -> JobView:
@@ -78,8 +84,14 @@ def ranges(
     """Return the verdict ranges that touch [since, until], by id."""
     asked = {"since": micros(since), "until": micros(until)}
     bounds: dict[str, Any] = {name: bound for name, bound in asked.items() if bound is not None}
-    return tx.unreadable.readable(
-        tx.send_last("verdicts", also=bounds, space=tx.namespace, job=name, after=after, size=limit, **bounds),
+
+    def fetch(after: int, size: int) -> Sequence[AnyRow]:
+        return tx.send("verdicts", also=bounds, space=tx.namespace, job=name, after=after, size=size, **bounds).rows
+
+    return tx.unreadable.page(
+        limit,
+        after,
+        fetch,
         lambda one: LedgerRange(
             one.id,
             name,

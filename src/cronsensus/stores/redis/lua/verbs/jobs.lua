@@ -11,6 +11,6 @@ if retired then
 end
 local rows = {}
 for index, name in ipairs(found) do
-  rows[index] = try(job_row, call('HGET', SPACE .. 'names', name)) or { name }
+  rows[index] = { name, try(job_row, call('HGET', SPACE .. 'names', name)) or {} }
 end
 return answer(rows)

@@ -15,11 +15,13 @@ if since then
   end
 end
 local found = {}
-for _, text in ipairs(call('ZRANGEBYSCORE', of_job(job, 'ranges'), start, '+inf', 'LIMIT', 0, limit)) do
+local rows = call('ZRANGEBYSCORE', of_job(job, 'ranges'), start, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+for at = 1, #rows, 2 do
+  local text = rows[at]
   local first = string.match(text, '^%d+ %-?%d+ (%-?%d+) ')
-  if upto and tonumber(first) > tonumber(upto) then
+  if upto and first and tonumber(first) > tonumber(upto) then
     break
   end
-  found[#found + 1] = text
+  found[#found + 1] = { rows[at + 1], text }
 end
 return answer(found)
