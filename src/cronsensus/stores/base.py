@@ -433,7 +433,7 @@ class Store(Backend):
         return self._within("break_lock", self._break_lock, name, by=by, why=why)
 
     def wait_queues(self) -> WaitQueues:
-        """Return the wait queues of locks, with connections of their own; the caller closes them.
+        """Return the wait queues of locks, which receive on a connection of their own; the caller closes them.
 
         The queues of a store without notifications receive nothing.
         """

@@ -53,8 +53,8 @@ class Poller:
         if self.is_closed():
             self._end()
 
-    def wait(self, files: Collection[int], until: float) -> bool:
-        """Wait until one of ``files`` can be read (``True``), for ``wake``, or until ``until`` (monotonic seconds)."""
+    def wait(self, files: Collection[int], until: float) -> set[int]:
+        """Wait for ``files``, for ``wake``, or until ``until`` (monotonic seconds); return those to read."""
         if self._ends is None:
             raise RuntimeError("a poller waits only inside of its block")
         woken = self._ends[0]
@@ -64,7 +64,7 @@ class Poller:
         ready = {file for file, _ in poll.poll(max(0.0, until - _CLOCK.monotonic()) * 1000)}
         with contextlib.suppress(BlockingIOError):
             os.read(woken, 64)
-        return not ready <= {woken}
+        return ready - {woken}
 
     def wake(self) -> None:
         """Wake the thread that waits, if one does."""

@@ -20,7 +20,6 @@ from cronsensus.planning import plan
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script, verbs
-from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.fixtures import HOSTILE, START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
@@ -115,8 +114,6 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
 
     store._client.run = watched  # type: ignore[method-assign, assignment]
     line = store.wait_queues()
-    assert isinstance(line, RedisQueues)
-    line._client.run = watched  # type: ignore[method-assign, assignment]
     store.check()
     spec = JobSpec(name=name, function=name, trigger=every("1m", start=START), args=(name,))
     store.open_session(_session(name), lease=HOUR)

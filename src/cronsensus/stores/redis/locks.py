@@ -58,7 +58,7 @@ class LockVerbs(Handle):
         ]
 
     def _wait_queues(self) -> RedisQueues:
-        return RedisQueues(self._url, self._keyspace)
+        return RedisQueues(self._url, self._keyspace, self._write)
 
     def _wake_next(self, name: str) -> None:
         """Notify the first in a lock's queue."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
-from cronsensus.stores.redis.client import Client
-from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.routing import route
@@ -21,18 +21,16 @@ from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.stores.wait_queues import WaitQueues
 
 
-class RedisQueues(WaitQueues, Handle):
-    """One process's places in the wait queues of a namespace, over connections of its own."""
+class RedisQueues(WaitQueues):
+    """One process's places in the wait queues of a namespace. It receives on a connection of its own."""
 
-    def __init__(self, url: RedisUrl, keyspace: Keyspace) -> None:
-        """Wait for locks of a namespace; nothing is opened before the first ``join``."""
+    def __init__(self, url: RedisUrl, keyspace: Keyspace, write: Callable[..., Any]) -> None:
+        """Wait for locks in queues that ``write`` changes; nothing is opened before the first ``join``."""
         super().__init__()
-        key = keyspace.meta.decode()
-        self._client = Client(url, keyspace, route(url, key))
-        self._clock = None
-        self._begin_watching()
+        self._write = write
         self._id = secrets.token_hex(8)
-        self._subscription = Subscription(route(url, key), keyspace.waiter_channel(self._id), where=url.where)
+        channel = keyspace.waiter_channel(self._id)
+        self._subscription = Subscription(route(url, keyspace.meta.decode()), channel, where=url.where)
         self._lock = threading.Lock()
         self._joined: set[str] = set()
         self._begun = Event()
@@ -76,4 +74,3 @@ class RedisQueues(WaitQueues, Handle):
         if left:
             with contextlib.suppress(StoreError):  # without a subscriber this waiter is passed over
                 self._write("leave_queues", left, self._id)
-        self._client.close()

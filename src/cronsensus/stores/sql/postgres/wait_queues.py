@@ -6,16 +6,14 @@ waiters of the lock try, and the fastest acquires it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import select
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import psycopg
 
+from cronsensus.stores.poller import Poller
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
 from cronsensus.stores.wait_queues import WaitQueues
 
@@ -43,16 +41,13 @@ class NotificationQueues(WaitQueues):
         self._driver: BoundedConnection | None = None
         self._joined: set[str] = set()
         self._told: list[str] = []
-        self._poke = os.pipe()
-        for end in self._poke:
-            os.set_blocking(end, False)
-        self._hears = False
+        self._poller = Poller(self._hang_up)
 
     def join(self, name: str) -> None:
         """Join the queue; from here on, unlocks are received."""
         with self._explained(), self._lock:
             self._joined.add(name)
-            if self._driver is None and not self._closed.is_set():
+            if self._driver is None and not self._poller.is_closed():
                 driver = self._connect()
                 try:
                     driver.add_notify_handler(lambda told: self._told.append(told.payload))
@@ -61,7 +56,7 @@ class NotificationQueues(WaitQueues):
                     driver.close()
                     raise
                 self._driver = driver
-                self._wake()
+                self._poller.wake()
 
     def leave(self, name: str) -> None:
         """Leave the queue."""
@@ -79,26 +74,17 @@ class NotificationQueues(WaitQueues):
 
     def _receive(self, timeout: float) -> list[str]:
         until = PATIENCE.monotonic() + max(0.0, timeout)
-        with self._lock:
-            if self._closed.is_set():
-                return []
-            self._hears = True
-        try:
-            while not self._closed.is_set():
+        if self._poller.is_closed():
+            return []
+        with self._poller:
+            while not self._poller.is_closed():
                 driver = self._driver
                 if driver is not None and (told := self._heard(driver)):
                     return told
-                files = [self._poke[0]] if driver is None else [self._poke[0], driver.pgconn.socket]
-                if not _readable(files, until):
+                files = [] if driver is None else [driver.pgconn.socket]
+                if not self._poller.wait(files, until) and PATIENCE.monotonic() >= until:
                     break
-                with contextlib.suppress(BlockingIOError):
-                    os.read(self._poke[0], 64)
-            return []
-        finally:
-            with self._lock:
-                self._hears = False
-                if self._closed.is_set():
-                    self._let_go()
+        return []
 
     def _heard(self, driver: BoundedConnection) -> list[str]:
         """Take the notifications that came in; return the locks among them that are waited for here."""
@@ -114,24 +100,12 @@ class NotificationQueues(WaitQueues):
     def close(self) -> None:
         """Leave all queues."""
         with self._lock:
-            if self._closed.is_set():
-                return
-            self._closed.set()
-            self._wake()
-            if not self._hears:
-                self._let_go()
+            self._poller.close()
 
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._poke[1], b"!")
-
-    def _let_go(self) -> None:
+    def _hang_up(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.close()
-        for end in self._poke:
-            with contextlib.suppress(OSError):
-                os.close(end)
 
 
 def channel_of(schema: str, namespace: str) -> str:
@@ -142,11 +116,3 @@ def channel_of(schema: str, namespace: str) -> str:
 def tell(driver: psycopg.Connection[object], channel: str, name: str) -> None:
     """Notify all waiters of a lock."""
     psycopg.RawCursor(driver).execute(_TELL, [channel, name])
-
-
-def _readable(files: list[int], until: float) -> bool:
-    """Wait until one of ``files`` can be read; ``False``: the time is up."""
-    poll = select.poll()
-    for file in files:
-        poll.register(file, select.POLLIN)
-    return bool(poll.poll(max(0.0, until - PATIENCE.monotonic()) * 1000))

@@ -14,15 +14,17 @@ import contextlib
 import hashlib
 import os
 import secrets
-import select
 import threading
 import weakref
 from pathlib import Path
 
+from cronsensus.clock import SystemClock
 from cronsensus.stores.boot import HostClock
+from cronsensus.stores.poller import Poller
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 from cronsensus.stores.wait_queues import WaitQueues
 
+_CLOCK = SystemClock()
 _STEADY = HostClock()
 _all: weakref.WeakSet[PipeQueues] = weakref.WeakSet()
 
@@ -38,18 +40,18 @@ class PipeQueues(WaitQueues):
         self._namespace = namespace
         self._lock = threading.Lock()
         self._places: dict[str, tuple[Path, int]] = {}
-        self._poke: tuple[int, int] | None = None
+        self._poller = Poller(lambda: None)
         _all.add(self)
 
     def join(self, name: str) -> None:
         """Join the queue."""
         with self._lock:
-            if self._closed.is_set() or not SUPPORTED or self._is_queued(name):
+            if self._poller.is_closed() or not SUPPORTED or self._is_queued(name):
                 return
             self._forget(name)
             with contextlib.suppress(OSError):  # then the waiter polls
                 self._places[name] = self._make(name)
-                self._wake()
+                self._poller.wake()  # the thread in ``receive`` waits for other pipes than there are now
 
     def leave(self, name: str) -> None:
         """Leave the queue."""
@@ -58,38 +60,25 @@ class PipeQueues(WaitQueues):
 
     def receive(self, timeout: float) -> list[str]:
         """Wait until a pipe is written to."""
-        with self._lock:
-            if self._closed.is_set() or not SUPPORTED:
-                return []
-            if self._poke is None:
-                self._poke = os.pipe()
-                for end in self._poke:
-                    os.set_blocking(end, False)
-            poke = self._poke[0]
-            pipes = {pipe: name for name, (_, pipe) in self._places.items()}
-        poll = select.poll()
-        poll.register(poke, select.POLLIN)
-        for pipe in pipes:
-            poll.register(pipe, select.POLLIN)
-        ready = [file for file, _ in poll.poll(max(0.0, timeout) * 1000)]
-        with self._lock:
-            told = [name for pipe, name in pipes.items() if pipe in ready and self._holds(name, pipe)]
-            for name in told:
-                self._forget(name)
-            if poke in ready:
-                with contextlib.suppress(OSError):
-                    os.read(poke, 4096)
-            if self._closed.is_set():
-                self._let_go()
-            return told
+        if self._poller.is_closed() or not SUPPORTED:
+            return []
+        until = _CLOCK.monotonic() + max(0.0, timeout)
+        with self._poller:
+            with self._lock:
+                pipes = {pipe: name for name, (_, pipe) in self._places.items()}
+            ready = self._poller.wait(pipes, until)
+            with self._lock:
+                told = [name for pipe, name in pipes.items() if pipe in ready and self._holds(name, pipe)]
+                for name in told:
+                    self._forget(name)
+                return told
 
     def close(self) -> None:
         """Leave all queues."""
         with self._lock:
-            self._closed.set()
             for name in list(self._places):
                 self._forget(name)
-            self._wake()
+            self._poller.close()
 
     # --- pipes --------------------------------------------------------------------------------------------------------
 
@@ -119,24 +108,13 @@ class PipeQueues(WaitQueues):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
 
-    def _wake(self) -> None:
-        """End the poll of the thread in ``receive``, which has another set of pipes than there is now."""
-        if self._poke is not None:
-            with contextlib.suppress(OSError):
-                os.write(self._poke[1], b"!")
-
-    def _let_go(self) -> None:
-        poke, self._poke = self._poke, None
-        for end in poke or ():
-            os.close(end)
-
     def _forked(self) -> None:
         """In a forked child: close the copies of the parent's pipes, or they would be read after its death."""
         self._lock = threading.Lock()
         for _, pipe in self._places.values():
             os.close(pipe)
         self._places = {}
-        self._let_go()
+        self._poller.after_fork_in_child()
 
 
 def wake_next(database: Path, namespace: str, name: str) -> None:
