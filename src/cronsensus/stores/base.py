@@ -448,8 +448,8 @@ class Store(Backend):
     def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences by key, in bulk; an existing key returns the existing occurrence, in whatever state.
 
-        Arguments that are left out are the job's own. ``expires_in`` counts from the due time. Those who wait on other
-        handles are woken, as by ``notify``.
+        Arguments that are left out are the job's own. ``expires_in`` counts from the due time. It wakes other
+        handles as ``notify`` does.
 
         Atomic: all items of a call in one step.
         Idempotent: by key.

@@ -21,7 +21,7 @@ database.
 ``{job: page.job_id}`` the job of that id as ``j``, looked up for each row, whatever the planner knows
 ``{last_token}``       the last token that this transaction took
 ``{sequence}``         where PostgreSQL takes tokens from
-``{also key: …}``      only for those who ask also for ``key``; ``{or key: …}`` the same, with OR between several
+``{also key: …}``      only for callers that also ask for ``key``; ``{or key: …}`` the same, with OR between several
 ====================== =================================================================================================
 
 A column whose name is a word of SQL stands in double quotes.

@@ -10,7 +10,7 @@ from cronsensus.stores.sql.migrations.additions import add_missing
 from cronsensus.stores.sql.schema import counters, tokens
 
 # The block with an exception is a subtransaction: raising in it lets go of the lock, and variables and sequences keep
-# what they were set to. 1668445043: the letters "cron", so that the lock is nobody else's.
+# what they were set to. 1668445043: the letters "cron", so that no other program uses the lock.
 _TAKE_TOKENS = """
 CREATE OR REPLACE FUNCTION {schema}cronsensus_take_tokens(counter regclass, wanted integer, at bigint DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $function$

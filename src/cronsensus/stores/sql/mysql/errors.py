@@ -20,7 +20,7 @@ from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 
 # Numbers of both servers, some of which PyMySQL has no names for.
-_TRY_AGAIN = {ER.LOCK_DEADLOCK, 1020, 1412}  # changed since it was read: a row; a table, by who migrates
+_TRY_AGAIN = {ER.LOCK_DEADLOCK, 1020, 1412}  # changed since it was read: a row; a table, by a migration
 _NO_SPACE = {ER.DISK_FULL, ER.RECORD_FILE_FULL}
 _NO_SPACE_TEXTS = ("No space left on device", "Got error 28 from storage engine", "(Errcode: 28 ", "error: 28 ")
 
@@ -33,7 +33,7 @@ _CUT = {
     1159,
     1160,  # nor write to it
     1161,
-    1927,  # somebody ended it by KILL (MariaDB); MySQL says "server lost"
+    1927,  # it was ended by KILL (MariaDB); MySQL says "server lost"
     4031,  # it lay idle for too long (MySQL)
 }
 _NO_CONNECTION = {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST}
@@ -74,8 +74,8 @@ def is_cut(error: BaseException) -> bool:
 def try_again(error: BaseException, url: MysqlUrl) -> TryAgain | None:
     """Return what is raised when InnoDB undid something in favour of another transaction; ``None``: it did not.
 
-    After a deadlock InnoDB has rolled back everything; after a wait that was too long, the last statement only, and
-    whoever gets this rolls back the rest.
+    After a deadlock InnoDB has rolled back everything; after a lock wait that was too long, only the last statement:
+    the caller rolls back the rest.
     """
     code, said = code_of(error), url.hide(_said(error))
     if code in _TRY_AGAIN:

@@ -1,11 +1,11 @@
-"""Locks in one statement each, for who takes and frees them thousands of times.
+"""Lock verbs in one statement each, for locks that are taken and freed thousands of times.
 
-What the verbs of ``stores.sql.locks`` do in a transaction, a statement can do by itself, as long as nothing strange is
-met: then it says so, and the transaction decides.
+A single statement does what the verbs of ``stores.sql.locks`` do in a transaction, in the ordinary case. In any other
+case it says so, and the transaction decides.
 
-Those who want a lock of one name take turns by an advisory lock, which ends with the statement. The token is taken
-under it, so who gets a later token also gets the place later; without it a process that was held up between its token
-and its row could come back with an old token after others had held the lock and let it go.
+Callers that want a lock of one name take turns by an advisory lock, which ends with the statement. The token is taken
+under it, so a later token is also a later place. Without it a process that stalled between its token and its row could
+come back with an old token after others had held the lock and freed it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ l.epoch = {epoch} AND l.lease_until > {clock} AND (l.session IS NULL OR EXISTS (
     WHERE o.namespace = l.namespace AND o.id = l.session
         AND o.ended_at IS NULL AND o.epoch = {epoch} AND o.lease_until > {clock}))
 """
-# Who holds it is seen as it was when the statement began, which may have been before others had their turn. So what
-# counts is asked again after the turn has come, by a function that sees the rows as they are then (m0002_additions). So
-# is whether the session lives.
-# An overdue row is replaced only if its own time is over, by the row as it is once nobody else is changing it. Where it
-# is its session's time that is over, the statement takes nothing: that session may be renewing its lease right now.
+# The statement sees the holders as of its beginning, which may have been before others had their turn. So a function
+# that sees the current rows (m0002_additions) checks them again when the turn has come, and that the session is alive.
+# An overdue row is replaced only if its own time is over, by its latest version. If its session's time is over instead,
+# the statement takes nothing: that session may be renewing its lease right now.
 _TAKE = """
 WITH me AS (
     SELECT 1 AS alive FROM {schema}.cronsensus_sessions
@@ -110,5 +109,5 @@ def run(driver: psycopg.Connection[Any], text: str, *values: Any) -> psycopg.Raw
 
 
 def turn_of(schema: str, namespace: str, name: str) -> int:
-    """Return the advisory lock by which those who want a lock of one name take turns."""
+    """Return the key of the advisory lock by which callers that want one lock take turns."""
     return key_of("lock", schema, namespace, name)

@@ -9,5 +9,5 @@ UPDATE cronsensus_counters SET value = value WHERE name = 'token';
 
 -- name: hint [postgres]
 -- types: channel text, sender text
--- Notify those who listen. Race: none, it says nothing but that there may be something new.
+-- Notify the listeners. Race: none, a notification says only that there may be something new.
 SELECT pg_notify(:channel, :sender);

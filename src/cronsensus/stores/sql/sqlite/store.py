@@ -147,7 +147,7 @@ class SqliteStore(SqlStore):
             raise errors.cannot_open(url.path, "no such file")
         mode = "rwc" if self._may_create else "rw"
         if not self._may_create and errors.is_read_only(url.path) and not Path(f"{url.path}-wal").exists():
-            # A copy that somebody looks at. SQLite would make files beside it, which it cannot, and then not open it.
+            # A copy that is only read. SQLite would fail to make files beside it, and then not open it.
             mode = "ro&immutable=1"
         driver = sqlite3.connect(
             f"file:{quote(str(url.path))}?mode={mode}",

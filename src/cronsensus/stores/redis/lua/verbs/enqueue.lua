@@ -1,4 +1,4 @@
--- Two callers who use one key in the same instant run one after the other; the second finds what the first created.
+-- Two callers that use one key in the same instant run one after the other; the second finds what the first created.
 -- needs: occurrences jobs
 local LARGEST, SENDER = args[2], args[3]
 

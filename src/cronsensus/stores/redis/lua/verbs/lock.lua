@@ -1,4 +1,4 @@
--- Two who want a place in the same instant run one after the other; the second finds it held.
+-- Two callers that want a place in the same instant run one after the other; the second finds it held.
 -- needs: locks tokens
 local name, holder, ttl, session, limit = unpack(args, 1, 5)
 if session and not alive(session) then
