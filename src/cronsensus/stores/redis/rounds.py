@@ -55,7 +55,7 @@ from cronsensus.stores.unreadable import READING_RAISES
 from cronsensus.stores.values import Partition, View, newest_of
 
 _log = Logger("cronsensus.stores")
-_PATIENCE = SystemClock()
+_CLOCK = SystemClock()
 MOST_SESSIONS_SHOWN = 64
 LEFT_OUT_FOR = 60.0
 """Seconds for which a handle leaves jobs aside whose definition it cannot read."""
@@ -159,7 +159,7 @@ class RoundVerbs(Handle):
     def _take(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
         """Take a step that claims; tell it the session's functions if it asks for them."""
         self._client.require_replicas()
-        if self._left_out and _PATIENCE.monotonic() - self._left_out_at > LEFT_OUT_FOR:
+        if self._left_out and _CLOCK.monotonic() - self._left_out_at > LEFT_OUT_FOR:
             self._left_out = {}
         names, digest = self._known_functions(want.functions)
         for told in (None, names):
@@ -213,7 +213,7 @@ class RoundVerbs(Handle):
         """Claim no more of a job, or not that occurrence, for a while."""
         self._unreadable.tell(what, error)
         self._left_out |= {number: True}
-        self._left_out_at = _PATIENCE.monotonic()
+        self._left_out_at = _CLOCK.monotonic()
 
     def _give_back(self, rows: Sequence[Row]) -> None:
         """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""

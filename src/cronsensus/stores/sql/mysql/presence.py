@@ -35,7 +35,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds between two tries to connect."""
 _SEVERAL = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_single_primary_mode')"
 _ONE_SERVER = {"wsrep_on": "OFF", "group_replication_single_primary_mode": "ON"}
-_PATIENCE = SystemClock()
+_CLOCK = SystemClock()
 _all: weakref.WeakSet[Sign] = weakref.WeakSet()
 
 Place = tuple[str, str]
@@ -118,14 +118,14 @@ class Sign:
 
     def wait(self, timeout: float) -> None:
         """Wait so many seconds, or until the end, and show the sign meanwhile. Where that fails nothing is lost."""
-        until = _PATIENCE.monotonic() + max(0.0, timeout)
+        until = _CLOCK.monotonic() + max(0.0, timeout)
         pause = FIRST_PAUSE
         with self._poller:
             while not self._poller.is_closed():
                 try:
                     self._show_until(until)
                 except (MySQLError, CronsensusError, OSError):
-                    now = _PATIENCE.monotonic()
+                    now = _CLOCK.monotonic()
                     if self._driver is None or self._driver.shown is None:
                         pause, wait = min(2 * pause, LONGEST_PAUSE), pause
                     else:
@@ -134,7 +134,7 @@ class Sign:
                         pause, wait = FIRST_PAUSE, max(0.0, FIRST_PAUSE - (now - self._connected_at))
                     self._hang_up()
                     self._poller.wait([], min(until, now + wait))
-                if _PATIENCE.monotonic() >= until:
+                if _CLOCK.monotonic() >= until:
                     return
 
     def _show_until(self, until: float) -> None:
@@ -146,7 +146,7 @@ class Sign:
         session = self._registered
         if self._driver is None and session is not None and not self._in_vain:
             self._driver = self._connect()
-            self._connected_at = _PATIENCE.monotonic()
+            self._connected_at = _CLOCK.monotonic()
         driver = self._driver
         if driver is not None:
             self._in_vain = not show(driver, self._place, session)
@@ -154,8 +154,8 @@ class Sign:
             self._hang_up()
             self._poller.wait([], until)
             return
-        next_use = _PATIENCE.monotonic() + USED_EVERY
-        if self._poller.wait([driver.file], min(until, next_use)) or _PATIENCE.monotonic() >= next_use:
+        next_use = _CLOCK.monotonic() + USED_EVERY
+        if self._poller.wait([driver.file], min(until, next_use)) or _CLOCK.monotonic() >= next_use:
             driver.ping(reconnect=False)  # the server says nothing unasked but good-bye
 
     def close(self) -> None:
