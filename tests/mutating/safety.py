@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatch
 
-CONDITIONS = "tests/stores/sql/test_conditions.py"
+STATEMENTS = ["tests/stores/sql/test_conditions.py", "tests/stores/sql/test_query_answers.py"]
 STORES = [
-    CONDITIONS,
+    *STATEMENTS,
     "tests/stores/test_sqlite.py",
     "tests/stores/sql/test_transacting.py",
     "tests/stores/sql/test_statements.py",
@@ -153,7 +153,7 @@ SAFETY: dict[str, list[str]] = {
 }
 """Files in which a mistake may lose or double a run, and the tests that are to notice: patterns of their names."""
 
-DIRECT = {CONDITIONS}
+DIRECT = {*STATEMENTS}
 """Tests that take up statements themselves, so that no line which they reach tells of it: always asked."""
 
 LATER: dict[str, list[str]] = {

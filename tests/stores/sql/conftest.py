@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, create_engine
 
 from cronsensus.clock import Clock, ManualClock
+from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import START
@@ -141,3 +143,13 @@ def open_postgres(postgres_url: str) -> Iterator[Callable[..., PostgresStore]]:
     yield open_one
     for store in opened:
         store.close()
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Connection]:
+    """Return empty tables in memory, for one statement at a time; what is written is rolled back by the test."""
+    engine = create_engine("sqlite://")
+    tables.metadata.create_all(engine)
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
