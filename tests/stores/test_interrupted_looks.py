@@ -19,7 +19,7 @@ from tests.cancelling import CutCall, Interrupted, each_line
 _names = count()
 POINTS = int(os.environ.get("CRONSENSUS_TEST_POINTS", "5"))
 """About how many points of each look are tried; a large number: all of them, minutes."""
-DRIVERS = {"sqlite": "sqlalchemy", "postgres": "psycopg", "mysql": "pymysql", "redis": "redis"}
+DRIVERS = {"postgres": "psycopg", "mysql": "pymysql", "redis": "redis"}
 
 
 class OutOfTime(LookupError):

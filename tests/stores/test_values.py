@@ -94,8 +94,9 @@ def test_a_key_that_stands_already_is_still_passed_over(mysql_url: str) -> None:
     store = MysqlStore(mysql_url)
     store.migrate()
     with store._writing() as tx:
-        tx.connection.execute(insert(releases).values(namespace=store.namespace, release="r", first_seen_at=1))
+        view = store._view(tx.connection)
+        view.execute(insert(releases).values(namespace=store.namespace, release="r", first_seen_at=1))
         tx.send_rows("insert_release", [(store.namespace, "r", 2)])
-        [(seen,)] = tx.connection.execute(select(releases.c.first_seen_at))
+        [(seen,)] = view.execute(select(releases.c.first_seen_at))
         assert seen == 1
     store.close()

@@ -144,7 +144,7 @@ def _cause(error: BaseException) -> str:
     if cause is None:
         return ""
     text = str(cause).strip().splitlines()
-    # SQLAlchemy adds a statement, its parameters and a link to the sentence of the driver, which is what one needs.
+    # A driver may add the statement, and a mark below it, to the sentence, which is what one needs.
     shown = f"{type(cause).__name__}: {text[0]}" if text else type(cause).__name__
     return "" if text and text[0] in str(error) else shown
 

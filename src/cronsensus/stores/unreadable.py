@@ -157,7 +157,7 @@ def is_of_values(error: BaseException | None) -> bool:
             return True
         if _OF_VALUES & {kind.__name__ for kind in type(error).__mro__} or error.args[:1] == (_MYSQL_OUT_OF_RANGE,):
             return True
-        error = getattr(error, "orig", None) or error.__cause__
+        error = error.__cause__
     return False
 
 

@@ -29,8 +29,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[SqlStore]:
 
 def close(tx: Transaction) -> None:
     """Close the connection under a transaction, as a server does to what stands still."""
-    driver = tx.connection.connection.driver_connection
-    where = driver.fileno() if isinstance(driver, psycopg.Connection) else driver._sock.fileno()  # type: ignore[union-attr]
+    driver = tx.connection.driver
+    where = driver.fileno() if isinstance(driver, psycopg.Connection) else driver._sock.fileno()
     with socket.socket(fileno=os.dup(where)) as same:
         same.shutdown(socket.SHUT_RDWR)
 
@@ -43,7 +43,7 @@ def test_a_read_whose_connection_is_closed_is_done_again(store: SqlStore) -> Non
         seen.append(tx)
         if len(seen) == 1:
             close(tx)
-        return tx.connection.exec_driver_sql("SELECT 7").scalar()
+        return tx.connection.execute("SELECT 7").fetchone()[0]
 
     assert look(store) == 7
     assert len(seen) == 2

@@ -126,7 +126,7 @@ def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigge
 
 def test_who_keeps_the_time_of_a_job_without_a_past_is_not_known(store: SqliteStore) -> None:
     with store._writing() as tx:
-        tx.connection.execute(delete(eras))
+        store._view(tx.connection).execute(delete(eras))
     assert store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
 
 

@@ -1,6 +1,8 @@
 """How a file comes to have its tables: by one of many processes, forward only, and never half."""
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from sqlalchemy import text
 
 from cronsensus.errors import SchemaMismatch
 from cronsensus.model.job import JobSpec
-from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql import migrations, version
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.stores.sql.version import VERSION
 
@@ -55,6 +57,18 @@ def test_migrating_again_does_nothing(open_sqlite):
     store.check()
 
 
+def test_a_process_that_finds_the_schema_as_it_should_be_loads_no_sqlalchemy(place, open_sqlite):
+    open_sqlite()
+    program = (
+        "import sys; from cronsensus.stores import open_store\n"
+        f"store = open_store('sqlite:///{place}/jobs.db')\n"
+        "store.migrate(); store.check(); store.look(); store.counts(); store.close()\n"
+        "print('sqlalchemy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_every_table_and_index_that_is_declared_is_there(place, open_sqlite):
     open_sqlite()
     declared = {table.name for table in metadata.tables.values()}
@@ -76,7 +90,7 @@ def test_a_store_without_a_schema_is_named_as_such(empty_file, place, open_sqlit
 def test_a_newer_schema_is_refused(place, open_sqlite):
     store = open_sqlite()
     with store._writing() as tx:
-        tx.connection.execute(text("INSERT INTO cronsensus_schema VALUES (999, 'm0999_later', 0)"))
+        tx.connection.execute("INSERT INTO cronsensus_schema VALUES (999, 'm0999_later', 0)")
     before = tables(place / "jobs.db")
     for verb in (store.check, store.migrate, store.sibling().check):
         with pytest.raises(SchemaMismatch, match=rf"999.*knows only {VERSION}.*pip install --upgrade cronsensus"):
@@ -97,7 +111,7 @@ def a_second_version(monkeypatch):
                 raise RuntimeError("half-way")
 
     later = Later()
-    monkeypatch.setattr(migrations, "VERSION", VERSION + 1)
+    monkeypatch.setattr(version, "VERSION", VERSION + 1)
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, (VERSION + 1, "m0999_later", later.upgrade)))
     return later
 

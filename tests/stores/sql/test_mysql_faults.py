@@ -28,6 +28,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
+from cronsensus.stores.sql.engine import engine_of, handed_over
 from cronsensus.stores.sql.mysql import MysqlStore, driver, errors
 from cronsensus.stores.sql.mysql import store as store_of_mysql
 from cronsensus.stores.sql.mysql.dialect import driver_of
@@ -393,7 +394,7 @@ def test_a_statement_that_takes_too_long_is_cancelled(open_mysql):
     # Not SLEEP, which on MySQL ends early and says nothing.
     endless = "SELECT COUNT(*) FROM " + ", ".join(f"information_schema.collations {name}" for name in "abcde")
     with pytest.raises(StoreBusy, match=r"took longer than 2 s .*\?timeout="), store._reading() as tx:
-        tx.connection.exec_driver_sql(endless)
+        tx.connection.execute(endless)
     assert store.counts().jobs == 0
 
 
@@ -402,9 +403,9 @@ def test_a_transaction_that_is_left_idle_holds_nobody_up(open_mysql):
     stopped, other = open_mysql(), open_mysql("timeout=10s")
     work_with(stopped)
     with pytest.raises(StoreUnavailable), stopped._writing() as tx:  # noqa: PT012 - the end of the block is the point
-        tx.connection.exec_driver_sql("SELECT 1 FROM cronsensus_jobs FOR UPDATE")
+        tx.connection.execute("SELECT 1 FROM cronsensus_jobs FOR UPDATE")
         assert other.enqueue([Item(job="job")])[0].created  # waits for less than its patience
-        tx.connection.exec_driver_sql("SELECT 1")
+        tx.connection.execute("SELECT 1")
 
 
 def test_a_server_that_says_nothing_is_given_up(server, open_mysql, monkeypatch):
@@ -442,13 +443,13 @@ def test_a_connection_that_is_cut_within_a_verb_leaves_nothing_half_done(open_my
     store = open_mysql()
     work_with(store)
     with pytest.raises(StoreUnavailable, match="connection was lost"), store._writing() as tx:  # noqa: PT012
-        tx.connection.exec_driver_sql("DELETE FROM cronsensus_jobs")
+        tx.connection.execute("DELETE FROM cronsensus_jobs")
         number = driver_of(tx.connection).thread_id()
         with mysql_connection(mysql_url) as connection:
             cursor = connection.cursor()
             cursor.execute(f"KILL CONNECTION {number}")
             await_gone(cursor, {number})
-        tx.connection.exec_driver_sql("SELECT 1")
+        tx.connection.execute("SELECT 1")
     assert len(store.jobs()) == 1
 
 
@@ -572,7 +573,7 @@ def test_a_verb_whose_connection_is_closed_before_all_is_sent_is_done_again(open
         if len(text) > 200_000 and not closed:
             closed.append(connection)
             with other._reading() as tx:
-                tx.connection.exec_driver_sql(f"KILL {connection.thread_id()}")
+                tx.connection.execute(f"KILL {connection.thread_id()}")
             select.select([connection._sock], [], [], 30)
         return query(connection, text, *more)
 
@@ -667,19 +668,21 @@ def test_it_describes_what_matters_and_no_secret(open_mysql, user):
 
 def test_a_connection_that_is_cut_while_another_is_being_opened_does_not_close_that_one(mysql_url, monkeypatch):
     url = read_url(mysql_url)
-    first = store_of_mysql._wrapped(driver.open_connection(url), url.database)
+    engine = engine_of("mysql+pymysql://", url.where)
+    raw = driver.open_connection(url)
+    first = handed_over(engine, raw)
     opened = driver.open_connection(url)
     told = opened.character_set_name
 
     def meanwhile() -> Any:
         if not first.invalidated:
-            driver_of(first).close()
+            raw.close()
             with pytest.raises(InterfaceError):
                 first.exec_driver_sql("SELECT 1")
         return told()
 
     monkeypatch.setattr(opened, "character_set_name", meanwhile)
-    with first, store_of_mysql._wrapped(opened, url.database) as second:
+    with first, handed_over(engine, opened) as second:
         assert first.invalidated
         assert second.exec_driver_sql("SELECT 1").scalar() == 1
 

@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from pymysql.err import OperationalError as PyMysqlError
+from pymysql.err import OperationalError
 from sqlalchemy import event
-from sqlalchemy.exc import OperationalError
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
-from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql import migrations, version
 from cronsensus.stores.sql.mysql import MysqlStore, driver, store
 from tests.servers.fixtures import mysql_connection
 
@@ -48,8 +47,7 @@ def killed_after_one_change(handle: MysqlStore) -> Iterator[list[str]]:
                 raise Killed
             made.append(statement)
 
-    with handle._reading() as tx:
-        engine = tx.connection.engine
+    engine = handle._engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         yield made
@@ -148,14 +146,14 @@ def test_databases_of_one_server_migrate_beside_each_other(mysql_url, mysql_serv
 
 def test_a_look_that_meets_another_process_at_work_is_repeated(mysql_url, monkeypatch):
     """MySQL answers so to a transaction that began before the table was made, and meets it in the middle."""
-    look, met = migrations.next_step, iter([1412])
+    look, met = version.of, iter([1412])
 
-    def next_step(connection, where):
+    def of(tx):
         for code in met:
-            raise OperationalError("SELECT", (), PyMysqlError(code, "Table definition has changed"))
-        return look(connection, where)
+            raise OperationalError(code, "Table definition has changed")
+        return look(tx)
 
-    monkeypatch.setattr(migrations, "next_step", next_step)
+    monkeypatch.setattr(version, "of", of)
     handle = MysqlStore(mysql_url)
     try:
         assert handle.migrate() != []

@@ -161,8 +161,8 @@ def filled(mysql_server_url: str, *, good: bool) -> Iterator[str]:
 def store(big: str, clock: ManualClock) -> Iterator[MysqlStore]:
     made = MysqlStore(big, clock=clock)
     with made._writing() as tx:  # what the test before has left
-        tx.connection.exec_driver_sql("DELETE FROM cronsensus_sessions")
-        tx.connection.exec_driver_sql(
+        tx.connection.execute("DELETE FROM cronsensus_sessions")
+        tx.connection.execute(
             f"DELETE FROM cronsensus_occurrences WHERE finished_at IS NULL AND due_at <= {to_micros(START)}"
         )
     made.open_session(a_session("s1"), lease=LEASE)

@@ -120,9 +120,7 @@ def test_a_store_without_a_schema_is_named_as_such(open_postgres, postgres_url):
 def test_a_newer_schema_is_refused(open_postgres):
     store = open_postgres()
     with store._writing() as tx:
-        tx.connection.exec_driver_sql(
-            f"INSERT INTO {store._url.schema}.cronsensus_schema VALUES (999, 'm0999_later', 0)"
-        )
+        tx.connection.execute(f"INSERT INTO {store._url.schema}.cronsensus_schema VALUES (999, 'm0999_later', 0)")
     for verb in (store.check, store.migrate, store.sibling().check):
         with pytest.raises(SchemaMismatch, match=r"version 999.*pip install --upgrade cronsensus"):
             verb()
@@ -180,7 +178,7 @@ def test_a_row_that_stays_locked_is_not_waited_for_for_ever(open_postgres, postg
 def test_a_statement_that_takes_too_long_is_cancelled(open_postgres):
     store = open_postgres("timeout=200ms")
     with pytest.raises(StoreBusy, match=r"took longer than 0\.2 s .*\?timeout="), store._reading() as tx:
-        tx.connection.exec_driver_sql("SELECT pg_sleep(30)")
+        tx.connection.execute("SELECT pg_sleep(30)")
     assert store.counts().jobs == 0
 
 
@@ -190,9 +188,9 @@ def test_a_transaction_that_is_left_idle_holds_nobody_up(open_postgres):
     work_with(stopped)
     said = "stood still in a transaction"
     with pytest.raises(TryAgain, match=said), stopped._writing() as tx:  # noqa: PT012 - the end of the block is the point
-        tx.connection.exec_driver_sql(f"SELECT 1 FROM {stopped._url.schema}.cronsensus_jobs FOR UPDATE")
+        tx.connection.execute(f"SELECT 1 FROM {stopped._url.schema}.cronsensus_jobs FOR UPDATE")
         assert other.enqueue([Item(job="job")])[0].created  # waits for less than its patience
-        tx.connection.exec_driver_sql("SELECT 1")
+        tx.connection.execute("SELECT 1")
 
 
 def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres, monkeypatch):
@@ -205,7 +203,7 @@ def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres,
         if begin:
             begun.append(connection)
         if len(begun) == 1:
-            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
+            connection.execute("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
             select.select([driver_of(connection)], [], [], 30)  # until the server hangs up
         return answer
 
@@ -228,7 +226,7 @@ def test_a_migration_may_pause_for_longer(open_postgres, monkeypatch):
     assert store.migrate()
     assert set(seen) == {"5min"}
     with store._writing() as tx:
-        [(limit,)] = tx.connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout")
+        [(limit,)] = tx.connection.execute("SHOW idle_in_transaction_session_timeout")
     assert limit == "2s"
 
 
@@ -265,9 +263,9 @@ def test_a_connection_that_is_cut_within_a_verb_leaves_nothing_half_done(open_po
     store = open_postgres()
     work_with(store)
     with pytest.raises(StoreUnavailable, match="connection"), store._writing() as tx:  # noqa: PT012
-        tx.connection.exec_driver_sql(f"DELETE FROM {store._url.schema}.cronsensus_jobs")
+        tx.connection.execute(f"DELETE FROM {store._url.schema}.cronsensus_jobs")
         cut(store)
-        tx.connection.exec_driver_sql("SELECT 1")
+        tx.connection.execute("SELECT 1")
     assert len(store.jobs()) == 1
 
 

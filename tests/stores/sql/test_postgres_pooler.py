@@ -110,7 +110,7 @@ def test_what_is_set_for_us_stays_with_our_transactions(store, bouncer):
     with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
         other.execute("RESET ALL")  # a store that was told of a session's pooler may have been here before
     with store._writing() as tx:
-        ours = tx.connection.exec_driver_sql("SHOW enable_seqscan").scalar()
+        ours = tx.connection.execute("SHOW enable_seqscan").fetchone()[0]
     with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
         theirs = [other.execute("SHOW enable_seqscan").fetchone() for _ in range(5)]
     assert ours == "off"
@@ -127,7 +127,7 @@ def test_nothing_is_left_prepared_in_connections_that_others_get(store, server):
     assert store.look().absent == ()
     for _ in range(6):
         with store._writing() as tx:
-            assert tx.connection.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements").scalar() == 0
+            assert tx.connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0] == 0
 
 
 def test_waiting_is_only_waiting_and_ends_at_the_close(store):

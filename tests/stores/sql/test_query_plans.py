@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
 
 from cronsensus.clock import ManualClock
 from cronsensus.instants import to_micros
@@ -19,6 +18,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
@@ -78,7 +78,6 @@ class Watcher:
         store.now()
         self.seen: dict[str, Any] = {}
         self.ticks = 0
-        event.listen(store._engine, "before_cursor_execute", self._note)
         values = Prepared.values
 
         def noted(prepared: Prepared, parameters: Any) -> list[Any]:
@@ -94,13 +93,7 @@ class Watcher:
         monkeypatch.setattr(Prepared, "values", noted)
         monkeypatch.setattr(SqliteDialect, "run_many", noted_many)
         for connection in store._connections._idle:
-            driver: Any = connection.connection.dbapi_connection
-            driver.set_progress_handler(self._tick, 1000)
-
-    def _note(self, *event: Any) -> None:
-        connection, _cursor, statement, parameters, _context, executemany = event
-        self.seen.setdefault(statement, parameters[0] if executemany else parameters)
-        connection.connection.dbapi_connection.set_progress_handler(self._tick, 1000)
+            connection.driver.set_progress_handler(self._tick, 1000)
 
     def _tick(self) -> int:
         self.ticks += 1

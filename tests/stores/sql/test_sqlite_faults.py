@@ -11,7 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import (
@@ -304,7 +303,7 @@ def test_no_space_left(tight):
 HOLD = """
 store = SqliteStore(url)
 with store._writing() as tx:
-    tx.connection.exec_driver_sql("INSERT INTO cronsensus_counters VALUES ('unfinished', 1)")
+    tx.connection.execute("INSERT INTO cronsensus_counters VALUES ('unfinished', 1)")
     say("holding")
     hear()
 say("done")
@@ -355,7 +354,7 @@ def test_a_lock_whose_holder_is_killed_is_free_at_once_and_its_work_undone(open_
     holder.process.wait()
     queue(store)
     with store._reading() as tx:
-        assert not tx.connection.exec_driver_sql("SELECT 1 FROM cronsensus_counters WHERE name = 'unfinished'").all()
+        assert not tx.connection.execute("SELECT 1 FROM cronsensus_counters WHERE name = 'unfinished'").fetchall()
 
 
 def test_a_lock_whose_holder_is_frozen(open_sqlite, run_child):
@@ -425,7 +424,7 @@ thread.join()
 codes = [os.waitpid(child, 0)[1] for child in children]
 store.enqueue([Item(job="queue")])
 with store._reading() as tx:
-    [(verdict,)] = tx.connection.exec_driver_sql("PRAGMA integrity_check").all()
+    [(verdict,)] = tx.connection.execute("PRAGMA integrity_check").fetchall()
 say(f"{codes} {verdict} {len(store.sessions())}")
 store.close()
 """
@@ -485,7 +484,8 @@ def test_a_connection_is_thrown_away_after_an_error_of_the_driver(open_sqlite, m
     assert isinstance(error, StoreUnavailable)
     assert "SQLITE_IOERR" in str(error)
     assert error.__cause__ is failing
-    assert connection.closed
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
     store.enqueue([Item(job="queue")])
     assert count(store) == 1
 
@@ -519,7 +519,7 @@ def test_a_definition_that_cannot_be_read_stops_no_other_job(damage, open_sqlite
     store.open_session(a_session("s1"), lease=2 * LEASE)
     store.enqueue([Item(job=name) for name in names])
     with store._writing() as tx:
-        tx.connection.execute(text("UPDATE cronsensus_jobs SET spec = :spec WHERE name = 'broken'"), {"spec": damage})
+        tx.connection.driver.execute("UPDATE cronsensus_jobs SET spec = ? WHERE name = 'broken'", [damage])
     clock.advance(timedelta(minutes=1))
     fresh = store.sibling()
     with caplog.at_level(logging.ERROR, "cronsensus.stores"):
@@ -649,6 +649,6 @@ def test_a_store_describes_itself(open_sqlite, place):
     assert shown["bytes"] > 0
     assert "power cut may lose" in store.capabilities.survives
     with store._reading() as tx:
-        assert tx.connection.exec_driver_sql("PRAGMA synchronous").scalar() == 1
+        assert tx.connection.execute("PRAGMA synchronous").fetchone()[0] == 1
     with open_sqlite()._reading() as tx:
-        assert tx.connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert tx.connection.execute("PRAGMA synchronous").fetchone()[0] == 2

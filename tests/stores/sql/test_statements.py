@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, LogLine, Note, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
@@ -73,9 +73,7 @@ class Counter:
     """Counts what one handle sends to the database."""
 
     def __init__(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        store.now()  # opens the engine
         self.statements: list[str] = []
-        event.listen(store._engine, "before_cursor_execute", self._note)
         run = Prepared.run
 
         def noted(prepared: Prepared, *given: Any) -> sqlite3.Cursor:
@@ -90,10 +88,6 @@ class Counter:
 
         monkeypatch.setattr(Prepared, "run", noted)
         monkeypatch.setattr(SqliteDialect, "run_many", noted_many)
-
-    def _note(self, *event: Any) -> None:
-        _connection, _cursor, statement, *_ = event
-        self.statements.append(statement)
 
     @contextmanager
     def within(self, what: str) -> Iterator[None]:

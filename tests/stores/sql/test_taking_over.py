@@ -38,7 +38,7 @@ def by_hand(store: SqliteStore, *statements: Executable) -> None:
     """Write into the store what no verb writes."""
     with store._writing() as tx:
         for statement in statements:
-            tx.connection.execute(statement)
+            store._view(tx.connection).execute(statement)
 
 
 def two_claims(store: SqliteStore) -> tuple[Claim, Claim]:

@@ -139,7 +139,7 @@ def test_a_step_whose_session_ends_while_it_looks_for_work_records_its_results_a
     step = Step(outcomes=(outcome,), plans=made, want=Want(limit=1, functions=["job"], lease=LEASE))
 
     def ends(tx: Transaction, found: Sequence[Any]) -> Sequence[Any]:
-        tx.connection.execute(update(session_rows).values(ended_at=tx.now))
+        store._view(tx.connection).execute(update(session_rows).values(ended_at=tx.now))
         return found
 
     with when_asked(monkeypatch, "lock_session", ends):
@@ -160,7 +160,7 @@ def test_a_lock_whose_session_renewed_its_lease_in_this_moment_is_not_taken(
     clock.advance(LEASE)
 
     def renews(tx: Transaction, found: Any) -> Any:
-        tx.connection.execute(update(session_rows).values(lease_until=tx.lease_now + LEASE_ENDS))
+        store._view(tx.connection).execute(update(session_rows).values(lease_until=tx.lease_now + LEASE_ENDS))
         return found
 
     with when_asked(monkeypatch, "lock_session", renews):
@@ -218,7 +218,8 @@ def test_a_job_with_a_limit_that_somebody_else_counts_is_left_out(
 
 def places(store: SqliteStore) -> list[int]:
     with store._reading() as tx:
-        return [row.place for row in tx.connection.execute(select(lock_rows.c.place).order_by(lock_rows.c.place))]
+        found = store._view(tx.connection).execute(select(lock_rows.c.place).order_by(lock_rows.c.place))
+        return [row.place for row in found]
 
 
 def test_a_lock_that_became_full_since_the_look_is_not_taken(store: SqliteStore) -> None:

@@ -11,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, bindparam, text
+import sqlalchemy as alchemy
+from sqlalchemy import Engine, bindparam, text
 from sqlalchemy.sql.elements import BindParameter
 
 from cronsensus.errors import CronsensusError, StoreBusy, UnsupportedTransaction
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
+from cronsensus.stores.sql.engine import Kept
 from cronsensus.stores.sql.queries import LIST, Query
 from cronsensus.stores.sql.sending import NONE, Begin, Pending
 from cronsensus.stores.values import StoreCapabilities
@@ -23,18 +26,18 @@ from cronsensus.stores.values import StoreCapabilities
 
 @contextmanager
 def borrowed(given: Any, engine: Engine) -> Iterator[Connection]:
-    """Give SQLAlchemy's view of a connection that is the caller's.
+    """Give SQLAlchemy's view of a connection that is the caller's, in the place of a driver's.
 
     Args:
         given: SQLAlchemy's ``Connection`` or ORM ``Session``, or a connection of the store's own driver.
-        engine: of the store's own connections.
+        engine: of the store's database and driver.
 
     Raises:
         UnsupportedTransaction: it is something else, of another database, or commits each statement by itself.
     """
     connection = _through_sqlalchemy(given)
     if connection is None and isinstance(given, _connection_class(engine)):
-        connection = Connection(engine, connection=_NotOurs(given))
+        connection = alchemy.Connection(engine, connection=_NotOurs(given))
     if connection is None:
         raise UnsupportedTransaction(_unusable(given, engine))
     if connection.dialect.name != engine.dialect.name:
@@ -51,16 +54,16 @@ def borrowed(given: Any, engine: Engine) -> Iterator[Connection]:
             "the effects; begin a transaction first, and call run.complete_in() in it"
         )
     with driver.ready(raw):
-        yield connection
+        yield Connection(connection, ours=False)
 
 
-def _through_sqlalchemy(given: Any) -> Connection | None:
+def _through_sqlalchemy(given: Any) -> alchemy.Connection | None:
     """Return the connection behind SQLAlchemy's own objects; these are known only if the caller has imported them."""
-    if isinstance(given, Connection):
+    if isinstance(given, alchemy.Connection):
         return given
     orm, aio = sys.modules.get("sqlalchemy.orm"), sys.modules.get("sqlalchemy.ext.asyncio")
     if orm is not None and isinstance(given, (orm.Session, orm.scoped_session)):
-        connection: Connection = given.connection()
+        connection: alchemy.Connection = given.connection()
         return connection
     if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)):
         raise UnsupportedTransaction(
@@ -150,14 +153,15 @@ class Borrowed(Dialect):
         commit: bool,  # noqa: ARG002 - the caller commits
     ) -> None:
         """Run each statement by itself."""
+        theirs: alchemy.Connection = connection.driver
         for one in queue:
             lists: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in LIST.findall(one.query.text)]
             statement = text(one.query.text).bindparams(*lists)
             if one.given is not None:
                 rows = [{**one.values, **dict(zip(one.query.rows, row, strict=True))} for row in one.given]
-                one.answer(NONE, sum(connection.execute(statement, row).rowcount for row in rows))
+                one.answer(NONE, sum(theirs.execute(statement, row).rowcount for row in rows))
             else:
-                found = connection.execute(statement, dict(one.values))
+                found = theirs.execute(statement, dict(one.values))
                 one.answer(found.all() if found.returns_rows else NONE, found.rowcount)
             one.require()
 
@@ -166,43 +170,10 @@ class Borrowed(Dialect):
         return self._own.translate(error)
 
 
-class _NotOurs(PoolProxiedConnection):
-    """What SQLAlchemy takes a driver's connection from: one that it may use, and neither end nor close.
-
-    No pool has seen it, so nobody resets it, and none of SQLAlchemy's own settings are put on it.
-    """
-
-    def __init__(self, raw: Any) -> None:
-        self.dbapi_connection = raw
-        self.info: dict[Any, Any] = {}
-
-    driver_connection = property(lambda self: self.dbapi_connection)
-    record_info = None
-    is_valid = True
-    is_detached = False
-
+class _NotOurs(Kept):
     def cursor(self, *_: Any, **__: Any) -> Any:
         """Return a cursor that gives tuples, whatever the caller has asked for on the connection."""
         return _driver_of(self.dbapi_connection).cursor(self.dbapi_connection)
-
-    def commit(self) -> None:
-        """Leave it to the caller."""
-
-    def rollback(self) -> None:
-        """Leave it to the caller."""
-
-    def close(self) -> None:
-        """Leave it to the caller."""
-
-    def detach(self) -> None:
-        """Do nothing: it is in no pool."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what SQLAlchemy asks of the driver's own connection, such as whether it is closed."""
-        return getattr(self.dbapi_connection, name)
-
-    def invalidate(self, e: BaseException | None = None, soft: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Do nothing: the caller will find out."""
 
 
 # --- what differs between drivers; none of them is imported here ------------------------------------------------------

@@ -13,10 +13,9 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from sqlalchemy import Connection, Engine, ExceptionContext, event
-
 from cronsensus.errors import StoreUnavailable
 from cronsensus.interrupts import Condition
+from cronsensus.stores.sql.connection import Connection
 
 MOST_IDLE = 4
 FORK_PATIENCE = 1.0
@@ -26,20 +25,6 @@ _all: weakref.WeakSet[Connections] = weakref.WeakSet()
 _forking = threading.Lock()
 _abandoned: list[Connection] = []
 """Connections of a parent process: closing them here would let go of locks that the parent relies on."""
-
-
-def each_for_itself(engine: Engine) -> Engine:
-    """Return the engine of many stores' connections, told that one which is cut says nothing about the others.
-
-    SQLAlchemy would take them all for dead: also one that is being opened at that moment, which it closes in order to
-    open it anew. That costs another journey, and where an opened connection is handed to it, a closed one comes again.
-    """
-
-    def alone(context: ExceptionContext) -> None:
-        context.invalidate_pool_on_disconnect = False
-
-    event.listen(engine, "handle_error", alone)
-    return engine
 
 
 class _Opening:
@@ -108,8 +93,6 @@ class Connections:
     def throw_away(self, connection: Connection) -> None:
         """Close a connection whose state is in doubt; it may be closed already."""
         try:
-            if not connection.closed:
-                connection.invalidate()
             connection.close()
         finally:
             self._end_use(connection)

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError, StoreBusy
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.sending import Begin, Pending
 from cronsensus.stores.values import StoreCapabilities
@@ -45,9 +44,18 @@ class TryAgain(StoreBusy):
     """The database ended a transaction in favour of another one; nothing was written, and the verb can be repeated."""
 
 
+def cause_of(error: Exception) -> Exception:
+    """Return the driver's own error, where SQLAlchemy has put one around it."""
+    return getattr(error, "orig", None) or error
+
+
 class Dialect(ABC):
     """The answers of one database."""
 
+    engine_url: str
+    """What SQLAlchemy calls the database and its driver."""
+    schema: str = ""
+    """Where the tables are, if it is not where the connection leads."""
     groups_by_seeking: bool = False
     """Whether GROUP BY goes from group to group in an index, instead of reading each entry."""
     most_parameters: int = 500
@@ -67,6 +75,9 @@ class Dialect(ABC):
         """Return what a store on this database can do."""
 
     # --- transactions -------------------------------------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> None:  # noqa: B027 - most have nothing to note
+        """Be told of a new connection."""
 
     @abstractmethod
     def begin_read(self, connection: Connection) -> None:

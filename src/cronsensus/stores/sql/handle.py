@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import wraps
-from typing import Any, Self, TypeVar, cast
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import CronsensusError, InvalidOption
@@ -20,17 +18,20 @@ from cronsensus.model.job import check_name
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.base import Store
 from cronsensus.stores.clock_watch import BY_ITSELF, ClockWatch, Looked
-from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql import version
 from cronsensus.stores.sql.blocked_takeovers import BlockedTakeovers
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.connections import Connections
 from cronsensus.stores.sql.definitions import Definitions
-from cronsensus.stores.sql.dialect import Dialect, TryAgain
-from cronsensus.stores.sql.lending import Lending
+from cronsensus.stores.sql.dialect import Dialect, TryAgain, cause_of
 from cronsensus.stores.sql.sending import Begin
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.values import StoreCapabilities
+
+if TYPE_CHECKING:
+    import sqlalchemy as alchemy
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -76,8 +77,8 @@ class SqlHandle(Store):
         given: tuple[str, Clock | None],
         where: str,
         dialect: Dialect,
-        connect: Callable[[], Connection],
-        lend: Callable[[], Connection] | None = None,
+        connect: Callable[[], Any],
+        lend: Callable[[], Any] | None = None,
     ) -> None:
         """Make a handle; nothing is opened before the first verb.
 
@@ -86,24 +87,19 @@ class SqlHandle(Store):
             given: the URL and the clock that the subclass was made with; so are its siblings.
             where: names the store in errors.
             dialect: what is particular about the database.
-            connect: opens a connection for verbs.
+            connect: opens a connection of the driver's for verbs.
             lend: opens one for the code of jobs, where those for verbs have settings of their own.
         """
         self.namespace = check_name(namespace, what="namespace")
         self._given = given
         self._where = where
         self._dialect = dialect
-        self._connections = Connections(connect, where=where)
+        self._connections = Connections(lambda: self._opened(Connection(connect())), where=where)
         self._definitions = Definitions()
         self._ended = Event()
         self._clock_watch = ClockWatch()
         self._blocked_takeovers = BlockedTakeovers()
-        self._lending = Lending(
-            Connections(lend or connect, where=where),
-            dialect,
-            transaction_on=self._transaction_on,
-            explained=self._errors_explained,
-        )
+        self._lent = Connections(lambda: self._opened(self._handed_over((lend or connect)())), where=where)
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -119,6 +115,10 @@ class SqlHandle(Store):
     def unreadable(self) -> tuple[str, ...]:
         """Return what was left out because it cannot be read."""
         return self._definitions.unreadable.texts()
+
+    def _opened(self, connection: Connection) -> Connection:
+        self._dialect.opened(connection)
+        return connection
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -161,15 +161,15 @@ class SqlHandle(Store):
         """
         with self._errors_explained():
             connection = self._connections.take()
-            was_good = connection.info.get("was_good", False)
+            was_good = connection.was_good
             try:
                 if self._dialect.glances(connection):
                     yield Transaction(connection, self._dialect, self.namespace, self._definitions, read=False)
                 else:
-                    with connection.begin():
+                    with connection.transaction():
                         self._dialect.begin_read(connection)
                         yield self._transaction_on(connection)
-                connection.info["was_good"] = True
+                connection.was_good = True
             except (CronsensusError, LookupError) as error:
                 put = self._connections.give_back if _is_a_no(error) else self._connections.throw_away
                 put(connection)
@@ -219,14 +219,14 @@ class SqlHandle(Store):
                 # A signal handler raised where this thread was about to end it, and nothing else will: verbs do not
                 # nest.
                 self._connections.throw_away(left)
-            was_good = connection.info.get("was_good", False)
+            was_good = connection.was_good
             try:
                 with ExitStack() as transaction:
                     under_way[thread] = connection
                     transaction.enter_context(self._committed(connection))
                     if begin is not None:
                         begin(connection)
-                        connection.info["was_good"] = True
+                        connection.was_good = True
                     return connection, transaction.pop_all()
             except Exception as error:
                 if not was_good or not self._dialect.is_cut(error):
@@ -236,7 +236,7 @@ class SqlHandle(Store):
     @contextmanager
     def _committed(self, connection: Connection) -> Iterator[None]:
         try:
-            with connection.begin():
+            with connection.transaction():
                 yield
         except (CronsensusError, LookupError) as error:
             # A verb's own "no": rolled back, and the connection is as good as before.
@@ -269,10 +269,31 @@ class SqlHandle(Store):
         except (OverflowError, UnicodeEncodeError) as error:  # before it came to the server
             raise InvalidOption(f"{self._where} cannot keep this value: {error}") from error
         except Exception as error:
-            explained = self._dialect.translate(error)
+            explained = self._dialect.translate(cause_of(error))
             if explained is None:
                 raise
             raise explained from error
+
+    # --- as SQLAlchemy sees it ----------------------------------------------------------------------------------------
+
+    @property
+    def _engine(self) -> alchemy.Engine:
+        from cronsensus.stores.sql.engine import engine_of
+
+        return engine_of(self._dialect.engine_url, self._where)
+
+    def _view(self, connection: Connection) -> alchemy.Connection:
+        """Return a connection as SQLAlchemy sees it, in the transaction that is open on it; its tables are ours."""
+        from cronsensus.stores.sql.engine import kept
+
+        return kept(self._engine, connection.driver, self._dialect.schema)
+
+    def _handed_over(self, driver: Any) -> Connection:
+        """Return a connection for the code of jobs."""
+        from cronsensus.stores.sql.engine import handed_over
+        from cronsensus.stores.sql.lending import LentConnection
+
+        return LentConnection(handed_over(self._engine, driver))
 
     # --- rows that are not as they should be --------------------------------------------------------------------------
 
@@ -300,25 +321,40 @@ class SqlHandle(Store):
         Safe when several processes start at once: each step reads the version again under the migration lock.
         """
         applied: list[str] = []
-        while True:
-            with self._reading() as look:
-                if migrations.next_step(look.connection, self._where) is None:
-                    return applied
+        while not self._is_up_to_date():
+            self._load_migrations()
             with self._writing() as tx:
                 self._dialect.lock_migrations(tx.connection)
-                step = migrations.next_step(tx.connection, self._where)
-                if step is None:
-                    return applied
-                migrations.take(step, tx.connection, tx.now)
-            applied.append(step[1])
+                step = self._take_step(tx)
+            # psycopg has the server forget what is prepared on a connection on which tables were changed.
+            self._connections.forget_idle()
+            applied += step
+        return applied
+
+    @repeated
+    def _is_up_to_date(self) -> bool:
+        """Whether the schema is the one that this code knows; raise if it is a newer one."""
+        with self._reading() as tx:
+            return version.known(tx, self._where) == version.VERSION
+
+    def _load_migrations(self) -> None:
+        """Load SQLAlchemy, which takes its time: not while others wait for a lock."""
+        from cronsensus.stores.sql import migrations  # noqa: F401
+        from cronsensus.stores.sql.engine import engine_of
+
+        engine_of(self._dialect.engine_url, self._where)
+
+    def _take_step(self, tx: Transaction) -> list[str]:
+        """Take the next step that the schema needs, under the migration lock; return its name, if it needs one."""
+        from cronsensus.stores.sql import migrations
+
+        return migrations.take_next(version.known(tx, self._where), self._view(tx.connection), tx.now)
 
     @repeated
     def _check(self) -> None:
         """Raise unless the schema is there, of the version that this code knows, and the store can be written."""
         with self._reading() as tx:
-            version = migrations.version_of(tx.connection)
-        migrations.refuse_newer(version, self._where)
-        migrations.refuse_older(version, self._where)
+            version.refuse_older(version.known(tx, self._where), self._where)
         self._check_writable()
 
     def _check_writable(self) -> None:
@@ -327,7 +363,7 @@ class SqlHandle(Store):
     def _close(self) -> None:
         self._ended.set()
         self._connections.close()
-        self._lending.close()
+        self._lent.close()
 
     @repeated
     def _now(self) -> datetime:

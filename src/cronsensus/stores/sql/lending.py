@@ -16,19 +16,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import cast
 
-from sqlalchemy import Connection, RootTransaction, event
+import sqlalchemy as alchemy
+from sqlalchemy import RootTransaction, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from cronsensus.errors import UnsupportedTransaction
 from cronsensus.model.occurrence import Claim, Note
 from cronsensus.stores.sql import completing
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.connections import Connections
-from cronsensus.stores.sql.dialect import Dialect
+from cronsensus.stores.sql.dialect import Dialect, cause_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 
 MARK = "cronsensus_run"
+
+
+class LentConnection(Connection):
+    """A connection that the code of jobs uses through SQLAlchemy.
+
+    Attributes:
+        view: the connection as that code sees it.
+    """
+
+    def __init__(self, view: alchemy.Connection) -> None:
+        """Take a connection that was handed over to SQLAlchemy."""
+        super().__init__(view.connection.driver_connection, ours=False)
+        self.view = view
+
+    def close(self) -> None:
+        """Let SQLAlchemy close it."""
+        if not self.view.closed:
+            self.view.invalidate()
+        self.view.close()
 
 
 class Lending:
@@ -60,9 +82,9 @@ class Lending:
             with self._explained():
                 connection, transaction = self._begin(ending)
                 completing.require_current(self._transaction_on(connection), claim)
-                connection.exec_driver_sql(f"SAVEPOINT {MARK}")
+                connection.view.exec_driver_sql(f"SAVEPOINT {MARK}")
             lent = _Lent(connection, claim, self._transaction_on, self._explained)
-            with _kept_open(connection):
+            with _kept_open(connection.view):
                 yield lent
             with self._explained():
                 if lent.completed:
@@ -70,7 +92,7 @@ class Lending:
                 else:
                     transaction.rollback()
 
-    def _begin(self, ending: ExitStack) -> tuple[Connection, RootTransaction]:
+    def _begin(self, ending: ExitStack) -> tuple[LentConnection, RootTransaction]:
         """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
         while True:
             was_good = False
@@ -78,20 +100,20 @@ class Lending:
                 with ExitStack() as trial:
                     trial.callback(self._dialect.end_write)
                     connection = trial.enter_context(self._connection())
-                    was_good = bool(connection.info.get("was_good"))
-                    transaction = trial.enter_context(connection.begin())
+                    was_good = connection.was_good
+                    transaction = trial.enter_context(connection.view.begin())
                     self._dialect.begin_lent(connection)
-                    connection.info["was_good"] = True
+                    connection.was_good = True
                     ending.push(trial.pop_all())
                     return connection, transaction
             except Exception as error:
-                if not was_good or not self._dialect.is_cut(error):
+                if not was_good or not self._dialect.is_cut(cause_of(error)):
                     raise
                 self._connections.forget_idle()
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        connection = self._connections.take()
+    def _connection(self) -> Iterator[LentConnection]:
+        connection = cast("LentConnection", self._connections.take())
         try:
             yield connection
         except BaseException:
@@ -100,21 +122,18 @@ class Lending:
         else:
             self._connections.give_back(connection)
 
-    def close(self) -> None:
-        """Close what is idle, and the rest when it comes back."""
-        self._connections.close()
-
 
 class _Lent(RunTransaction):
     def __init__(
         self,
-        connection: Connection,
+        connection: LentConnection,
         claim: Claim,
         transaction_on: Callable[[Connection], Transaction],
         explained: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self.connection: Connection = connection
+        self.connection: alchemy.Connection = connection.view
         self.completed = False
+        self._ours = connection
         self._claim = claim
         self._transaction_on = transaction_on
         self._explained = explained
@@ -133,7 +152,7 @@ class _Lent(RunTransaction):
                 f"ending to run.transaction(), and let errors leave the block ({error})"
             ) from error
         with self._explained():
-            tx = self._transaction_on(self.connection)
+            tx = self._transaction_on(self._ours)
             # A server's clock was read at the beginning, and the job's code has taken its time since.
             tx.catch_up()
             completing.complete(tx, self._claim, result, notes)
@@ -141,10 +160,10 @@ class _Lent(RunTransaction):
 
 
 @contextmanager
-def _kept_open(connection: Connection) -> Iterator[None]:
+def _kept_open(connection: alchemy.Connection) -> Iterator[None]:
     """Let nobody commit through ``connection`` meanwhile: half of the effects would be there without the result."""
 
-    def refuse(_: Connection) -> None:
+    def refuse(_: alchemy.Connection) -> None:
         raise UnsupportedTransaction(
             "conn.commit() inside run.transaction() would commit the effects without the result; leave it out: the end "
             "of the block commits both"

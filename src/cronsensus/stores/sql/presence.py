@@ -9,12 +9,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from sqlalchemy import Connection
-
 from cronsensus.errors import StoreError
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.stores.presence import Observations, SignRecord
 from cronsensus.stores.sql import looking
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.sql.transaction import Transaction

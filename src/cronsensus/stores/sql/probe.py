@@ -1,6 +1,6 @@
 """Ask a SQL store which nodes live, quickly: with the driver alone, and two statements.
 
-A probe has a second, and a small machine; SQLAlchemy takes half of that to load. What is asked here is what
+A probe has a second, and a small machine, and so it loads no more than this. What is asked here is what
 ``sessions`` and ``jobs`` answer, and where anything is not as it should be, this gives no answer: then the store's own
 verbs find out, and say what is wrong.
 """

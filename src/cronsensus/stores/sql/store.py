@@ -23,13 +23,11 @@ from cronsensus.model.session import LockGrant
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.sql import (
     acquiring,
-    borrowing,
     completing,
     defining,
     finishing,
     locks,
     looking,
-    migrations,
     operating,
     pausing,
     pruning,
@@ -39,6 +37,7 @@ from cronsensus.stores.sql import (
     retiring,
     sessions,
     stepping,
+    version,
 )
 from cronsensus.stores.sql.dialect import Reading, TryAgain
 from cronsensus.stores.sql.handle import SqlHandle, repeated
@@ -137,12 +136,18 @@ class SqlStore(SqlHandle):
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
         """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""
-        return self._lending.transaction(claim)
+        from cronsensus.stores.sql.lending import Lending
+
+        lending = Lending(self._lent, self._dialect, self._transaction_on, self._errors_explained)
+        return lending.transaction(claim)
 
     def _complete_in(self, connection: Any, claim: Claim, result: str | None, notes: Sequence[Note]) -> None:
         """Write that an attempt succeeded, on a connection of the caller's."""
+        from cronsensus.stores.sql import borrowing
+
         with self._reading() as own:
-            engine, reading = own.connection.engine, Reading(own.now, own.lease_now, own.epoch)
+            engine = self._view(own.connection).engine  # by now it knows of which version the server is
+            reading = Reading(own.now, own.lease_now, own.epoch)
             # Theirs may read what stood when it began (repeatable read), and lines were written since. By now nothing
             # of the run is on its way to the store any more.
             after = finishing.last_line(own, claim.id) if notes else 0
@@ -326,6 +331,6 @@ class SqlStore(SqlHandle):
             return {
                 "store": self.capabilities.name,
                 "namespace": self.namespace,
-                "schema": migrations.version_of(tx.connection),
+                "schema": version.of(tx),
                 **self._dialect.describe(tx.connection),
             }

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection
-
 from cronsensus.errors import CronsensusError
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.queries import with_pieces
@@ -172,12 +171,11 @@ class Transaction:
         try:
             reading = self.dialect.send(self.connection, queue, begin=begin, commit=commit)
         except Exception as error:
-            was_good = self.connection.info.get("was_good", False)
-            rested = bool(begin) and not commit and was_good and self.dialect.is_cut(error)
+            rested = bool(begin) and not commit and self.connection.was_good and self.dialect.is_cut(error)
             self.was_cut = rested or self.dialect.is_unsent(error)
             raise
         if begin:
-            self.connection.info["was_good"] = True
+            self.connection.was_good = True
             self._reading = reading
             self.tell_clocks()
 

@@ -1,6 +1,38 @@
-"""Which schema this code knows."""
+"""Which schema this code knows, and which one a store has."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from cronsensus.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from cronsensus.stores.sql.transaction import Transaction
+
 VERSION = 3
 """The schema that this code knows; the number of the newest migration."""
+
+
+def of(tx: Transaction) -> int:
+    """Return the schema's version in a store; 0: it has none of our tables."""
+    if not tx.send("has_schema", place=tx.dialect.schema).rows:
+        return 0
+    return int(tx.send("schema_version").rows[0].version or 0)
+
+
+def known(tx: Transaction, where: str) -> int:
+    """Return the schema's version, as ``of`` does; raise if it is one that this code cannot know."""
+    found = of(tx)
+    if found > VERSION:
+        raise SchemaMismatch(
+            f"{where} has schema version {found}, but this cronsensus knows only {VERSION}: a newer one upgraded it; "
+            "install that one here too: pip install --upgrade cronsensus"
+        )
+    return found
+
+
+def refuse_older(found: int, where: str) -> None:
+    """Raise if a store must be upgraded first."""
+    if found < VERSION:
+        have = f"has schema version {found}" if found else "holds no cronsensus schema yet"
+        raise SchemaMismatch(f"{where} {have}, and this cronsensus needs {VERSION}; run: cronsensus db upgrade")

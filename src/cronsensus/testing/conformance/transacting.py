@@ -124,6 +124,18 @@ class Transacting(StoreTest):
         assert ("succeeded", claim.token, self.store.now()) == (run.end, run.token, run.finished_at)
         assert 1 == self.count()
 
+    def test_a_table_that_is_declared_to_sqlalchemy_is_found_where_the_user_has_it(self) -> None:
+        if self.refused():
+            return
+        from sqlalchemy import Column, MetaData, String, Table, insert
+
+        effects = Table(EFFECTS, MetaData(), Column("test", String(40)), Column("word", String(40)))
+        claim = self.begun()
+        with self.store.transaction(claim) as transaction:
+            transaction.connection.execute(insert(effects).values(test=self.mine, word="one"))
+            transaction.complete()
+        assert 1 == self.count()
+
     def test_an_exception_undoes_both_and_the_run_goes_on(self) -> None:
         if self.refused():
             return

@@ -18,7 +18,7 @@ __all__ = ["MysqlStore"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the store when it is asked for: what only asks the driver, such as a probe, does without SQLAlchemy."""
+    """Import the store when it is asked for: what only asks the driver, such as a probe, does without the verbs."""
     if name in __all__:
         from cronsensus.stores.sql.mysql.store import MysqlStore
 

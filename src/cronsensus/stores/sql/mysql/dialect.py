@@ -8,11 +8,11 @@ from typing import Any, cast
 from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
-from sqlalchemy import Connection
 
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.mysql import errors, packets, presence
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
@@ -37,6 +37,7 @@ BEFORE_COMMIT = "before_commit"
 class MysqlDialect(Dialect):
     """What is particular about MySQL and MariaDB."""
 
+    engine_url = "mysql+pymysql://"
     groups_by_seeking = True
     most_parameters = 1000
     most_characters = MOST_CHARACTERS
@@ -124,16 +125,15 @@ class MysqlDialect(Dialect):
 
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
-        return errors.is_cut(errors.cause_of(error))
+        return errors.is_cut(error)
 
     def is_closed(self, error: Exception) -> bool:
         """Whether the connection was closed from the other side."""
-        cause = errors.cause_of(error)
-        return errors.is_cut(cause) and not isinstance(cause.__cause__ or cause.__context__, TimeoutError)
+        return errors.is_cut(error) and not isinstance(error.__cause__ or error.__context__, TimeoutError)
 
     def is_unsent(self, error: Exception) -> bool:
         """Whether the connection was closed before the packet with the COMMIT was begun."""
-        return self.is_closed(error) and getattr(errors.cause_of(error), BEFORE_COMMIT, False)
+        return self.is_closed(error) and getattr(error, BEFORE_COMMIT, False)
 
     # --- statements by name -------------------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class MysqlDialect(Dialect):
 
     def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
-        return errors.translate(errors.cause_of(error), self.url)
+        return errors.translate(error, self.url)
 
     def describe(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""
@@ -255,4 +255,4 @@ def _is_on(value: object) -> bool:
 
 def driver_of(connection: Connection) -> BoundedConnection:
     """Return the driver's own connection."""
-    return cast("BoundedConnection", connection.connection.dbapi_connection)
+    return cast("BoundedConnection", connection.driver)

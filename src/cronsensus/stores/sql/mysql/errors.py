@@ -55,11 +55,6 @@ _NO_VALUE = {
 _DAMAGED = {126, 127, 134, 144, 145, ER.NOT_KEYFILE, ER.CRASHED_ON_USAGE, ER.CRASHED_ON_REPAIR, 1712, 1877}
 
 
-def cause_of(error: BaseException) -> BaseException:
-    """Return the driver's own error."""
-    return getattr(error, "orig", None) or error
-
-
 def code_of(error: BaseException) -> int:
     """Return the number of an error; 0: it has none."""
     code = error.args[0] if isinstance(error, MySQLError) and error.args else 0

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import lru_cache
-
-from pymysql.err import MySQLError
-from sqlalchemy import Connection, Engine, create_engine
-from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
-from cronsensus.stores.sql import migrations
-from cronsensus.stores.sql.connections import each_for_itself
-from cronsensus.stores.sql.handle import repeated
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect, driver_of
-from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, open_for_jobs, run
+from cronsensus.stores.sql.mysql.driver import open_connection, open_for_jobs, run
 from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.mysql.presence import Sign, present, show
 from cronsensus.stores.sql.mysql.url import read_url
@@ -37,21 +28,6 @@ _STRANGE_WORDS = (
     "AND table_name LIKE 'cronsensus\\_%' AND data_type = 'varchar' "
     "AND collation_name NOT IN ('utf8mb4_nopad_bin', 'utf8mb4_0900_bin') ORDER BY table_name, column_name"
 )
-
-_opened: ContextVar[BoundedConnection] = ContextVar("cronsensus_opened_mysql")
-
-
-@lru_cache(maxsize=64)
-def _engine_for(*, database: str, is_mariadb: bool) -> Engine:  # noqa: ARG001
-    """Return the engine behind handles; it only wraps connections that we open ourselves.
-
-    SQLAlchemy looks for itself, at an engine's first connection, which database and which kind of server that is, and
-    believes it from then on.
-    """
-    # Nothing is undone when a connection is closed: its end undoes all, and one that was cut off could only complain.
-    return each_for_itself(
-        create_engine("mysql+pymysql://", creator=_opened.get, poolclass=NullPool, pool_reset_on_return=None)
-    )
 
 
 class MysqlStore(PresenceStore):
@@ -75,8 +51,8 @@ class MysqlStore(PresenceStore):
             given=(url, clock),
             where=self._url.where,
             dialect=MysqlDialect(self._url, clock),
-            connect=lambda: _wrapped(open_connection(self._url), self._url.database),
-            lend=lambda: _wrapped(open_for_jobs(self._url), self._url.database),
+            connect=lambda: open_connection(self._url),
+            lend=lambda: open_for_jobs(self._url),
         )
         self._place = (self._url.database, namespace)
         self._sign = Sign(lambda: open_connection(self._url), self._place)
@@ -121,25 +97,20 @@ class MysqlStore(PresenceStore):
         if self._is_up_to_date():
             return []
         applied: list[str] = []
+        self._load_migrations()
         with self._errors_explained(), self._migrating() as connection:
             while True:
-                with connection.begin():
+                with connection.transaction():
                     self._dialect.begin_write(connection)
-                    step = migrations.next_step(connection, self._where)
-                    if step is None:
-                        return applied
-                    migrations.take(step, connection, self._dialect.read_clocks(connection).now)
-                applied.append(step[1])
-
-    @repeated  # another process may be making the very table that is looked at
-    def _is_up_to_date(self) -> bool:
-        with self._reading() as look:
-            return migrations.next_step(look.connection, self._where) is None
+                    step = self._take_step(self._transaction_on(connection))
+                if not step:
+                    return applied
+                applied += step
 
     @contextmanager
     def _migrating(self) -> Iterator[Connection]:
         """Give a patient connection, on which the lock of migrations is held."""
-        connection = _wrapped(open_connection(self._url, patience=2 * _MIGRATING_FOR), self._url.database)
+        connection = Connection(open_connection(self._url, patience=2 * _MIGRATING_FOR))
         try:
             driver = driver_of(connection)
             # Names of locks are those of the whole server, at most 64 characters, whatever the database's.
@@ -182,16 +153,3 @@ class MysqlStore(PresenceStore):
         """Try to write: a replica, or a user without rights, is found now rather than by the first job."""
         with self._writing() as tx:
             tx.send("touch")
-
-
-def _wrapped(driver: BoundedConnection, database: str) -> Connection:
-    """Return a connection as SQLAlchemy sees it."""
-    opened = _opened.set(driver)
-    try:
-        return _engine_for(database=database, is_mariadb=driver.is_mariadb).connect()
-    except BaseException:
-        with contextlib.suppress(MySQLError):  # SQLAlchemy closes what it could not wrap, and twice is an error
-            driver.close()
-        raise
-    finally:
-        _opened.reset(opened)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection
-
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
 from cronsensus.stores.sql.bounds import MOST_IDLE
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.postgres import errors
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, NoAnswer, NotSent, patience, settings
@@ -48,6 +47,7 @@ _MIGRATING_FOR = "5min"
 class PostgresDialect(Dialect):
     """What is particular about PostgreSQL."""
 
+    engine_url = "postgresql+psycopg://"
     most_parameters = 10_000
     most_rows = 5000
     sends_later = True
@@ -55,6 +55,7 @@ class PostgresDialect(Dialect):
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
         """Make a dialect for the tables of one schema."""
         self.url, self._where = url, url.where
+        self.schema = url.schema
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
         self._queries = queries_of("postgres", schema=url.schema)
@@ -180,11 +181,11 @@ class PostgresDialect(Dialect):
 
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
-        return errors.is_cut(getattr(error, "orig", None) or error)
+        return errors.is_cut(error)
 
     def is_closed(self, error: Exception) -> bool:
         """Whether the connection was closed from the other side."""
-        return self.is_cut(error) and not isinstance(getattr(error, "orig", error), NoAnswer)
+        return self.is_cut(error) and not isinstance(error, NoAnswer)
 
     def is_unsent(self, error: Exception) -> bool:
         """Whether the connection was gone before all was sent."""
@@ -233,7 +234,7 @@ class PostgresDialect(Dialect):
 
     def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
-        return errors.translate(getattr(error, "orig", None) or error, self.url)
+        return errors.translate(error, self.url)
 
     def describe(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""
@@ -264,4 +265,4 @@ class PostgresDialect(Dialect):
 
 def driver_of(connection: Connection) -> BoundedConnection:
     """Return the driver's own connection."""
-    return cast("BoundedConnection", connection.connection.dbapi_connection)
+    return cast("BoundedConnection", connection.driver)

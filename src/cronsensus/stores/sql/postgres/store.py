@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextvars import ContextVar
 from datetime import timedelta
-from functools import cache
 from typing import Any, cast
 
 from psycopg import RawCursor
-from sqlalchemy import Connection, Engine, create_engine
-from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.session import LockGrant
 from cronsensus.stores.sql import locks
-from cronsensus.stores.sql.connections import each_for_itself
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.postgres import locks as one_statement
@@ -33,19 +29,6 @@ from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.wait_queues import WaitQueues
 
 _MICROSECOND = timedelta(microseconds=1)
-_opening: ContextVar[Callable[[], BoundedConnection]] = ContextVar("cronsensus_opening_postgres")
-
-
-@cache
-def _shared_engine() -> Engine:
-    """Return the engine behind those of all handles; it only wraps connections that we open ourselves."""
-    return each_for_itself(
-        create_engine("postgresql+psycopg://", creator=_open_for_caller, poolclass=NullPool, use_native_hstore=False)
-    )
-
-
-def _open_for_caller() -> BoundedConnection:
-    return _opening.get()()
 
 
 class PostgresStore(PresenceStore):
@@ -65,14 +48,13 @@ class PostgresStore(PresenceStore):
         """
         self._url = read_url(url)
         self._postgres = PostgresDialect(self._url, clock)
-        self._engine: Engine | None = None
         super().__init__(
             namespace=namespace,
             given=(url, clock),
             where=self._url.where,
             dialect=self._postgres,
-            connect=self._connect,
-            lend=self._lend,
+            connect=self._open,
+            lend=lambda: open_connection(self._url, lent=True),
         )
         self._place = (self._url.schema, namespace)
         self._wake = Wake(self._open, self._place)
@@ -212,21 +194,6 @@ class PostgresStore(PresenceStore):
         with self._writing() as tx:
             tx.take_tokens(1)
             tx.send("touch")
-
-    def _connect(self) -> Connection:
-        return self._open_with(self._open)
-
-    def _lend(self) -> Connection:
-        return self._open_with(lambda: open_connection(self._url, lent=True))
-
-    def _open_with(self, opened: Callable[[], BoundedConnection]) -> Connection:
-        if self._engine is None:
-            self._engine = _shared_engine().execution_options(schema_translate_map={None: self._url.schema})
-        opening = _opening.set(opened)
-        try:
-            return self._engine.connect()
-        finally:
-            _opening.reset(opening)
 
     def _open(self) -> BoundedConnection:
         driver = open_connection(self._url)

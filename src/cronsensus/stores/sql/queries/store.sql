@@ -11,3 +11,21 @@ UPDATE cronsensus_counters SET value = value WHERE name = 'token';
 -- types: channel text, sender text
 -- Notify the listeners. Race: none, a notification says only that there may be something new.
 SELECT pg_notify(:channel, :sender);
+
+-- name: has_schema
+-- Read whether the table of versions is there. Race: none, where the lock of migrations is held; else it may be made in this moment.
+SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'cronsensus_schema';
+
+-- name: has_schema [postgres]
+-- types: place text
+-- Read whether the table of versions is there. Race: none, where the lock of migrations is held; else it may be made in this moment.
+SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = :place AND c.relname = 'cronsensus_schema';
+
+-- name: has_schema [sqlite]
+-- Read whether the table of versions is there. Race: none, where the write lock is held; else it may be made in this moment.
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cronsensus_schema';
+
+-- name: schema_version
+-- Read the version of the schema. Race: as of has_schema.
+SELECT max(v.version) AS version FROM cronsensus_schema AS v;

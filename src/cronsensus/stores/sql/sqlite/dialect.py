@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from sqlalchemy import Connection
-
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.instants import to_micros
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
+from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Begin, Pending
@@ -35,6 +34,8 @@ _NOT_TEXT = "Could not decode to UTF-8"
 
 class SqliteDialect(Dialect):
     """What is particular about SQLite."""
+
+    engine_url = "sqlite://"
 
     def __init__(self, url: SqliteUrl, clock: Clock | None, pause: Callable[[float], object]) -> None:
         """Make a dialect; ``pause(seconds)`` waits, and ends early when the store is closed."""
@@ -65,6 +66,11 @@ class SqliteDialect(Dialect):
         )
 
     # --- transactions -------------------------------------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> None:
+        """Note which file was opened."""
+        file = self.url.path.stat()
+        connection.info["file"] = (file.st_dev, file.st_ino)
 
     def begin_read(self, connection: Connection) -> None:
         """Begin on one snapshot; a reader waits for nobody, but for a recovery after a crash."""
@@ -175,8 +181,7 @@ class SqliteDialect(Dialect):
 
     def translate(self, error: Exception) -> StoreError | None:
         """Return what an error of the driver means to the user."""
-        cause = getattr(error, "orig", None) or error
-        return errors.translate(cause, self.url.path, self.url.busy_timeout)
+        return errors.translate(error, self.url.path, self.url.busy_timeout)
 
     def describe(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""
@@ -223,4 +228,4 @@ def _as_escapes(raw: bytes) -> str:
 
 def _driver(connection: Connection) -> sqlite3.Connection:
     """Return the driver's own connection."""
-    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
+    return cast("sqlite3.Connection", connection.driver)

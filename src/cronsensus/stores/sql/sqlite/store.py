@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from contextvars import ContextVar
-from functools import cache
 from pathlib import Path
 from urllib.parse import quote
-
-from sqlalchemy import Connection, Engine, create_engine
-from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
-from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.epoch import turn
@@ -28,19 +21,6 @@ from cronsensus.stores.wait_queues import WaitQueues
 
 _WAL_LIMIT = 64 * 1024 * 1024
 _OLDEST_SQLITE = (3, 24, 0)
-
-
-_opening: ContextVar[Callable[[], sqlite3.Connection]] = ContextVar("cronsensus_opening")
-
-
-@cache
-def _shared_engine() -> Engine:
-    """Return the engine behind those of all handles: a statement that one of them compiled is compiled for all."""
-    return each_for_itself(create_engine("sqlite://", creator=_open_for_caller, poolclass=NullPool))
-
-
-def _open_for_caller() -> sqlite3.Connection:
-    return _opening.get()()
 
 
 class SqliteStore(SqlStore):
@@ -62,14 +42,13 @@ class SqliteStore(SqlStore):
         self._closing = Event()
         dialect = SqliteDialect(self._url, clock, self._closing.wait)
         self._sqlite = dialect
-        self._engine: Engine | None = None
         self._may_create = False
         super().__init__(
             namespace=namespace,
             given=(url, clock),
             where=str(self._url.path),
             dialect=dialect,
-            connect=self._connect,
+            connect=self._open,
         )
         self._wake = Wake(self._url.path, namespace)
         dialect.wakes = self._wake.supported
@@ -118,20 +97,8 @@ class SqliteStore(SqlStore):
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def _connect(self) -> Connection:
-        """Open a connection, in autocommit mode: transactions are begun by us alone, never behind our back."""
-        if self._engine is None:
-            self._engine = _shared_engine().execution_options()
-        opening = _opening.set(self._open)
-        try:
-            connection = self._engine.connect()
-        finally:
-            _opening.reset(opening)
-        file = self._url.path.stat()
-        connection.info["file"] = (file.st_dev, file.st_ino)
-        return connection
-
     def _open(self) -> sqlite3.Connection:
+        """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back."""
         url = self._url
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise StoreUnavailable(
