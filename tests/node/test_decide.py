@@ -24,6 +24,7 @@ from cronsensus.node.decide import (
     MOST_DUE,
     POLL,
     POLL_UNTOLD,
+    SPARE,
     TIDY,
 )
 from cronsensus.node.foresight import BLIND, FEW, HORIZON
@@ -96,6 +97,7 @@ def loses(plans: tuple[Plan, ...], _: int) -> Fired:
     return Fired((), len(plans), 0)
 
 
+KNOWS: dict[str, Any] = {"looked_at": HERE - 1, "look_at": HERE + 5, "backlog": False}
 LONG_QUEUE: dict[str, Any] = {
     "full": True, "looked_at": HERE - 0.1, "look_at": HERE + 5, "pace": Pace(1000.0, HERE), "stepped_at": HERE - 0.01,
 }  # fmt: skip
@@ -856,3 +858,37 @@ def test_the_tour_tells_of_the_same_situations() -> None:
     section = page.partition("## Ten situations")[2].partition("\n## ")[0]
     told = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")]
     assert told[1:] == list(TEN)
+
+
+def after_notifications(*, at: tuple[float, ...] = (HERE,), **more: Any) -> tuple[Memory, Facts]:
+    """Return what a node remembers that has claimed at notifications, and taken less than it has slots for."""
+    memory, facts = Situation(memory=KNOWS | more).given
+    for now in at:
+        todo, memory = decide.before_look(memory, replace(facts, notified=True), now)
+        assert todo.want == 4
+    return memory, facts
+
+
+@pytest.mark.parametrize("claimed", [0, 1])
+def test_look_for_a_notification_leaves_the_claim_at_it_a_moment(claimed: int) -> None:
+    memory, facts = after_notifications()
+    assert decide.before_look(memory, facts, HERE, claimed)[0].sleep == pytest.approx(SPARE)
+    assert decide.before_look(memory, facts, HERE + SPARE)[0].look is not None
+
+
+def test_look_for_a_notification_is_put_off_no_further_by_more_of_them() -> None:
+    memory, facts = after_notifications(at=(HERE, HERE + SPARE / 2))
+    assert decide.before_look(memory, facts, HERE + SPARE / 2, 0)[0].sleep == pytest.approx(SPARE / 2)
+    memory = decide.looked(memory, view(), HERE + SPARE, HERE + SPARE)
+    _, memory = decide.before_look(memory, replace(facts, notified=True), HERE + SPARE)
+    assert decide.before_look(memory, facts, HERE + SPARE, 0)[0].sleep == pytest.approx(SPARE), "that look is over"
+
+
+def test_look_for_a_notification_comes_in_time_for_what_is_due() -> None:
+    memory, facts = after_notifications(look_at=HERE + 0.001)
+    assert decide.before_look(memory, facts, HERE, 0)[0].sleep == pytest.approx(0.001)
+
+
+def test_look_for_a_notification_is_not_put_off_by_a_claim_that_took_every_slot() -> None:
+    memory, facts = after_notifications()
+    assert decide.before_look(memory, replace(facts, free=0), HERE, 4)[0].look is not None

@@ -29,7 +29,7 @@ from cronsensus.node.foresight import BLIND, FEW, HORIZON, Coming, foresee
 from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.planned import at_once, fair_part, plans_of
-from cronsensus.node.situation import Facts, Fired, Memory, Question, Todo
+from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Question, Todo
 from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, idle_until, is_active, partition_of, turn
 from cronsensus.stores.values import AT_ONCE, View
 
@@ -59,6 +59,10 @@ INSTANT = 1e-6
 FULL = 0.05
 """Seconds that a node waits for free slots before it fires more of a partition than it can start."""
 
+SPARE = 0.02
+"""Seconds that a node with free slots leaves to what a notification told of, before it looks. By then the claim of
+another node is committed, and the thread of its own run has begun: neither meets this look."""
+
 
 def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = None) -> tuple[Todo, Memory]:
     """Decide whether to settle, to adopt lost claims, to sleep on, to claim without looking, or to look.
@@ -78,6 +82,7 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
         if memory.alone:
             return Todo(settle=True), memory
         want, reserve = _without_look(memory, facts, now), _reserve(memory, facts, now)
+        memory = _note_notification(memory, facts, now, want)
         return Todo(settle=True, want=want, reserve=reserve, nodes=memory.nodes), memory
     if facts.in_doubt and not facts.lost:
         return Todo(adopt=True), memory
@@ -91,6 +96,7 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
             return Todo(sleep=min(idle.watch_at, idle.until) - now), memory
         memory = replace(memory, look_at=min(memory.look_at, now))
     if claimed is None and (want := _without_look(memory, facts, now)):
+        memory = _note_notification(memory, facts, now, want)
         return Todo(want=want, reserve=_reserve(memory, facts, now), nodes=memory.nodes), memory
     return _look_or_wait(memory, facts, now, claimed or 0)
 
@@ -103,7 +109,7 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
         memory = replace(memory, full=False)
     elif not claimed and _foresees(memory, facts, now):
         return Todo(foreseen=True), memory
-    elif not claimed and (wait := _knows_all(memory, facts, now)) > INSTANT:
+    elif (wait := max(_spares(memory, facts, now), 0.0 if claimed else _knows_all(memory, facts, now))) > INSTANT:
         return Todo(sleep=wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
     if memory.partition is not None:
         memory = replace(memory, waits=claimed > 0)
@@ -138,6 +144,22 @@ def _foresees(memory: Memory, facts: Facts, now: float) -> bool:
     due = sample.time_of(instant)
     begins, ends = due - memory.lead.seconds - SLACK, due + STAGGER.total_seconds()  # then it is the second's turn
     return begins <= now < min(ends, memory.else_at) and not _may_be_new(memory, facts)
+
+
+def _note_notification(memory: Memory, facts: Facts, now: float, want: int) -> Memory:
+    """Note since when a notification waits for its look: the first one since the last look."""
+    return replace(memory, notified_at=now) if facts.notified and want and memory.notified_at == NEVER else memory
+
+
+def _spares(memory: Memory, facts: Facts, now: float) -> float:
+    """Return for how many seconds the look for a notification waits: all work that it told of is claimed by then.
+
+    A claim that leaves slots free has left nothing. What else the notification may tell of can wait for a moment, but
+    not what is due by then.
+    """
+    if not facts.free or not facts.trusted or memory.partition is not None:
+        return 0.0
+    return min(memory.notified_at + SPARE, memory.look_at) - now
 
 
 def _without_look(memory: Memory, facts: Facts, now: float) -> int:
@@ -210,6 +232,7 @@ def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> M
         coming=None,
         left=None,
         looked_at=at,
+        notified_at=NEVER,
         look_took=took,
         sample=ClockSample(view.now, at),
         lead=memory.lead.after_look(took),

@@ -91,6 +91,7 @@ class Memory:
     Attributes:
         looked_at, look_at: when the store was looked at, and when it is to be looked at next.
         else_at: when it is to be looked at next for another reason than that something comes due.
+        notified_at: when the first notification came since the last look, if a claim answered it.
         look_took: how long the last look took.
         sample: the store's clock at ``looked_at``, by the best guess; ``None`` before the first look.
         full: every slot is taken, and more waits or may wait: a claim needs no look before it.
@@ -126,6 +127,7 @@ class Memory:
     looked_at: float = NEVER
     look_at: float = NEVER
     else_at: float = NEVER
+    notified_at: float = NEVER
     look_took: float = 0.0
     sample: ClockSample | None = None
     full: bool = False
