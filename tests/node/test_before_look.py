@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cronsensus.node.decide import FULL, LEAST_DUE, MOST_DOUBLINGS, backoff, before_look
+from cronsensus.node.backoff import MOST_DOUBLINGS, backoff
+from cronsensus.node.decide import FULL, LEAST_DUE, before_look
 from cronsensus.node.pace import GATHER, Pace
 from cronsensus.node.situation import Facts, Memory, Todo
 from cronsensus.stores.values import Partition
