@@ -9,7 +9,7 @@ local function still_holds(plan, til)
   local row = read(
     job_key(job),
     'name', 'revision', 'watermark', 'overlap', 'paused_at', 'retired_at', 'priority', 'payload', 'keep', 'digest',
-    'last_since'
+    'last_since', 'concurrency', 'function', 'spec'
   )
   local definition = plan[12]
   local holds = row.name == name and row.revision == revision and row.watermark == seen

@@ -80,6 +80,15 @@ local function leave_pending(id, row)
   end
 end
 
+local function enter_running(id, row)
+  gather('ZADD', RUNNING, id, id)
+  gather('ZADD', holds_key(row.session), id, id)
+  gather('HSET', of_job(row.job, 'running'), id, row.session)
+  if SERIAL[row.origin] then
+    gather('SADD', of_job(row.job, 'busy'), id)
+  end
+end
+
 local function leave_running(id, row)
   gather('ZREM', RUNNING, id)
   gather('HDEL', of_job(row.job, 'running'), id)
@@ -95,16 +104,19 @@ local function leave_running(id, row)
   end)
 end
 
--- Make a new pending occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and
--- may have nominal, expires, retry_of, fingerprint.
+-- Make a new occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and may have
+-- nominal, expires, retry_of, fingerprint. It is pending, or it runs from the start: then the row has attempt, token,
+-- session, node, started, too.
 local function create(job, row)
   local id = next_number('occurrence', '%014.0f')
   row.job = job
   local values = {
-    'job', job, 'key', row.key, 'origin', row.origin, 'state', 'pending', 'due', row.due, 'priority', row.priority,
-    'payload', row.payload, 'created', NOW,
+    'job', job, 'key', row.key, 'origin', row.origin, 'state', row.session and 'running' or 'pending', 'due', row.due,
+    'priority', row.priority, 'payload', row.payload, 'created', NOW,
   }
-  for _, name in ipairs({ 'nominal', 'expires', 'retry_of', 'fingerprint' }) do
+  for _, name in ipairs({
+    'nominal', 'expires', 'retry_of', 'fingerprint', 'attempt', 'token', 'session', 'node', 'started',
+  }) do
     if row[name] then
       values[#values + 1] = name
       values[#values + 1] = row[name]
@@ -120,7 +132,11 @@ local function create(job, row)
   if SERIAL[row.origin] then
     gather('ZADD', of_job(job, 'serial'), 0, id)
   end
-  enter_pending(id, row)
+  if row.session then
+    enter_running(id, row)
+  else
+    enter_pending(id, row)
+  end
   afterwards('prunable' .. job, function()
     call('ZADD', SPACE .. 'prunable', 'LT', later(row.keep), job)
   end)

@@ -1,5 +1,5 @@
 -- Pending occurrences become running, each under a new token.
--- needs: occurrences tokens
+-- needs: occurrences tokens firing
 
 -- What starting needs to know of an occurrence.
 local function pending_row(id)
@@ -9,6 +9,12 @@ local function pending_row(id)
   )
   row.id = id
   return row
+end
+
+-- Let others see that a session holds runs, and set its lease.
+local function hold(session, number, lease)
+  call('ZADD', SPACE .. 'holding', number, session)
+  set_lease(session, lease)
 end
 
 -- Start occurrences for a live session and set its lease; taken `ahead`, each begins when it is due, and those behind the
@@ -45,12 +51,8 @@ local function start(chosen, session, lease, ahead, limit)
       changes[#changes + 1] = RESERVED
     end
     call('HSET', key, unpack(changes))
-    gather('ZADD', RUNNING, id, id)
-    gather('ZADD', holds_key(session), id, id)
-    gather('HSET', of_job(row.job, 'running'), id, session)
-    if SERIAL[row.origin] then
-      gather('SADD', of_job(row.job, 'busy'), id)
-    end
+    row.session = session
+    enter_running(id, row)
     if not told[row.job] then
       told[row.job] = true
       specs[#specs + 1] = { row.job, call('HGET', job_key(row.job), 'spec') }
@@ -61,7 +63,32 @@ local function start(chosen, session, lease, ahead, limit)
     }
     token = token + 1
   end
-  call('ZADD', SPACE .. 'holding', holder.number, session)
-  set_lease(session, lease)
+  hold(session, holder.number, lease)
   return claims, specs
+end
+
+-- Carry out a plan with one occurrence that may start at once, and start it: then it stands in no index of what waits.
+-- Returns the claim and the definition; nil where something is not as it mostly is, and then nothing was written.
+local function fire_and_start(plan, session, lease, til)
+  local job, planned = plan[1], plan[10][1]
+  local nominal, key, due, expires = unpack(planned, 1, 4)
+  if #call('ZRANGEBYSCORE', PENDING, '-inf', whole(til), 'LIMIT', 0, 1) > 0 then
+    return nil
+  end
+  local row = still_holds(plan, til)
+  if not row or row.concurrency or tonumber(due) > til or call('HEXISTS', of_job(job, 'keys'), key) == 1
+    or call('SISMEMBER', SPACE .. 'functions:' .. session, row['function']) == 0 then
+    return nil
+  end
+  local holder = read(session_key(session), 'node', 'number')
+  local token = whole(next_tokens(1))
+  local id = create(job, {
+    key = key, origin = 'schedule', nominal = nominal, due = due, expires = expires, priority = row.priority,
+    payload = row.payload, keep = row.keep, attempt = 1, token = token, session = session, node = holder.node,
+    started = tonumber(due) > now and due or NOW,
+  })
+  set_due(job, plan[7], true, plan[6])
+  send()
+  hold(session, holder.number, lease)
+  return { { id, job, key, 'schedule', nominal, due, 1, token, row.payload, 0, 0 }, { job, row.spec } }
 end

@@ -44,7 +44,10 @@ end
 
 local next_job = call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 local first = call('ZRANGE', PENDING, 0, 0, 'WITHSCORES')[2]
-local next_pending = call('ZRANGEBYSCORE', PENDING, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+local next_pending = first
+if first and tonumber(first) <= now then
+  next_pending = call('ZRANGEBYSCORE', PENDING, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+end
 local holders, holding = {}, call('ZRANGE', SPACE .. 'holding', 0, -1)
 for index, session in ipairs(holding) do
   holders[index] = try(session_row, session) or { session }

@@ -31,7 +31,13 @@ if full then
 end
 
 local won, taken, specs = {}, {}, {}
-if lost then
+local plan = plans[1]
+local usual = claims and limit > 0 and #plans == 1 and #plan[10] == 1 and #plan[11] == 0 and not plan[9]
+  and plan[5] == 0 and reserve == 0 and not left_out[plan[1]] and not names
+local begun = usual and try(fire_and_start, plan, session, lease, now + ahead)
+if begun then
+  won[1], taken[1], specs[1] = true, begun[1], begun[2]
+elseif lost then
   for index = 1, #plans do
     won[index] = false
   end
