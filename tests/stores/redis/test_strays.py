@@ -6,6 +6,7 @@ next start that half is carried out after all.
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import redis
@@ -133,8 +134,9 @@ def test_a_page_with_what_cannot_be_read_is_filled_from_the_next(store: RedisSto
     store.define_jobs([JobSpec(name=f"job-{n}", function="f", trigger=every("1h")) for n in range(5)], release="r1")
     store.pause("job-1", by="somebody", why="a test")
     raw.hset(job_named(store, raw, "job-1"), "spec", "no JSON")
+    entry: Any
     [entry] = raw.zrange(key(store, "trail"), -1, -1)
-    raw.zadd(key(store, "trail"), {b"broken": raw.zscore(key(store, "trail"), entry) + 1})
+    raw.zadd(key(store, "trail"), {b"broken": (raw.zscore(key(store, "trail"), entry) or 0) + 1})
     ranges = job_named(store, raw, "job-3") + b":ranges"
     raw.zadd(ranges, {b"broken": 1, f"{text(2)} 0 0 1 missed - late".encode(): 2})
     raw.zadd(job_named(store, raw, "job-3") + b":lasts", {text(1): 1, text(2): 1})

@@ -164,7 +164,7 @@ def with_pieces(query: Query, also: frozenset[str]) -> Query:
 
 def row_maker(names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
     """Return what makes a row of its values, with columns by name and by place; ``_make`` is a call of Python's."""
-    row: Any = namedtuple("Row", names, rename=True)  # noqa: PYI024 - the names come from the database
+    row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - the database names them
     return partial(tuple.__new__, row)
 
 

@@ -152,8 +152,8 @@ class SqliteDialect(Dialect):
                 one.answer(NONE, self.run_many(connection, text, rows))
             elif one.query.text.startswith(("SELECT", "WITH")):
                 read = partial(prepare_query(one.query, one.values).rows, driver, one.values)
-                rows = self._readable(driver, read)
-                one.answer(rows, len(rows))
+                found = self._readable(driver, read)
+                one.answer(found, len(found))
             else:
                 one.answer(NONE, prepare_query(one.query, one.values).run(driver, one.values).rowcount)
             one.require()
