@@ -79,6 +79,11 @@ class PostgresDialect(Dialect):
         """Whether a connection of this process has found out, or the URL says."""
         return self.url.pooler != "auto" or self._where in _pooled
 
+    @property
+    def has_pipeline(self) -> bool:
+        """Whether what is sent together is one transaction, also without a BEGIN."""
+        return has_pipeline()
+
     def note_pooler(self, *, pooled: bool) -> None:
         """Be told what a new connection has found."""
         _pooled[self._where] = pooled
@@ -254,7 +259,7 @@ class PostgresDialect(Dialect):
             "clock": _INJECTED if self._clock is not None else "server",
             "lease_clock": _INJECTED if self._clock is not None else "server",
             "pooler": "a pooler stands between, taken for a transaction pooler (?pooler=)" if pooled else "none",
-            "wake_ups": "none through a pooler: nodes look every 2 s" if pooled else "LISTEN and NOTIFY",
+            "wake_ups": "none through a pooler: nodes look every 0.5 to 2 s" if pooled else "LISTEN and NOTIFY",
             "evidence_of_death": (
                 "none through a pooler: a dead node on another host is noticed when its lease ends"
                 if pooled

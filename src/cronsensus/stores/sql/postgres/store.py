@@ -11,10 +11,12 @@ from psycopg import RawCursor
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.session import LockGrant
+from cronsensus.model.step import Done, Step
 from cronsensus.stores.sql import locks
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.handle import repeated
+from cronsensus.stores.sql.postgres import at_once
 from cronsensus.stores.sql.postgres import locks as one_statement
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.postgres.driver import BoundedConnection, open_connection
@@ -26,6 +28,7 @@ from cronsensus.stores.sql.presence import PresenceStore
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.wait_queues import WaitQueues
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -63,6 +66,38 @@ class PostgresStore(PresenceStore):
         """Let go of connections."""
         self._wake.close()
         super()._close()
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _step(self, session: str, step: Step) -> Done:
+        """Take a step; what a scheduled occurrence mostly wants, in one trip."""
+        done = None
+        if not self._is_pooled() and self._postgres.has_pipeline:
+            try:
+                done = self._step_in_one_trip(session, step)
+            except TryAgain as error:
+                cause, dialect = error.__cause__, self._postgres
+                unheard = isinstance(cause, Exception) and dialect.is_cut(cause) and not dialect.is_unsent(cause)
+                if step.plans and unheard:
+                    # It may have claimed, and a claim is not repeated: the caller asks what its session holds.
+                    what = f"{self._where}: the connection was lost before a step was answered"
+                    raise StoreUnavailable(what) from error
+            except Exception as error:
+                if not is_of_values(error):
+                    raise
+        return super()._step(session, step) if done is None else done
+
+    def _step_in_one_trip(self, session: str, step: Step) -> Done | None:
+        """Return the answer; ``None``: the step is to be taken as any other. Nothing was written then."""
+        if (outcome := at_once.only_outcome(step)) is not None:
+            with self._glancing() as tx:
+                return at_once.close(tx, outcome)
+        if len(step.plans) == 1:
+            with self._glancing() as tx:
+                found = at_once.only_plan(tx, step)
+                if found is not None and not at_once.was_closed(driver_of(tx.connection)):
+                    return at_once.fire(tx, session, *found)
+        return None
 
     # --- wake-ups and signs of life -----------------------------------------------------------------------------------
 
