@@ -221,12 +221,12 @@ def test_a_transaction_cancelled_at_each_await_is_committed_whole_or_not_at_all(
         assert isinstance(store, SqlHandle)
         store.migrate()
         with store._writing() as tx:
-            tx.connection.execute(text("CREATE TABLE marks (mark INTEGER)"))
+            tx.connection.execute("CREATE TABLE marks (mark INTEGER)")
         async with scheduler:
             handle = await work.aenqueue()
             ended = await handle.await_("30s")
             with store._reading() as tx:
-                marks = tx.connection.execute(text("SELECT mark FROM marks ORDER BY mark")).scalars().all()
+                marks = [mark for [mark] in tx.connection.execute("SELECT mark FROM marks ORDER BY mark")]
         assert ended.state == "succeeded"  # what was cancelled is the task inside of it
         assert marks in ([1, 2], [1, 2] if cut.error is None else [])
         assert not [one.name for one in threading.enumerate() if "transaction" in one.name]

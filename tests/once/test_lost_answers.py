@@ -12,6 +12,8 @@ from tests.servers.fixtures import FAR
 from tests.servers.proxy import Proxy
 
 COMMIT = {"postgresql": b"COMMIT\0", "mysql": b"COMMIT(?!TED)", "redis": b"EVALSHA"}
+END = COMMIT | {"postgresql": b"succeeded"}
+"""PostgreSQL ends one run by one statement, without a COMMIT."""
 TRIES = 5
 
 
@@ -31,8 +33,8 @@ def scheduler(proxy: Proxy) -> Iterator[Scheduler]:
     made._opened.close()
 
 
-def lose_next(proxy: Proxy, url: str) -> None:
-    proxy.lose_answer_to(COMMIT[url.partition(":")[0]])
+def lose_next(proxy: Proxy, url: str, told: dict[str, bytes] = COMMIT) -> None:
+    proxy.lose_answer_to(told[url.partition(":")[0]])
 
 
 def recorded(url: str) -> list[Occurrence]:
@@ -49,11 +51,12 @@ def test_the_answer_to_the_end_is_lost(scheduler, proxy, server_url):
     @scheduler.once("k")
     def charge() -> int:
         ran.append(1)
-        lose_next(proxy, server_url)
+        lose_next(proxy, server_url, END)
         return len(ran)
 
-    assert [charge(), charge()] == [1, 1]
+    assert charge() == 1
     assert proxy.struck, "the fault did not bite"
+    assert charge() == 1
     assert ran == [1]
     (seen,) = recorded(server_url)
     assert (seen.state, seen.attempt) == (State.SUCCEEDED, 1)

@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -95,6 +96,13 @@ FOR_PEOPLE = {"reason", "ended_why"}
 LENGTH_OF_A_MADE_UP_KEY = 36  # a UUID
 
 
+def names_of_fields(value: Any) -> list[str]:
+    """Return the fields of a dataclass or a struct; none of another value."""
+    if isinstance(value, msgspec.Struct):
+        return list(value.__struct_fields__)
+    return [field.name for field in fields(value)] if is_dataclass(value) else []
+
+
 class AgainstTheOracle(RuleBasedStateMachine):
     """Two stores on one clock. ``open_other`` says which the second is."""
 
@@ -142,11 +150,9 @@ class AgainstTheOracle(RuleBasedStateMachine):
             )  # fmt: skip
             if "occurrence" in ours.details:
                 self.bind("occurrence", ours.details["occurrence"], theirs.details["occurrence"])
-        elif is_dataclass(ours):
-            for field in fields(ours):
-                self.compare_field(
-                    type(ours).__name__, field.name, getattr(ours, field.name), getattr(theirs, field.name)
-                )
+        elif names := names_of_fields(ours):
+            for name in names:
+                self.compare_field(type(ours).__name__, name, getattr(ours, name), getattr(theirs, name))
         elif isinstance(ours, (list, tuple)):
             assert len(ours) == len(theirs), (ours, theirs)
             for one, other in zip(ours, theirs, strict=True):
