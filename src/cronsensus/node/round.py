@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreEmptied, StoreError
+from cronsensus.errors import SchemaMismatch, StoreEmptied, StoreError, StoreReadOnly
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import is_dead
@@ -60,6 +60,8 @@ TELL_AGAIN = (10.0, 60.0)
 HALTED = 60.0
 """Seconds between the rounds of a node that does nothing more."""
 PRUNED_AT_ONCE = 1000
+NOT_OF_PLANS = (SchemaMismatch, StoreEmptied, StoreReadOnly)
+"""What is wrong with a store, whatever plan it is given."""
 
 
 class Round:
@@ -302,7 +304,8 @@ class Round:
             yield
         except StoreError as error:
             before, now = self._memory, self._clock.monotonic()
-            self._memory = decide.failed(before, plans, now, passing=error.retryable)
+            passing = error.retryable or isinstance(error, NOT_OF_PLANS)
+            self._memory = decide.failed(before, plans, now, passing=passing)
             if self._memory.set_aside != before.set_aside:
                 _log.error("job %r cannot be fired, and is left alone for a minute: %s", plans[0].job, error)
             raise
@@ -360,8 +363,10 @@ class Round:
         return todo.sleep or 0.0
 
     def _look_next(self) -> None:
-        """End the sleep in idle mode, and forget what another session foresaw."""
-        self._memory = replace(self._memory, idle=None, coming=None, ours=None)
+        """End the sleep in idle mode, and forget what another session foresaw, and of which jobs: the store may be new."""
+        self._memory = replace(
+            self._memory, idle=None, coming=None, ours=None, left=None, set_aside=(), behind=frozenset()
+        )
 
     def _facts(
         self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False, news: bool = True
