@@ -43,6 +43,16 @@ def test_a_transaction_is_committed_at_its_end_and_undone_by_an_exception(driver
     assert words(driver) == ["kept"]
 
 
+def test_a_transaction_that_is_dropped_after_its_connection_ends_quietly(driver):
+    """As after a signal handler's exception: a warning out of a finalizer would be all that the user sees of it."""
+    connection = Connection(driver)
+    dropped = connection.transaction()
+    dropped.__enter__()
+    connection.execute("BEGIN")
+    connection.close()
+    dropped.gen.close()
+
+
 def test_a_savepoint_undoes_its_own_part_alone(driver):
     connection = Connection(driver)
     with connection.transaction():

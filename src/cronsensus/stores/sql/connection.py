@@ -45,6 +45,11 @@ class Connection:
         try:
             yield
             self.driver.commit()
+        except GeneratorExit:
+            # A handler raised between the frames, and the block was dropped. Perhaps the connection was before it: a
+            # driver would complain. Whatever it holds goes with it.
+            self.close()
+            raise
         except BaseException:
             self.driver.rollback()
             raise
