@@ -363,7 +363,7 @@ class Round:
         return todo.sleep or 0.0
 
     def _look_next(self) -> None:
-        """End the sleep in idle mode, and forget what another session foresaw, and of which jobs: the store may be new."""
+        """End the sleep in idle mode, and forget what another session knew of jobs: the store may be a new one."""
         self._memory = replace(
             self._memory, idle=None, coming=None, ours=None, left=None, set_aside=(), behind=frozenset()
         )
