@@ -102,10 +102,15 @@ def test_a_node_asks_for_functions_that_it_can_run(bench):
 
 def test_a_node_whose_lease_is_not_trusted_asks_for_nothing(bench, monkeypatch):
     asked: list[Step] = []
-    monkeypatch.setattr(bench.claims, "step", lambda _, step: asked.append(step) or Done())
+
+    def step(session: str, wanted: Step) -> Done:
+        asked.append(wanted)
+        return Done()
+
+    monkeypatch.setattr(bench.claims, "step", step)
     bench.clock.advance(LEASE)
     bench.claiming.step(bench.lease, Todo(want=4, reserve=2))
-    assert [step.want for step in asked] == [None]
+    assert [one.want for one in asked] == [None]
 
 
 def test_a_node_has_as_much_room_as_slots_are_free(bench):

@@ -139,7 +139,7 @@ def test_a_claim_whose_answer_is_lost_is_not_repeated(store: PostgresStore, monk
     monkeypatch.setattr(store, "_step_in_one_trip", lose_the_answer)
     with pytest.raises(StoreUnavailable):
         store.step("s1", step)
-    assert len(store.renew("s1", lease=LEASE).held) == 1
+    assert len(store.renew("s1", lease=LEASE).held or ()) == 1
 
 
 def test_a_plan_of_a_job_that_other_nodes_run_is_taken_by_none(store: PostgresStore) -> None:
