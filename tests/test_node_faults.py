@@ -120,6 +120,8 @@ def test_while_the_store_is_away_nothing_starts_and_it_is_said_once(stores, node
         first = work.enqueue("first")
         assert began.wait(60)
         weather.down = True
+        healthy.notify()
+        _await(lambda: node._part.node.stats.store_errors >= 1)  # what had begun before may still take what is there
         healthy.enqueue([_item("work", "second")])
         healthy.notify()
         go_on.set()

@@ -3,7 +3,7 @@
 import random
 
 from tests.faults.conftest import Kind
-from tests.faults.watching import NAMES, again_and_again, log_of, settle_and_judge, until_all_work, until_one_works
+from tests.faults.watching import NAMES, again_and_again, settle_and_judge, until_all_work, until_one_works
 from tests.servers.proxy import Proxy
 
 CUTS = 15
@@ -25,9 +25,6 @@ def test_connections_cut_at_any_byte_and_answers_lost(server, kind: Kind, make_c
                 proxy.cut_after(dice.randrange(1, MOST_BYTES), dice.choice(["up", "down"]))
                 proxy.await_strike(struck)
                 until_one_works(cluster)
-            assert any("so nothing is started until it can" in log_of(cluster, name) for name in NAMES), (
-                "it did not bite"
-            )
 
             for number in range(1, MOST_LOST + 1):
                 struck += 1
