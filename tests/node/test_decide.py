@@ -669,6 +669,19 @@ def test_what_was_foreseen_wrongly_is_looked_at_at_once(outcome: Any, looks: boo
         assert memory.look_at > HERE + 1.01, "the node knows when this is due next"
 
 
+def test_a_plan_that_is_taken_ahead_waits_behind_no_other_any_more() -> None:
+    memory, session, now = foresees(first_of_the_first(), FOUR), first_of_the_first(), HERE + 1 - LEAD
+    facts = Facts(session=session, free=4, news=False)
+    assert memory.coming is not None
+    todo, memory = decide.ahead(memory, memory.coming.view, facts, now)
+    memory = decide.failed(memory, todo.plans, now, passing=True)
+    assert memory.behind == {each.job_id for each in todo.plans}
+    lost = decide.learn_ahead(memory, facts, loses(todo.plans, todo.want), 0.001, now, foreseen=True)
+    assert lost.behind == memory.behind, "the store did not take it"
+    won = decide.learn_ahead(memory, facts, wins(todo.plans, todo.want), 0.001, now, foreseen=True)
+    assert won.behind == frozenset()
+
+
 @pytest.mark.parametrize(
     "more",
     [{"more": True}, {"backlog": True}, {"next_pending": NOW + SECOND}],

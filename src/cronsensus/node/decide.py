@@ -17,7 +17,7 @@ it: the store carries out a plan once, whichever node brings it. docs/who-fires-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -294,8 +294,7 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
     )
     tried = bool(todo.plans or todo.not_planned)
     if tried and not facts.lost:
-        memory = _after_races(memory, lost)
-        memory = replace(memory, behind=memory.behind - {each.job_id for each in todo.plans})
+        memory = _after_races(memory, lost, taken=todo.plans)
         coming = fired.coming(view.now)
         again |= coming is not None and coming <= view.now
     begins = todo.again and not tried
@@ -346,7 +345,7 @@ def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float, now: fl
     memory = replace(memory, lead=memory.lead.after(took if foreseen else memory.look_took + took))
     if facts.lost:
         return memory
-    memory = _after_races(memory, fired.lost)
+    memory = _after_races(memory, fired.lost, taken=fired.won)
     coming, instant = memory.coming, memory.decided
     if coming is None or instant is None:
         return memory
@@ -371,9 +370,11 @@ def _time_of(memory: Memory, instant: datetime) -> float:
     return memory.look_at if memory.sample is None else memory.sample.time_of(instant)
 
 
-def _after_races(memory: Memory, lost: int) -> Memory:
-    # A node that was faster knows when its jobs are due next; this node does not.
-    return replace(memory, lost_races=memory.lost_races + 1 if lost else 0)
+def _after_races(memory: Memory, lost: int, taken: Iterable[Plan]) -> Memory:
+    # A node that was faster knows when its jobs are due next; this node does not. A job whose plan the store took waits
+    # behind no other any more.
+    behind = memory.behind and memory.behind - {each.job_id for each in taken}
+    return replace(memory, lost_races=memory.lost_races + 1 if lost else 0, behind=behind)
 
 
 def maintain(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Memory]:
