@@ -65,7 +65,7 @@ class ActiveRuns:
         reserved: claims that wait for a free slot.
         ends: how many attempts have ended.
         in_doubt: whether the node may hold claims that it has not heard of.
-        notes: what its runs say of themselves.
+        progress_buffer: what its runs say of themselves.
         said: which ends the store has accepted, for a while.
     """
 

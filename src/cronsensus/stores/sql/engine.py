@@ -57,7 +57,7 @@ def handed_over(engine: Engine, driver: Any) -> Connection:
 class Kept(PoolProxiedConnection):
     """What SQLAlchemy takes a driver's connection from: one that it may use, and neither end nor close.
 
-    No pool has seen it, so nobody resets it, and none of SQLAlchemy's own settings are put on it.
+    No pool has seen it, so nothing resets it, and none of SQLAlchemy's own settings are put on it.
     """
 
     def __init__(self, driver: Any) -> None:
