@@ -1,4 +1,4 @@
-"""The usual steps of a scheduled occurrence on PostgreSQL: one trip, and nothing where something is unusual."""
+"""What is usual for an occurrence on PostgreSQL takes one trip; where something is unusual, nothing is done by it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from cronsensus.clock import ManualClock
-from cronsensus.errors import StoreUnavailable
+from cronsensus.errors import LeaseLost, StoreUnavailable, UnknownJob
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
@@ -17,9 +17,12 @@ from cronsensus.model.step import Done, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import START, a_session
+from cronsensus.testing.conformance.steps import settle, take
 from cronsensus.triggers import every
+from tests.stores.sql.test_postgres_races import holding, in_thread, until_somebody_waits
 
 LEASE = timedelta(seconds=60)
 USUAL = [["lock_jobs", "fire_one"]]
@@ -147,3 +150,250 @@ def test_a_plan_of_a_job_that_other_nodes_run_is_taken_by_none(store: PostgresSt
     [job] = store.look().due
     done = store.step("s1", Step(plans=(plan(job, store.now()),), want=Want(limit=4, functions=("g",), lease=LEASE)))
     assert (done.carried_out, done.claims) == ((True,), ())
+
+
+# --- enqueuing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queue(store: PostgresStore) -> PostgresStore:
+    """Return a store of which the handle knows the job ``queue``, as it does after the first time."""
+    store.define_jobs([JobSpec(name="queue", function="f", policies=Policies(priority=3), args=(1,))], release="r1")
+    store.enqueue([Item(job="queue")])
+    [claim] = take(store, "s1", 4, {"f"}, lease=LEASE)
+    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    return store
+
+
+def waiting(store: PostgresStore) -> int:
+    return store.counts().pending
+
+
+def test_a_known_job_is_enqueued_in_one_trip(queue: PostgresStore, sent: list[list[str]]) -> None:
+    sent.clear()
+    own, [given] = (
+        queue.enqueue([Item(job="queue")])[0],
+        queue.enqueue([Item(job="queue", key="k", args=(2,), priority=5)]),
+    )
+    assert sent == [["enqueue_one"], ["enqueue_one"]]
+    assert (own.created, given.created, given.key, given.state) == (True, True, "k", State.PENDING)
+    found = [queue.occurrence(one.id) for one in (own, given)]
+    assert [(one.args, one.priority, one.due_at, one.attempt) for one in found if one] == [
+        ((1,), 3, queue.now(), 0), ((2,), 5, queue.now(), 0),
+    ]  # fmt: skip
+
+
+def test_one_that_enqueues_in_one_trip_notifies_the_nodes(queue: PostgresStore) -> None:
+    listener = queue.sibling()
+    listener.wait(0)
+    queue.enqueue([Item(job="queue")])
+    assert listener.wait(20)
+    listener.close()
+
+
+UNUSUAL_ITEMS: dict[str, tuple[Callable[[PostgresStore], Any], list[Item]]] = {
+    "its key stands already": (lambda store: store.enqueue([Item(job="queue", key="k")]), [Item(job="queue", key="k")]),
+    "it is defined anew": (
+        lambda store: store.sibling().define_jobs([JobSpec(name="queue", function="f", args=(7,))], release="r1"),
+        [Item(job="queue", key="k")],
+    ),
+    "it comes later": (lambda store: None, [Item(job="queue", key="k", delay=LEASE)]),
+    "it expires": (lambda store: None, [Item(job="queue", key="k", expires_in=LEASE)]),
+    "there are two": (lambda store: None, [Item(job="queue", key="k"), Item(job="queue")]),
+}
+
+
+@pytest.mark.parametrize("unusual", UNUSUAL_ITEMS)
+def test_where_something_is_unusual_nothing_is_enqueued_in_one_trip(queue: PostgresStore, unusual: str) -> None:
+    happens, items = UNUSUAL_ITEMS[unusual]
+    happens(queue)
+    before = waiting(queue)
+    assert queue._enqueue_in_one_trip(items) is None
+    assert waiting(queue) == before
+    made = queue.enqueue(items)[0]
+    assert (made.key, made.created) == ("k", unusual != "its key stands already")
+    found = queue.occurrence(made.id)
+    assert found is not None
+    assert found.args == ((7,) if unusual == "it is defined anew" else (1,))
+
+
+def test_a_retired_job_is_not_enqueued_in_one_trip(queue: PostgresStore) -> None:
+    queue.sibling().retire("queue", by="ann", why="")
+    with pytest.raises(UnknownJob):
+        queue.enqueue([Item(job="queue")])
+    assert waiting(queue) == 0
+
+
+def test_an_enqueue_that_waits_while_its_job_is_retired_leaves_nothing(queue: PostgresStore) -> None:
+    with holding(queue, "SELECT 1 FROM cronsensus_jobs FOR UPDATE") as other:
+        enqueued = in_thread(lambda: queue.enqueue([Item(job="queue")]))
+        until_somebody_waits(queue)
+        other.execute("UPDATE cronsensus_jobs SET retired_at = 1")
+    assert isinstance(enqueued(), UnknownJob)
+    assert waiting(queue) == 0
+
+
+def test_an_enqueue_that_waits_for_another_with_its_key_returns_that_one(queue: PostgresStore) -> None:
+    with holding(queue, "SELECT 1 FROM cronsensus_jobs FOR UPDATE"):
+        items = [Item(job="queue", key="k")]
+        other = queue.sibling()
+        both = in_thread(lambda: queue.enqueue(items)), in_thread(lambda: other.enqueue(items))
+        until_somebody_waits(queue)
+    answers = [made()[0] for made in both]
+    assert sorted(one.created for one in answers) == [False, True]
+    assert answers[0].id == answers[1].id
+    other.close()
+
+
+def cut_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the connection be lost once a statement was carried out, and before it is answered."""
+    send = PostgresDialect.send
+
+    def cut(dialect: PostgresDialect, connection: Any, queue: Any, **more: Any) -> Any:
+        answer = send(dialect, connection, queue, **more)
+        if any(one.query.name == name for one in queue):
+            driver_of(connection).close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return answer
+
+    monkeypatch.setattr(PostgresDialect, "send", cut)
+
+
+def test_an_enqueue_whose_answer_is_lost_is_not_repeated(queue: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_after(monkeypatch, "enqueue_one")
+    with pytest.raises(StoreUnavailable):
+        queue.enqueue([Item(job="queue")])
+    assert waiting(queue) == 1
+
+
+def test_an_enqueue_on_a_connection_that_was_closed_meanwhile_is_done_once(
+    queue: PostgresStore, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url.partition("?")[0], autocommit=True) as operator:
+        for idle in queue._connections._idle:
+            pid = driver_of(idle).info.backend_pid
+            operator.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    assert queue.enqueue([Item(job="queue")])[0].created
+    assert waiting(queue) == 1
+
+
+# --- claiming ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_due_of_known_jobs_is_claimed_in_one_trip(queue: PostgresStore, sent: list[list[str]]) -> None:
+    made = [queue.enqueue([Item(job="queue", args=(number,), priority=number)])[0] for number in (0, 5, 5)]
+    sent.clear()
+    claims = take(queue, "s1", 4, {"f"}, lease=LEASE / 2)
+    assert sent == [["take_due"]]
+    assert [one.id for one in claims] == [made[1].id, made[2].id, made[0].id], "the highest priority first, then by age"
+    assert [one.args for one in claims] == [(5,), (5,), (0,)]
+    assert [one.token for one in claims] == list(range(claims[0].token, claims[0].token + 3))
+    for claim in claims:
+        found = queue.occurrence(claim.id)
+        assert found is not None
+        assert (found.state, found.token, found.session, found.started_at, found.attempt) == (
+            State.RUNNING, claim.token, "s1", claim.claimed_at, claim.attempt,
+        )  # fmt: skip
+    [seen] = queue.look().holders
+    assert (seen.id, seen.expires_in, seen.holds) == ("s1", LEASE / 2, 3)
+    sent.clear()
+    assert take(queue, "s1", 4, {"f"}, lease=LEASE) == []
+    assert sent == [["take_due"]]
+    assert queue.look().holders[0].expires_in == LEASE / 2, "a claim that takes nothing sets no lease"
+
+
+def other(store: PostgresStore, how: Callable[[], object] | None = None, **more: Any) -> None:
+    """Define another job, and let an occurrence of it wait."""
+    store.define_jobs([JobSpec(name="other", **{"function": "f", **more})], release="r1")
+    how() if how else store.enqueue([Item(job="other")])
+
+
+def expires(store: PostgresStore) -> None:
+    store.enqueue([Item(job="queue", expires_in=timedelta(seconds=1))])
+    store._given[1].advance(2)  # type: ignore[union-attr]
+
+
+def defined_anew(store: PostgresStore) -> None:
+    store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
+
+
+def in_turns(store: PostgresStore) -> None:
+    other(store, lambda: store.trigger("other", by="ann"), policies=Policies(overlap="queue"))
+
+
+UNUSUAL_WORK: dict[str, tuple[Callable[[PostgresStore], Any], int]] = {
+    "a job that was not claimed before": (other, 2),
+    "a job of other nodes": (lambda store: other(store, function="g"), 1),
+    "a job that was defined anew": (defined_anew, 1),
+    "a job with turns": (in_turns, 2),
+    "an expired one": (expires, 1),
+    "more than is wanted": (lambda store: store.enqueue([Item(job="queue")] * 4), 4),
+    "a session that is over": (lambda store: store.close_session("s1"), 0),
+}
+
+
+@pytest.mark.parametrize("unusual", UNUSUAL_WORK)
+def test_where_something_is_unusual_nothing_is_claimed_in_one_trip(queue: PostgresStore, unusual: str) -> None:
+    happens, claimed = UNUSUAL_WORK[unusual]
+    queue.enqueue([Item(job="queue")])
+    happens(queue)
+    before = waiting(queue)
+    step = Step(want=Want(limit=4, functions=("f",), lease=10 * LEASE))
+    assert queue._step_in_one_trip("s1", step) is None
+    assert waiting(queue) == before
+    done = queue.step("s1", step)
+    assert (len(done.claims), done.lost) == (claimed, claimed == 0)
+
+
+def test_a_job_whose_runs_are_counted_is_claimed_as_ever(queue: PostgresStore, sent: list[list[str]]) -> None:
+    for _ in range(2):
+        other(queue, policies=Policies(concurrency=1))
+        sent.clear()
+        [claim] = take(queue, "s1", 4, {"f"}, lease=LEASE)
+        assert ["count_running" in trip for trip in sent].count(True) == 1
+        settle(queue, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+        queue._unusual_until = 0.0
+
+
+def test_work_that_cannot_be_read_goes_back_and_the_rest_is_claimed(queue: PostgresStore) -> None:
+    bad, good = (queue.enqueue([Item(job="queue")])[0] for _ in range(2))
+    with holding(queue, f"UPDATE cronsensus_occurrences SET payload = '[' WHERE id = {bad.id}"):
+        pass
+    for _ in range(2):
+        claims = take(queue, "s1", 4, {"f"}, lease=LEASE)
+        assert [one.id for one in claims] == [good.id]
+        settle(queue, [Outcome(id=good.id, token=claims[0].token, state=State.SUCCEEDED)])
+        [good] = queue.enqueue([Item(job="queue")])
+    assert (queue.counts().pending, queue.counts().running) == (2, 0)
+    assert len(queue.unreadable) == 1
+
+
+def test_work_that_another_node_is_claiming_is_passed_over(queue: PostgresStore, sent: list[list[str]]) -> None:
+    first, second = (queue.enqueue([Item(job="queue")])[0] for _ in range(2))
+    sent.clear()
+    with holding(queue, f"SELECT 1 FROM cronsensus_occurrences WHERE id = {first.id} FOR UPDATE"):
+        assert [one.id for one in take(queue, "s1", 4, {"f"}, lease=LEASE)] == [second.id]
+        assert take(queue, "s1", 4, {"f"}, lease=LEASE) == []
+    assert sent == [["take_due"], ["take_due"]]
+    assert [one.id for one in take(queue, "s1", 4, {"f"}, lease=LEASE)] == [first.id]
+
+
+def test_a_claim_in_one_trip_that_waits_until_its_session_is_over_takes_nothing(queue: PostgresStore) -> None:
+    queue.enqueue([Item(job="queue")])
+    with holding(queue, "SELECT 1 FROM cronsensus_sessions FOR UPDATE") as other:
+        claim = in_thread(lambda: take(queue, "s1", 4, {"f"}, lease=LEASE))
+        until_somebody_waits(queue)
+        other.execute("UPDATE cronsensus_sessions SET ended_at = 1, ended_as = 'dead'")
+    assert isinstance(claim(), LeaseLost)
+    assert waiting(queue) == 1
+
+
+def test_work_whose_claim_is_not_answered_is_not_claimed_again(
+    queue: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.enqueue([Item(job="queue")])
+    with monkeypatch.context() as patched:
+        cut_after(patched, "take_due")
+        with pytest.raises(StoreUnavailable):
+            take(queue, "s1", 4, {"f"}, lease=LEASE)
+    assert len(queue.renew("s1", lease=LEASE).held or ()) == 1

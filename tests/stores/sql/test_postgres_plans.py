@@ -15,11 +15,11 @@ import pytest
 from cronsensus.clock import ManualClock
 from cronsensus.instants import to_micros
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Claim, Item, Note, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, driver
-from cronsensus.stores.sql.postgres.dialect import driver_of
+from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
@@ -174,21 +174,26 @@ def sql(server: PostgresServer, schema: str, *texts: str) -> None:
             connection.execute(text)
 
 
-@pytest.mark.parametrize(
-    "situation", ["planned while empty", "no statistics", "statistics", "statistics of a quiet hour"]
-)
-def test_no_verb_of_a_round_reads_much(situation, server):
-    schema = "plans"
-    store, clock = prepare(server, schema)
+SITUATIONS = ["planned while empty", "no statistics", "statistics", "statistics of a quiet hour"]
+
+
+def bring_about(situation: str, server: PostgresServer, schema: str, use: Callable[[], object]) -> None:
+    """Fill the tables; ``use`` has statements prepared."""
     if situation == "planned while empty":
         for _ in range(3):  # a statement is prepared when it comes for the second time
-            a_round(store, clock, lambda _, verb: verb())
+            use()
     sql(server, schema, FILL)
     if situation == "statistics of a quiet hour":
         sql(server, schema, "ANALYZE")
     sql(server, schema, BURST)
     if situation == "statistics":
         sql(server, schema, "ANALYZE")
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_no_verb_of_a_round_reads_much(situation, server):
+    store, clock = prepare(server, "plans")
+    bring_about(situation, server, "plans", lambda: a_round(store, clock, lambda _, verb: verb()))
     reader = Reader(store, server.url)
     read: dict[str, int] = {}
     for _ in range(3):
@@ -196,6 +201,39 @@ def test_no_verb_of_a_round_reads_much(situation, server):
     reader.close()
     assert {name: count for name, count in read.items() if count > FEW} == {}
     assert sum(read.values()) > 100, "nothing was measured"
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_what_takes_one_trip_reads_little(situation, server, monkeypatch):
+    store, _ = prepare(server, "plans")
+    read: dict[str, int] = {}
+    names: list[str] = []
+    send = PostgresDialect.send
+
+    def noted(dialect: PostgresDialect, connection: Any, queue: Any, **more: Any) -> Any:
+        names.extend(one.query.name for one in queue)
+        return send(dialect, connection, queue, **more)
+
+    def once(done: Callable[[str, Callable[[], object]], object]) -> None:
+        claims: list[Claim] = []
+        done("enqueue", lambda: store.enqueue([Item(job="queue")]))
+        done("claim", lambda: claims.extend(take(store, "s1", 8, {"f"}, lease=LEASE)))
+        [claim] = claims
+        ends = Outcome(id=claim.id, token=claim.token, session="s1", state=State.SUCCEEDED)
+        done("end", lambda: settle(store, [ends]))
+        done("claim nothing", lambda: take(store, "s1", 8, {"f"}, lease=LEASE))
+
+    once(lambda _, verb: verb())  # from now on the handle knows the job
+    monkeypatch.setattr(PostgresDialect, "send", noted)
+    bring_about(situation, server, "plans", lambda: once(lambda _, verb: verb()))
+    reader = Reader(store, server.url)
+    names.clear()
+    for _ in range(3):
+        once(lambda name, verb: read.__setitem__(name, max(read.get(name, 0), reader.reads(verb))))
+    reader.close()
+    assert set(names) == {"enqueue_one", "hint", "take_due", "close_one"}
+    assert {name: count for name, count in read.items() if count > FEW} == {}
+    assert sum(read.values()) > 5, "nothing was measured"
 
 
 def test_a_look_does_not_cost_more_with_much_that_is_due(server):

@@ -16,6 +16,7 @@ from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import Reason
 from cronsensus.stores.sql.claim_query import ORIGINS, Selection, choose, first_page
 from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.job_rows import definition_of
 from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
@@ -160,6 +161,8 @@ def start(tx: Transaction, selection: Selection, session: str, node: str, lease:
 
     Nothing is written unless the session lives; then its lease is set.
     """
+    for job in {row.job_id for row in selection.chosen}:
+        tx.definitions.claimed.note(job, job, definition_of(selection.jobs[job]))
     prolong(tx, session, lease)
     last = tx.take_tokens(len(selection.chosen))
     # The end of the attempt before may have been written since this transaction began.

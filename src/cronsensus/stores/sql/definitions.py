@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Generic, TypeVar
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
 
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
@@ -17,6 +18,8 @@ from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable
 
 MOST_KEPT = 4096
+MOST_MET = 64
+"""Most jobs of which it is kept how they were last enqueued, or claimed."""
 
 Value = TypeVar("Value")
 
@@ -48,11 +51,36 @@ class Recent(Generic[Value]):
                 self._kept.popitem(last=False)
 
 
+class Met:
+    """Jobs that were met last, each with its definition. Safe to share between threads."""
+
+    def __init__(self, most: int = MOST_MET) -> None:
+        """Keep at most ``most`` jobs."""
+        self._most = most
+        self._kept: dict[Any, tuple[int, str]] = {}
+
+    def note(self, name: Any, job: int, definition: str) -> None:
+        """Keep the definition of a job under a name."""
+        if self._kept.get(name) != (job, definition):
+            others = [(one, of) for one, of in self._kept.items() if one != name]
+            self._kept = dict([*others[-self._most + 1 :], (name, (job, definition))])
+
+    def get(self, name: Any) -> tuple[int, str] | None:
+        """Return a job's id and definition."""
+        return self._kept.get(name)
+
+    def all(self) -> Iterable[tuple[int, str]]:
+        """Return the ids and definitions of all."""
+        return self._kept.values()
+
+
 class Definitions:
     """What one handle knows of jobs.
 
     Attributes:
         specs: definitions.
+        enqueued: jobs that were enqueued last, by name.
+        claimed: jobs that were claimed last, by id.
         eras: the eras up to a definition, from the one on that held at the watermark when they were read.
         unreadable: rows that were left out.
     """
@@ -61,6 +89,7 @@ class Definitions:
         """Keep the definitions and the eras of at most ``most`` of them."""
         self.specs: Recent[JobSpec] = Recent(most)
         self.eras: Recent[tuple[Era, ...]] = Recent(most)
+        self.enqueued, self.claimed = Met(), Met()
         self.unreadable = Unreadable()
 
 

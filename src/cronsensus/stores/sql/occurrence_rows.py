@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from cronsensus.codec import write_payload
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Item
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
@@ -56,7 +58,7 @@ def new_row(
         job_id=job,
         key=key,
         origin=origin.value,
-        serial=int(origin in SERIAL_ORIGINS and policies.overlap != "allow"),
+        serial=int(is_serial(spec, origin)),
         priority=policies.priority if priority is None else priority,
         scheduled_for=scheduled_for,
         due_at=due_at,
@@ -66,6 +68,23 @@ def new_row(
         payload=payload,
         fingerprint=fingerprint,
     )
+
+
+def is_serial(spec: JobSpec, origin: Origin) -> bool:
+    """Whether an occurrence is subject to overlap."""
+    return origin in SERIAL_ORIGINS and spec.policies.overlap != "allow"
+
+
+def payload_of(item: Item, spec: JobSpec) -> str | None:
+    """Return the arguments that an item asks for, as a row keeps them; what is left out is the job's own.
+
+    Raises:
+        InvalidPayload: they are not JSON.
+    """
+    args = spec.args if item.args is None else item.args
+    kwargs = spec.kwargs if item.kwargs is None else item.kwargs
+    own = item.args is None and item.kwargs is None
+    return write_payload(args, kwargs, what="arguments" if own else f"arguments of {item.job!r}")
 
 
 def insert_absent(tx: Transaction, rows: Sequence[New]) -> None:

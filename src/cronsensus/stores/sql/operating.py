@@ -13,8 +13,8 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item, scheduled_key, still_running, when_due
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
-from cronsensus.stores.sql.job_rows import ask_locked, find_locked, living, spec_of, specs_of
-from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, insert_absent, is_id, new_row
+from cronsensus.stores.sql.job_rows import ask_locked, definition_of, find_locked, living, spec_of, specs_of
+from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, insert_absent, is_id, new_row, payload_of
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
@@ -39,6 +39,8 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     for name in names:
         living(name, rows.get(name))
     specs = specs_of(tx, {row.id: row for row in rows.values()})
+    for name, row in rows.items():
+        tx.definitions.enqueued.note(name, row.id, definition_of(row))
     own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
     answers: list[Enqueued] = []
     for start in range(0, len(items), AT_ONCE):
@@ -54,7 +56,7 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
 def _enqueued(
     tx: Transaction, item: Item, job: int, specs: Mapping[int, JobSpec], own: Mapping[int, str | None]
 ) -> New:
-    payload = own[job] if item.args is None and item.kwargs is None else _payload(item, specs[job])
+    payload = own[job] if item.args is None and item.kwargs is None else payload_of(item, specs[job])
     due_at = to_micros(when_due(item, from_micros(tx.now)))
     return new_row(
         tx,
@@ -105,12 +107,6 @@ class Created:
             answers.append(Enqueued(occurrence, name, key[1], key in fresh, state))
             fresh.discard(key)
         return answers
-
-
-def _payload(item: Item, spec: JobSpec) -> str:
-    args = spec.args if item.args is None else item.args
-    kwargs = spec.kwargs if item.kwargs is None else item.kwargs
-    return write_payload(args, kwargs, what=f"arguments of {item.job!r}")
 
 
 def trigger(tx: Transaction, job: str, *, by: str, why: str) -> Enqueued:

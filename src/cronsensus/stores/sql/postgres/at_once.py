@@ -1,30 +1,72 @@
-"""The two steps that a scheduled occurrence mostly takes, each in one trip and without a transaction of its own.
+"""What a job mostly takes from its enqueuing or its due time to its end, each part in one trip.
 
-A statement that is sent without a BEGIN commits with the trip. So the end of one run is one statement, and a plan with
-one occurrence that its node takes is two: one that locks the job, and one that sees what was committed before that, and
-does the rest. Where something is not as it mostly is, neither writes anything, and the step is taken as ever.
+A statement that is sent without a BEGIN commits with the trip. So the end of one run is one statement, and so is a
+claim of work; a plan with one occurrence that its node takes is two: one that locks the job, and one that sees what was
+committed before that, and does the rest. Where something is not as it mostly is, none of them writes anything, and the
+verb is carried out as ever.
 """
 
 from __future__ import annotations
 
 import selectors
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.errors import DivisionByZero
 
 from cronsensus.codec import cleaned, read_payload, write_error, write_payload
 from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Outcome, Settled, scheduled_key
+from cronsensus.model.occurrence import Claim, Enqueued, Item, Outcome, Settled, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Origin, State
-from cronsensus.model.step import Done, Step, Want
-from cronsensus.stores.sql.occurrence_rows import micros
+from cronsensus.model.step import Done, GiveBack, Step, Want
+from cronsensus.stores.sql.claim_query import MOST_PAGE, ORIGINS, read_claimed
+from cronsensus.stores.sql.definitions import Definitions
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.occurrence_rows import instant, is_serial, micros, payload_of
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import READING_RAISES
 
 _MICROSECOND = timedelta(microseconds=1)
+_NOW = timedelta(0)
+
+
+class Called(NamedTuple):
+    """An item whose job is known."""
+
+    item: Item
+    job: int
+    definition: str
+    spec: JobSpec
+
+
+def only_item(definitions: Definitions, items: Sequence[Item]) -> Called | None:
+    """Return the item that is all that is enqueued, if it is due at once and its job is known."""
+    if len(items) != 1:
+        return None
+    [item] = items
+    known = definitions.enqueued.get(item.job)
+    if known is None or item.due_at is not None or item.delay > _NOW or item.expires_in is not None:
+        return None
+    spec = definitions.specs.get(*known)
+    return None if spec is None else Called(item, *known, spec)
+
+
+def enqueue(tx: Transaction, called: Called) -> Enqueued | None:
+    """Create an occurrence, and end the transaction; ``None``: nothing was written."""
+    item, policies = called.item, called.spec.policies
+    key = new_id() if item.key is None else item.key
+    made = tx.send(
+        "enqueue_one", space=tx.namespace, job=called.job, called=item.job, definition=called.definition, now=tx.moment,
+        key=key, origin=item.origin.value, serial=int(is_serial(called.spec, item.origin)),
+        priority=policies.priority if item.priority is None else item.priority, payload=payload_of(item, called.spec),
+    )  # fmt: skip
+    tx.commit()
+    return None if made.row is None else Enqueued(made.row.id, item.job, key, created=True, state=State.PENDING)
 
 
 def only_outcome(step: Step) -> Outcome | None:
@@ -111,3 +153,81 @@ def fire(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Want) -
         claimed_at=from_micros(row.now),
     )
     return Done(carried_out=(True,), claims=(claim,))
+
+
+class Taken(NamedTuple):
+    """What a claim has taken, and what of it cannot be read and goes back."""
+
+    done: Done
+    back: tuple[GiveBack, ...]
+
+
+def only_want(definitions: Definitions, step: Step) -> tuple[Want, dict[str, JobSpec]] | None:
+    """Return the wish for work that is all of a step, and the definitions that may be started so."""
+    want = step.want
+    if want is None or want.limit < 1 or want.reserve > 0:
+        return None
+    if step.plans or step.outcomes or step.notes or step.give_back:
+        return None
+    known: dict[str, JobSpec] = {}
+    for job, definition in definitions.claimed.all():
+        spec = definitions.specs.get(job, definition)
+        if spec is not None and spec.policies.concurrency is None and spec.function in want.functions:
+            known[f"{job} {definition}"] = spec
+    return (want, known) if known else None
+
+
+def take(tx: Transaction, session: str, want: Want, known: dict[str, JobSpec]) -> Taken | None:
+    """Start what is due; ``None``: that is not possible just so, and nothing was written.
+
+    What a definition says was compared in the statement. What an occurrence says can be read only now that it has
+    started: one that cannot be read goes back.
+    """
+    moment = tx.moment
+    taken = tx.send(
+        "take_due", space=tx.namespace, session=session, boot=tx.epoch, now=moment, moment=moment, begun=moment,
+        until=moment + want.ahead // _MICROSECOND, lease=moment + want.lease // _MICROSECOND,
+        size=min(want.limit, MOST_PAGE), known=list(known),
+        floor=tx.dialect.floor_of_tokens(moment if isinstance(moment, int) else 0),
+    )  # fmt: skip
+    try:
+        rows = taken.rows
+    except DivisionByZero:  # its session is over
+        return None
+    if not rows or not rows[0].usual:
+        return None
+    specs = {int(name.partition(" ")[0]): spec for name, spec in known.items()}
+    claims: list[Claim] = []
+    back: list[GiveBack] = []
+    for row in rows:
+        if row.id is None:  # others have locked all that is due, or nothing is
+            continue
+        try:
+            args, kwargs = read_claimed(row)
+        except READING_RAISES:
+            back.append(GiveBack(claim=_claim(row, specs[row.job_id], session)))
+        else:
+            claims.append(_claim(row, specs[row.job_id], session, args, kwargs))
+    return Taken(Done(claims=tuple(claims)), tuple(back))
+
+
+def _claim(
+    row: AnyRow, spec: JobSpec, session: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Claim:
+    readable = kwargs is not None
+    return Claim(
+        id=row.id,
+        spec=spec,
+        key=row.key,
+        origin=ORIGINS[row.origin] if readable else Origin.ENQUEUE,
+        scheduled_for=instant(row.scheduled_for) if readable else None,
+        due_at=from_micros(row.due_at if readable else row.now),
+        attempt=row.attempt,
+        token=row.token,
+        session=session,
+        args=args,
+        kwargs=kwargs or {},
+        claimed_at=from_micros(row.now),
+        crashes=row.crashes,
+        failures=row.failures,
+    )

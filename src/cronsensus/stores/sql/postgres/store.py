@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, cast
 
 from psycopg import RawCursor
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreUnavailable
+from cronsensus.errors import StoreError, StoreUnavailable
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Enqueued, Item
 from cronsensus.model.session import LockGrant
-from cronsensus.model.step import Done, Step
+from cronsensus.model.step import Done, Step, Want
+from cronsensus.stores.clock_watch import Looked
 from cronsensus.stores.sql import locks
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import TryAgain
@@ -19,7 +23,7 @@ from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.postgres import at_once
 from cronsensus.stores.sql.postgres import locks as one_statement
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
-from cronsensus.stores.sql.postgres.driver import BoundedConnection, open_connection
+from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, open_connection
 from cronsensus.stores.sql.postgres.presence import present, show
 from cronsensus.stores.sql.postgres.url import read_url
 from cronsensus.stores.sql.postgres.wait_queues import NotificationQueues, channel_of, tell
@@ -32,6 +36,8 @@ from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.wait_queues import WaitQueues
 
 _MICROSECOND = timedelta(microseconds=1)
+UNUSUAL_FOR = 1.0
+"""Seconds for which work is claimed as ever after some that could not be claimed at once: more of it may come."""
 
 
 class PostgresStore(PresenceStore):
@@ -61,6 +67,8 @@ class PostgresStore(PresenceStore):
         )
         self._place = (self._url.schema, namespace)
         self._wake = Wake(self._open, self._place)
+        self._unusual_until = float("-inf")
+        """Until then work is claimed as ever."""
 
     def _close(self) -> None:
         """Let go of connections."""
@@ -78,7 +86,7 @@ class PostgresStore(PresenceStore):
             except TryAgain as error:
                 cause, dialect = error.__cause__, self._postgres
                 unheard = isinstance(cause, Exception) and dialect.is_cut(cause) and not dialect.is_unsent(cause)
-                if step.plans and unheard:
+                if (step.plans or step.want) and unheard:
                     # It may have claimed, and a claim is not repeated: the caller asks what its session holds.
                     what = f"{self._where}: the connection was lost before a step was answered"
                     raise StoreUnavailable(what) from error
@@ -97,7 +105,53 @@ class PostgresStore(PresenceStore):
                 found = at_once.only_plan(tx, step)
                 if found is not None and not at_once.was_closed(driver_of(tx.connection)):
                     return at_once.fire(tx, session, *found)
+        if (wanted := at_once.only_want(self._definitions, step)) is not None:
+            return self._take_due(session, *wanted)
         return None
+
+    def _take_due(self, session: str, want: Want, known: dict[str, JobSpec]) -> Done | None:
+        if PATIENCE.monotonic() < self._unusual_until:
+            return None
+        with self._glancing() as tx:
+            if at_once.was_closed(driver_of(tx.connection)):
+                return None
+            taken = at_once.take(tx, session, want, known)
+        if taken is None:
+            self._unusual_until = PATIENCE.monotonic() + UNUSUAL_FOR
+            return None
+        if not taken.back:
+            return taken.done
+        # A claim as ever tells of what it cannot read, and leaves it alone.
+        self._unusual_until = float("inf")
+        super()._step(session, Step(give_back=taken.back))
+        return taken.done if taken.done.claims else None
+
+    # --- enqueuing ----------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences, and notify nodes; a single one mostly in one trip."""
+        made = self._enqueue_in_one_trip(items)
+        return super()._enqueue(items) if made is None else [made]
+
+    @repeated
+    def _enqueue_in_one_trip(self, items: Sequence[Item]) -> Enqueued | None:
+        """Return the answer; ``None``: it is to be enqueued as any other. Nothing was written then."""
+        called = at_once.only_item(self._definitions, items)
+        if called is None or not self._postgres.has_pipeline:
+            return None
+        asked_at = self._dialect.monotonic()
+        with self._in_transaction(None, None) as tx:
+            if at_once.was_closed(driver_of(tx.connection)):
+                return None  # its first trip tells, and is repeated
+            self._hint_behind(tx)
+            made = at_once.enqueue(tx, called)
+        look = Looked(tx.now, asked_at, self._dialect.monotonic())
+        if self._clock_watch.compare(look) is None:
+            self._clock_watch.keep(look)
+        else:
+            with suppress(StoreError), self._writing():  # it finds the same, and writes it down
+                pass
+        return made
 
     # --- wake-ups and signs of life -----------------------------------------------------------------------------------
 

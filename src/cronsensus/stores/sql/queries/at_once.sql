@@ -1,16 +1,19 @@
 -- part: waiting
 o.namespace = :space AND o.state = 'pending' {listed}
 
+-- part: levels
+levels (priority) AS (
+    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
+        WHERE {part: waiting} ORDER BY o.priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
+        WHERE {part: waiting} AND o.priority < levels.priority ORDER BY o.priority DESC LIMIT 1)
+    FROM levels WHERE levels.priority IS NOT NULL
+)
+
 -- part: something_waits
 SELECT 1 FROM (
-    WITH RECURSIVE levels (priority) AS (
-        SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
-            WHERE {part: waiting} ORDER BY o.priority DESC LIMIT 1)
-        UNION ALL
-        SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
-            WHERE {part: waiting} AND o.priority < levels.priority ORDER BY o.priority DESC LIMIT 1)
-        FROM levels WHERE levels.priority IS NOT NULL
-    )
+    WITH RECURSIVE {part: levels}
     SELECT 1 FROM levels
     WHERE levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
         WHERE {part: waiting} AND o.priority = levels.priority AND o.due_at <= :until LIMIT 1) IS NOT NULL
@@ -77,3 +80,82 @@ prolonged AS (
 SELECT held.now, begun.id, begun.token,
     1 / (CASE WHEN begun.id IS NULL OR EXISTS (SELECT 1 FROM prolonged) THEN 1 ELSE 0 END) AS lives
 FROM held LEFT JOIN begun ON TRUE;
+
+-- name: enqueue_one [postgres]
+-- types: job bigint, called text, definition text, key text, origin text, serial smallint, priority integer, payload text, now bigint
+-- Create an occurrence that is due now. Race: the job is retired or defined anew, or another caller has the key; the job's row is locked and asked again once it is, the unique key of (job, key) lets one in, and where it stands already nothing is written.
+WITH held AS MATERIALIZED (
+    SELECT j.id FROM cronsensus_jobs AS j
+    WHERE j.id = :job AND j.namespace = :space AND j.name = :called AND j.retired_at IS NULL
+        AND concat(j.digest, ':', j.revision, ':', coalesce(j.defined_at, 0)) = :definition
+    {for_update}
+),
+asked AS MATERIALIZED (SELECT held.id, :now AS now FROM held)
+INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, due_at, attempt, crashes,
+    failures, token, created_at, payload)
+SELECT :space, asked.id, :key, :origin, 'pending', :serial, :priority, asked.now, 0, 0, 0, 0, asked.now, :payload FROM asked
+{absent: job_id, key}
+RETURNING id;
+
+-- name: take_due [postgres]
+-- types: now bigint, until bigint, moment bigint, begun bigint, lease bigint, size bigint, floor bigint
+-- Start all that is due, if it is no more than the size, of known definitions, in no turn and not expired. Race: two nodes take some; what another transaction has locked is passed over, and each row is asked again once it is locked. The session is asked again once its row is locked, last: if it is over by then, this fails, and nothing is written.
+WITH RECURSIVE asked AS MATERIALIZED (SELECT :now AS now, :until AS until),
+{part: levels},
+seen AS MATERIALIZED (
+    SELECT due.id, due.serial = 0 AND (due.expires_at IS NULL OR due.attempt > 0 OR due.expires_at >= asked.now)
+        AND concat(j.id, ' ', j.digest, ':', j.revision, ':', coalesce(j.defined_at, 0)) IN :known AS usual
+    FROM asked
+    CROSS JOIN levels
+    CROSS JOIN LATERAL (
+        SELECT o.id, o.job_id, o.serial, o.expires_at, o.attempt FROM cronsensus_occurrences AS o
+        WHERE {part: waiting} AND o.priority = levels.priority AND o.due_at <= (SELECT asked.until FROM asked)
+        ORDER BY o.due_at, o.id LIMIT :size + 1
+    ) AS due
+    LEFT JOIN {job: due.job_id}
+    LIMIT :size + 1
+),
+mine AS MATERIALIZED (
+    SELECT s.node FROM cronsensus_sessions AS s
+    WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment
+),
+judged AS MATERIALIZED (
+    SELECT mine.node, count(seen.id) <= :size AND coalesce(bool_and(seen.usual), TRUE) AS usual
+    FROM mine LEFT JOIN seen ON TRUE
+    GROUP BY mine.node
+),
+page AS MATERIALIZED (
+    SELECT o.id, o.priority, o.due_at
+    FROM judged CROSS JOIN asked CROSS JOIN seen JOIN cronsensus_occurrences AS o ON o.id = seen.id
+    WHERE judged.usual AND o.state = 'pending' AND o.due_at <= asked.until
+    FOR UPDATE OF o SKIP LOCKED
+),
+numbered AS MATERIALIZED (
+    SELECT page.id, count(*) OVER () AS many, row_number() OVER (ORDER BY page.priority DESC, page.due_at, page.id) AS place
+    FROM page
+),
+token AS MATERIALIZED (
+    SELECT cronsensus_take_tokens({sequence}, numbered.many::integer, :floor) AS last FROM numbered WHERE numbered.place = 1
+),
+started AS (
+    UPDATE cronsensus_occurrences AS o
+    SET state = 'running', attempt = o.attempt + 1, token = token.last - numbered.many + numbered.place,
+        session = :session, node = judged.node, started_at = greatest(:begun, o.due_at), reason = NULL, error = NULL,
+        progress_done = NULL, progress_total = NULL
+    FROM numbered, token, judged
+    WHERE o.id = numbered.id AND o.state = 'pending'
+    RETURNING o.id, o.job_id, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
+        o.token
+),
+prolonged AS (
+    UPDATE cronsensus_sessions AS s
+    SET lease_until = :lease, renewed_at = asked.now
+    FROM asked
+    WHERE EXISTS (SELECT 1 FROM started)
+        AND s.id = :session AND s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment
+    RETURNING 1
+)
+SELECT judged.usual, asked.now, started.*,
+    1 / (CASE WHEN started.id IS NULL OR EXISTS (SELECT 1 FROM prolonged) THEN 1 ELSE 0 END) AS lives
+FROM judged CROSS JOIN asked LEFT JOIN started ON TRUE
+ORDER BY started.token;
