@@ -29,7 +29,7 @@ from cronsensus.node.decide import (
 )
 from cronsensus.node.foresight import BLIND, FEW, HORIZON
 from cronsensus.node.idle_mode import HINTED, NEIGHBOURS_KEPT, neighbours_to_check
-from cronsensus.node.lead_time import LEADS, SLACK, LeadTime
+from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.planned import SHARED_FROM
 from cronsensus.node.situation import NEVER, Facts, Fired, Idle, Memory, Question, Todo
@@ -617,26 +617,98 @@ def place_in(second: int, session: str) -> int:
 
 
 @pytest.mark.parametrize("session", FOUR)
-def test_a_node_wakes_for_the_next_due_time_for_which_it_is_first_or_second(session: str) -> None:
+def test_each_node_wakes_at_its_turn_and_the_first_has_its_plan_ready(session: str) -> None:
+    memory, number = foresees(session, FOUR), place_in(1, session)
+    assert memory.look_at == pytest.approx(HERE + 1 + number * STAGGER / SECOND)
+    assert memory.ours == (NOW + SECOND if number == 0 else None)
+    assert memory.listens is (number > 1)
+    assert (memory.coming is None) is (number == 1), "the second looks whatever it heard"
+
+
+def in_place(number: int) -> str:
+    return next(one for one in FOUR if place_in(1, one) == number)
+
+
+@pytest.mark.parametrize(
+    ("number", "announced", "news", "looks"),
+    [
+        (1, {1: NOW + SECOND}, False, True),
+        (2, {}, False, True),
+        (2, {1: NOW + SECOND}, False, False),
+        (2, {1: NOW + 2 * SECOND}, False, False),
+        (2, {1: NOW}, False, True),
+        (2, {2: NOW + SECOND}, False, True),
+        (2, {1: NOW + SECOND}, True, True),
+        (3, {1: NOW + SECOND}, False, False),
+        (3, {}, False, True),
+    ],
+    ids=["the second looks anyway", "silence", "it heard", "it heard more", "it heard of the time before",
+         "it heard of another job", "something is new", "the fourth heard", "silence at the fourth"],
+)  # fmt: skip
+def test_who_is_third_or_later_looks_at_its_turn_unless_it_heard_that_others_decided(
+    number: int, announced: dict[int, datetime], news: bool, looks: bool
+) -> None:
+    session = in_place(number)
     memory = foresees(session, FOUR)
-    ends = HORIZON / SECOND - LEAD - SLACK
-    turns = [second for second in (1, 2, 3) if place_in(second, session) < 2]
-    if not turns:
-        assert memory.look_at == pytest.approx(HERE + ends)
-        assert memory.coming is None
-        return
-    second = turns[0]
-    if place_in(second, session) == 0:
-        assert memory.ours == NOW + second * SECOND
-        assert memory.coming is not None
-        assert [one.watermark for one in memory.coming.view.jobs] == [NOW + (second - 1) * SECOND]
-    else:
-        assert memory.ours is None
-        assert memory.look_at == pytest.approx(HERE + second + STAGGER / SECOND)
+    facts = Facts(session=session, free=4, news=news, announced=announced)
+    early, _ = decide.before_look(memory, facts, memory.look_at - 0.001)
+    assert early.look is None or news
+    todo, after = decide.before_look(memory, facts, memory.look_at)
+    assert (todo.look is not None) is looks
+    if not looks:
+        assert after.look_at > HERE + 1.5, "it goes on to its next turn"
+        assert after.coming is None or after.coming.instant == NOW + 2 * SECOND
 
 
-def first_of_the_first() -> str:
-    return next(one for one in FOUR if place_in(1, one) == 0)
+def test_an_announcement_has_the_time_of_a_round_trip_to_arrive() -> None:
+    session = in_place(2)
+    memory, facts = Situation(session=session, memory={"wide": True, "backlog": False}).given
+    seen = view(ticking(), sessions=FOUR, coming=SECOND)
+    for _ in range(LOOKS):
+        memory = decide.looked(memory, seen, HERE - 0.04, HERE)
+    at = memory.looked_at
+    memory = decide.next_look(memory, seen, facts, HERE, early=AT_ONCE, coming=None, again=False)[1]
+    assert memory.look_at == pytest.approx(at + 1 + 2 * STAGGER / SECOND + 0.04)
+
+
+def test_what_is_foreseen_ends_although_each_due_time_is_heard_of() -> None:
+    session = in_place(3)
+    memory = foresees(session, FOUR)
+    facts = Facts(session=session, free=4, news=False, announced={1: NOW + 60 * SECOND})
+    todo, after = decide.before_look(memory, facts, HERE + 60)
+    assert todo.look is not None
+    assert after.coming is None or after.coming.instant is not None
+
+
+@pytest.mark.parametrize(
+    ("facts", "seen", "won", "foreseen", "told"),
+    [
+        ({}, {}, True, True, True),
+        ({}, {}, True, False, True),
+        ({}, {"sessions": BOTH}, True, True, False),
+        ({"told": False}, {}, True, True, False),
+        ({}, {"more": True}, True, True, False),
+        ({}, {"backlog": True}, True, True, False),
+        ({}, {}, False, True, False),
+    ],
+    ids=["decided ahead", "decided at a look, and due again soon", "two nodes", "nobody hears", "a herd",
+         "something waits", "lost"],
+)  # fmt: skip
+def test_what_was_decided_is_announced_where_three_nodes_may_have_foreseen_it(
+    facts: dict[str, Any], seen: dict[str, Any], won: bool, foreseen: bool, told: bool
+) -> None:
+    shown = view(ticking(), **{"sessions": FOUR, **seen})
+    plans = (planning.plan(ticking(), NOW + SECOND),) if won else ()
+    said = decide.announces(Facts(session="a", **facts), shown, Fired(plans), foreseen=foreseen)
+    assert said == ({1: NOW + SECOND} if told else {})
+
+
+@pytest.mark.parametrize(("foreseen", "told"), [(True, True), (False, False)])
+def test_a_job_that_comes_seldom_is_announced_only_if_it_was_foreseen(foreseen: bool, told: bool) -> None:
+    seldom = job(AT_ONCE)
+    fired = Fired((planning.plan(seldom, NOW),))
+    said = decide.announces(Facts(session="a"), view(seldom, sessions=FOUR), fired, foreseen=foreseen)
+    assert bool(said) is told
 
 
 @pytest.mark.parametrize(
@@ -648,15 +720,15 @@ def first_of_the_first() -> str:
 def test_the_first_node_decides_what_it_foresaw_without_a_look_if_nothing_is_new(
     facts: dict[str, Any], late: float, foreseen: bool
 ) -> None:
-    memory = foresees(first_of_the_first(), FOUR)
-    given = Facts(session=first_of_the_first(), free=4, **facts)
+    memory = foresees(in_place(0), FOUR)
+    given = Facts(session=in_place(0), free=4, **facts)
     todo, _ = decide.before_look(memory, given, HERE + 1 - LEAD + late)
     assert (todo.foreseen, todo.look is None) == (foreseen, foreseen)
 
 
 @pytest.mark.parametrize(("outcome", "looks"), [(wins, False), (loses, True)], ids=["won", "lost"])
 def test_what_was_foreseen_wrongly_is_looked_at_at_once(outcome: Any, looks: bool) -> None:
-    memory, session, now = foresees(first_of_the_first(), FOUR), first_of_the_first(), HERE + 1 - LEAD
+    memory, session, now = foresees(in_place(0), FOUR), in_place(0), HERE + 1 - LEAD
     facts = Facts(session=session, free=4, news=False)
     assert memory.coming is not None
     todo, memory = decide.ahead(memory, memory.coming.view, facts, now)
@@ -670,7 +742,7 @@ def test_what_was_foreseen_wrongly_is_looked_at_at_once(outcome: Any, looks: boo
 
 
 def test_a_plan_that_is_taken_ahead_waits_behind_no_other_any_more() -> None:
-    memory, session, now = foresees(first_of_the_first(), FOUR), first_of_the_first(), HERE + 1 - LEAD
+    memory, session, now = foresees(in_place(0), FOUR), in_place(0), HERE + 1 - LEAD
     facts = Facts(session=session, free=4, news=False)
     assert memory.coming is not None
     todo, memory = decide.ahead(memory, memory.coming.view, facts, now)
@@ -693,22 +765,9 @@ def test_a_node_foresees_nothing_of_what_it_does_not_see_whole(more: dict[str, A
     assert memory.expected == NOW + SECOND
 
 
-@pytest.mark.parametrize(
-    ("due", "left", "blind"),
-    [
-        (jobs(FEW), None, False),
-        (jobs(FEW + 1), None, True),
-        ((job(-SECOND),), None, False),
-        ((job(-SECOND),), NOW - SECOND, True),
-        ((job(-MS),), NOW - MS, False),
-        ((job(SECOND),), NOW - SECOND, False),
-    ],
-    ids=["few come due", "many come due", "not foreseen", "left undone", "perhaps done in a moment", "done"],
-)
-def test_where_foresight_fails_a_node_foresees_nothing_for_a_while(
-    due: tuple[JobState, ...], left: datetime | None, blind: bool
-) -> None:
-    memory = decide.looked(Memory(wide=True, left=left), view(*due), HERE, HERE)
+@pytest.mark.parametrize(("due", "blind"), [(jobs(FEW), False), (jobs(FEW + 1), True)], ids=["few", "many"])
+def test_where_much_comes_due_a_node_foresees_nothing_for_a_while(due: tuple[JobState, ...], blind: bool) -> None:
+    memory = decide.looked(Memory(wide=True), view(*due), HERE, HERE)
     assert memory.blind_until == (HERE + BLIND if blind else NEVER)
 
 
@@ -717,9 +776,11 @@ def test_a_job_that_cannot_be_planned_is_left_to_a_look_at_its_due_time(monkeypa
         raise ValueError("broken")
 
     monkeypatch.setattr(foresight, "plan", broken)
-    last = next(one for one in FOUR if place_in(1, one) > 1)
+    last = in_place(3)
     memory = foresees(last, FOUR)
-    assert memory.look_at == pytest.approx(HERE + 1 + place_in(1, last) * (STAGGER / SECOND))
+    facts = Facts(session=last, free=4, news=False, announced={1: NOW + SECOND})
+    todo, _ = decide.before_look(memory, facts, memory.look_at)
+    assert todo.look is not None
 
 
 @pytest.mark.parametrize(("ago", "wait"), [(0, WATCH), (10, WATCH), (30, 1.5), (60, POLL_UNTOLD)])

@@ -71,6 +71,7 @@ def calls_on(store: Store) -> Calls:
             pass
 
     return {
+        "announce": lambda: store.announce({1: NOON}),
         "acquire": lambda: store.acquire("s", "job", key="k", lease=LEASE),
         "register_presence": lambda: store.register_presence("s"),
         "backfill": lambda: store.backfill("job", [NOON], **WHO),

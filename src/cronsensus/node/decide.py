@@ -8,6 +8,7 @@
     maintain ────▶ which sessions to reclaim, whether to prune
     next_look ───▶ when to look again, or how to sleep in idle mode
     ahead ───────▶ plans for what comes due soon, where this node is first in turn order
+    announces ───▶ what others are to hear of what was decided
 
 Each takes what earlier rounds left (``Memory``), what the store showed (``View``), what this process knows of itself
 (``Facts``) and a monotonic time in seconds, and returns what to do (``Todo``) and the new memory. ``Round`` carries it
@@ -30,7 +31,7 @@ from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.planned import at_once, fair_part, plans_of
 from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Question, Todo
-from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, idle_until, is_active, partition_of, turn
+from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, partition_of, turn
 from cronsensus.stores.values import AT_ONCE, View
 
 # --- waits ------------------------------------------------------------------------------------------------------------
@@ -42,6 +43,8 @@ POLL_UNTOLD = 2.0
 LATELY = 20.0
 """Where none does, a node that saw something run or come due so many seconds ago looks after a second, and so on: what
 comes next is more likely to come soon, and its node may die with it."""
+HEARERS = 3
+"""Nodes from which a decision is announced. Of two, one decides and the other looks."""
 AFTER_A_LOST_RACE = 0.002
 """Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
 CLOCK_SET = timedelta(seconds=5)
@@ -103,6 +106,7 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
 
 def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tuple[Todo, Memory]:
     """Decide whether to look, or to wait for free slots."""
+    memory = _hear(memory, facts, now)
     if memory.full and (claimed or _needs_no_look(memory, facts, now)):
         if not facts.free:
             return Todo(sleep=max(0.0, min(facts.watch, memory.look_at - now))), memory
@@ -121,6 +125,15 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
     wide = facts.told and not memory.in_idle_mode and now >= memory.blind_until
     within = HORIZON if wide else timedelta(seconds=memory.lead.seconds + SLACK)
     return Todo(look=Question(limit=MOST_DUE, partition=None, ahead=within)), replace(memory, wide=wide)
+
+
+def _hear(memory: Memory, facts: Facts, now: float) -> Memory:
+    """Go on to the next due time where this node's turn has come, and it has heard that others decided."""
+    while memory.listens and memory.coming is not None and now >= memory.look_at - INSTANT and now < memory.else_at:
+        if _may_be_new(memory, facts) or (after := memory.coming.unless(facts.announced)) is None:
+            break
+        memory = _look_at_turn(memory, facts, after)
+    return memory
 
 
 def _knows_all(memory: Memory, facts: Facts, now: float) -> float:
@@ -225,12 +238,11 @@ HOUSEKEEPING = 3600.0
 def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> Memory:
     """Take in a look that was asked and answered at these times."""
     at, took = (asked_at + received_at - view.age) / 2, received_at - asked_at
-    if memory.wide and (view.more or len(view.jobs) > FEW or _is_undone(memory.left, view)):
+    if memory.wide and (view.more or len(view.jobs) > FEW):
         memory = replace(memory, blind_until=received_at + BLIND)
     return replace(
         memory,
         coming=None,
-        left=None,
         looked_at=at,
         notified_at=NEVER,
         look_took=took,
@@ -239,13 +251,6 @@ def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> M
         absences=memory.absences.after(view, asked_at, received_at),
         nodes=max(1, len(view.sessions)),
     )
-
-
-def _is_undone(left: datetime | None, view: View) -> bool:
-    """Whether others did not do what was left to them."""
-    if left is None or left > view.now - LAST_PLACE * STAGGER:
-        return False
-    return any(job.due_at is not None and job.due_at <= left for job in view.jobs)
 
 
 def clock_set(before: Memory, after: Memory) -> timedelta:
@@ -354,7 +359,20 @@ def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float, now: fl
         return replace(memory, coming=None, ours=None, decided=None, look_at=now)
     if {job.id for job in coming.at(instant)} != {each.job_id for each in fired.won} or fired.created > fired.claimed:
         return _at_its_time(memory, instant)
-    memory, at = _await(memory, facts, coming.after(instant))
+    return _look_at_turn(memory, facts, coming.after(instant))
+
+
+def announces(facts: Facts, view: View, fired: Fired, *, foreseen: bool) -> dict[int, datetime]:
+    """Return what others are to hear of what this node decided: where three nodes or more may have foreseen it."""
+    if not facts.told or len(view.sessions) < HEARERS or view.more or view.backlog or len(view.jobs) > FEW:
+        return {}
+    if not foreseen and all(each.next_due is None or each.next_due > view.now + HORIZON for each in fired.won):
+        return {}
+    return {each.job_id: each.watermark for each in fired.won}
+
+
+def _look_at_turn(memory: Memory, facts: Facts, coming: Coming) -> Memory:
+    memory, at = _await(memory, facts, coming)
     before = 0.0 if memory.ours is None else memory.lead.seconds
     return replace(memory, look_at=min(memory.else_at, _time_of(memory, at) - before))
 
@@ -472,12 +490,13 @@ def _waits_for_due_times(
 
 
 def _await(memory: Memory, facts: Facts, coming: Coming) -> tuple[Memory, datetime]:
-    """Return when this node's next turn is, of what is foreseen; ``coming`` is kept if it goes first then."""
-    next_turn = coming.turn_of(facts.session, timedelta(seconds=memory.lead.seconds + SLACK))
+    """Return when this node's next turn is, of what is foreseen; ``coming`` is kept where it may do without a look."""
+    lead, trip = timedelta(seconds=memory.lead.seconds + SLACK), timedelta(seconds=memory.lead.trip)
+    next_turn = coming.turn_of(facts.session, lead, trip)
     ours = next_turn.instant if next_turn.first else None
-    kept = next_turn.coming if next_turn.first else None
-    left = next_turn.left or memory.left
-    return replace(memory, coming=kept, left=left, expected=next_turn.instant, ours=ours), next_turn.at
+    kept = coming if next_turn.first or next_turn.listens else None
+    memory = replace(memory, coming=kept, listens=next_turn.listens, expected=next_turn.instant, ours=ours)
+    return memory, next_turn.at
 
 
 def ahead(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Memory]:

@@ -4,14 +4,14 @@ A look shows the jobs that come due within ``HORIZON``. All nodes plan alike, so
 is first in turn order will decide at each due time, and what the job is like afterwards. A plan that was made by that
 is carried out only if the job is what the plan saw: what was foreseen wrongly is a lost race, and costs a look.
 
-So only two nodes concern themselves with a due time: the first in turn order brings the plan ahead, the second looks
-whether it did. If neither does, because they died in one moment or drain, another one finds that out where its
-foresight ends, and then looks at each due time for a while.
+So only two nodes ask the store about a due time: the first in turn order brings the plan ahead, the second looks
+whether it did. A plan that was carried out is announced, and each further node looks at its turn only if it has heard
+nothing: nodes that are dead, cut off, frozen or draining are all silent, on whichever host they are.
 """
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -26,8 +26,7 @@ HORIZON = timedelta(seconds=3)
 FEW = 16
 """Most jobs that are foreseen. Where more come due so soon, nodes look at each due time."""
 BLIND = 60.0
-"""Seconds for which a node foresees nothing that found more, or found undone what it had left to others: perhaps two of
-them drain, which no look shows."""
+"""Seconds for which a node foresees nothing that found more."""
 
 
 class Turn(NamedTuple):
@@ -37,15 +36,13 @@ class Turn(NamedTuple):
         instant: the due time, or the one before where none is to come; ``None``: neither.
         at: when it looks, unless it is ``first`` in turn order and decides before.
         first: it is.
-        coming: what comes due from ``instant`` on.
-        left: the last of the due times before, which are left to others; ``None``: there is none.
+        listens: by ``at`` it may have heard that others decided, and then does not look.
     """
 
     instant: datetime | None
     at: datetime
-    first: bool
-    coming: Coming
-    left: datetime | None = None
+    first: bool = False
+    listens: bool = False
 
 
 class Coming(NamedTuple):
@@ -80,22 +77,31 @@ class Coming(NamedTuple):
         jobs = tuple(_decided(job, instant) for job in self.view.jobs)
         return self._replace(view=replace(self.view, jobs=jobs), passed=instant)
 
-    def turn_of(self, session: str, lead: timedelta) -> Turn:
-        """Return the next due time for which ``session`` is first or second in turn order.
+    def unless(self, announced: Mapping[int, datetime]) -> Coming | None:
+        """Return what comes after the next due time; ``None``: others did not announce that all of that was decided."""
+        if (instant := self.instant) is None:
+            return None
+        try:
+            after = self.after(instant)
+        except Exception:  # noqa: BLE001 - a look finds it, and tells
+            return None
+        for before, job in zip(self.view.jobs, after.view.jobs, strict=True):
+            if before is not job and (job.id not in announced or announced[job.id] < job.watermark):
+                return None
+        return after
+
+    def turn_of(self, session: str, lead: timedelta, trip: timedelta) -> Turn:
+        """Return when it is the turn of ``session`` for the next due time.
 
         Where there is none it looks where foresight ends, with time enough (``lead``) for what is due right after that.
+        An announcement has the time of a round trip (``trip``) to arrive.
         """
-        coming, left, sessions = self, None, self.view.sessions
-        while (instant := coming.instant) is not None:
-            number = place(session, sessions, instant)
-            after = None
-            if number > 1 and is_active(session, sessions, instant):
-                with contextlib.suppress(Exception):  # a look finds it, and tells
-                    after = coming.after(instant)
-            if after is None:
-                return Turn(instant, turn(session, sessions, instant), number == 0, coming, left)
-            coming, left = after, instant
-        return Turn(left or coming.passed, coming.until - lead, False, coming, left)
+        sessions, instant = self.view.sessions, self.instant
+        if instant is None:
+            return Turn(self.passed, self.until - lead)
+        at, number = turn(session, sessions, instant), place(session, sessions, instant)
+        listens = number > 1 and is_active(session, sessions, instant)
+        return Turn(instant, at + trip if listens else at, first=number == 0, listens=listens)
 
 
 def foresee(view: View) -> Coming | None:

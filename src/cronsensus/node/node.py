@@ -109,6 +109,7 @@ class Node:
             wake=self._wake_event.set,
             ask_again=self._ask_again,
             evidence=evidence,
+            announced=lambda: self._listener.announced,
         )
         self._heartbeat = heartbeat or Heartbeat(store, clock)
         self._renewer = SessionRenewer(

@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreEmptied, StoreError, StoreReadOnly
@@ -49,7 +50,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Question, Todo
 from cronsensus.node.stats import NodeStats
 from cronsensus.stores.base import Store
-from cronsensus.stores.values import View
+from cronsensus.stores.values import AT_ONCE, View
 
 _log = Logger("cronsensus.node")
 
@@ -90,6 +91,7 @@ class Round:
         wake: Callable[[], None] = lambda: None,
         ask_again: Callable[[], None] = lambda: None,
         evidence: Callable[[SessionView], bool] = is_dead,
+        announced: Callable[[], Mapping[int, datetime]] = dict,
     ) -> None:
         """Make the rounds of one node.
 
@@ -106,6 +108,7 @@ class Round:
             wake: has the next round begin now; called from executors' threads.
             ask_again: has the session renewed as soon as possible.
             evidence: tells whether the process of a session is certainly gone.
+            announced: tells what other nodes announced (``Store.announced``).
         """
         self._store = store
         self._clock = clock
@@ -113,6 +116,7 @@ class Round:
         self._on_session = on_session
         self._on_work = on_work
         self._evidence = evidence
+        self._announced = announced
         self.stats = NodeStats()
         self.draining = self.notified = False
         self.news, self._by_a_run = True, False
@@ -293,6 +297,9 @@ class Round:
         if todo.plans:
             self.watch.decided(fired.won, view.now)
             self._run_log.fired(fired.won, lost=fired.lost)
+            foreseen = sample is None and todo.ahead > AT_ONCE
+            if decided := decide.announces(self._facts(lease), view, fired, foreseen=foreseen):
+                self._store.announce(decided)
         if todo.notify or fired.created > fired.claimed:
             self._store.notify()
         return fired
@@ -364,9 +371,7 @@ class Round:
 
     def _look_next(self) -> None:
         """End the sleep in idle mode, and forget what another session knew of jobs: the store may be a new one."""
-        self._memory = replace(
-            self._memory, idle=None, coming=None, ours=None, left=None, set_aside=(), behind=frozenset()
-        )
+        self._memory = replace(self._memory, idle=None, coming=None, ours=None, set_aside=(), behind=frozenset())
 
     def _facts(
         self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False, news: bool = True
@@ -393,6 +398,7 @@ class Round:
             lost=lease.lost,
             # A store may find out only when it has a connection.
             told=capabilities.notify or capabilities.clock == "process",
+            announced=self._announced(),
             watch=self._settings.watch,
             fast_evidence=self._settings.fast_evidence,
         )

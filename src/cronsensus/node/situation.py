@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -44,6 +45,7 @@ class Facts:
         trusted: the lease is trusted.
         lost: the session is lost.
         told: the store's notifications reach this node.
+        announced: up to which watermark jobs were decided, as other nodes announced.
         watch: seconds between looks at what others run.
         fast_evidence: whether a session is judged by its process too, and not by its lease alone.
     """
@@ -67,6 +69,7 @@ class Facts:
     trusted: bool = True
     lost: bool = False
     told: bool = True
+    announced: Mapping[int, datetime] = field(default_factory=dict)
     watch: float = 0.5
     fast_evidence: bool = True
 
@@ -103,7 +106,7 @@ class Memory:
         wide: the last look went as far as can be foreseen.
         blind_until: until then nothing is foreseen: too much comes due, or others did not do what was foreseen.
         coming: what comes due without another look; ``None``: not known.
-        left: a due time that was left to others, of those that were foreseen.
+        listens: this node does not look at the next due time if it hears that others decided it.
         in_idle_mode: whether this node leaves ``expected``, and what runs meanwhile, to the active set.
         idle: the sleep in idle mode that goes on now.
         neighbours, neighbours_at: the nodes on this host, and when they were read.
@@ -139,7 +142,7 @@ class Memory:
     wide: bool = False
     blind_until: float = NEVER
     coming: Coming | None = None
-    left: datetime | None = None
+    listens: bool = False
     in_idle_mode: bool = False
     idle: Idle | None = None
     neighbours: tuple[SessionView, ...] = ()

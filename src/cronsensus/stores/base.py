@@ -13,7 +13,7 @@ checks everything that is written here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeVar
@@ -572,6 +572,14 @@ class Store(Backend):
     def notify(self) -> None:
         """Wake the threads that wait on other handles of this namespace. Best effort; never raises."""
         self._within("notify", self._notify)
+
+    def announce(self, decided: Mapping[int, datetime]) -> None:
+        """Tell the other handles of this namespace up to which watermark jobs, by id, were decided.
+
+        Best effort; never raises. It ends no ``wait``.
+        """
+        if decided:
+            self._within("announce", self._announce, decided)
 
     # --- reads: bounded, keyset paging (``after`` is the last id or name of the page before) -------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import cast
 
 from cronsensus.errors import StoreError
@@ -48,8 +49,9 @@ class SimulatedNode(Node):
         self.turning = Crank(self, name, self._step)
         self.beating = Crank(self, f"{name}.heartbeat", self._beat, soonest=SOONEST)
         scenario = stage.scenario
+        self._wire = Wire(stage)
         super().__init__(
-            cast("Store", Wire(stage)),
+            cast("Store", self._wire),
             clock,
             NodeSettings(name, scenario.lease, concurrency, fast_evidence=fast_evidence, watch=scenario.watch),
             registry={one: Registered(one, _never, scenario.executors[one]) for one in sorted(functions)},
@@ -112,6 +114,11 @@ class SimulatedNode(Node):
         """Take a wake-up from the store."""
         if not self.gone:
             self._on_hint()
+
+    def hear(self, decided: Mapping[int, datetime]) -> None:
+        """Take an announcement of another node."""
+        if not self.gone:
+            self._wire.hear(decided)
 
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something of this process after a while: later when it stands still then, never when it is gone."""

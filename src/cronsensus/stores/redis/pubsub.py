@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 
 from redis import exceptions
 
@@ -24,11 +25,22 @@ class Subscription:
     A message that is published while no connection listens is lost.
     """
 
-    def __init__(self, route: Route, channel: bytes, *, where: str) -> None:
-        """Subscribe by ``route``, which this object owns; nothing is opened before ``listen``."""
+    def __init__(
+        self,
+        route: Route,
+        channel: bytes,
+        *,
+        where: str,
+        aside: tuple[bytes, Callable[[bytes], None]] | None = None,
+    ) -> None:
+        """Subscribe by ``route``, which this object owns; nothing is opened before ``listen``.
+
+        ``aside`` is another channel, and what is called with its messages.
+        """
         self._route = route
         self._channel = channel
         self._where = where
+        self._aside = aside
         self._lock = threading.Lock()
         self._connection: DriverConnection | None = None
         self._sign: bytes | None = None
@@ -54,7 +66,9 @@ class Subscription:
                 self._route.forget()  # the server may be another one than it was
                 self._connection = connection = self._route.pool().get_connection()
                 self._shown = self._sign
-                connection.send_command("SUBSCRIBE", self._channel, *([self._shown] if self._shown else []))
+                aside = [] if self._aside is None else [self._aside[0]]
+                channels = [self._channel, *aside, *([self._shown] if self._shown else [])]
+                connection.send_command("SUBSCRIBE", *channels)
                 connection.read_response()
             except (exceptions.RedisError, OSError) as error:
                 self._hang_up()
@@ -80,8 +94,12 @@ class Subscription:
                 if not connection.can_read(0.0):
                     self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
                 while connection.can_read(0.0):
-                    kind, _, message = connection.read_response()
-                    if kind == b"message":
+                    kind, channel, message = connection.read_response()
+                    if kind != b"message":
+                        continue
+                    if self._aside is not None and channel == self._aside[0]:
+                        self._aside[1](message)
+                    else:
                         messages.append(message)
             except (exceptions.RedisError, OSError) as error:
                 self._broke()

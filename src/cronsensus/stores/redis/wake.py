@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections.abc import Mapping
+from datetime import datetime
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
+from cronsensus.stores.announcements import Announcements, read, written
 from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
@@ -27,7 +30,10 @@ class Wake:
         """Subscribe by ``route``, which this object owns, and publish over ``client``."""
         self._channel = keyspace.channel
         self._client = client
-        self._subscription = Subscription(route, keyspace.channel, where=client.where)
+        self._decided_channel = keyspace.decided_channel
+        self.announcements = Announcements()
+        aside = keyspace.decided_channel, lambda text: self.announcements.note(read(text))
+        self._subscription = Subscription(route, keyspace.channel, where=client.where, aside=aside)
         self.name = secrets.token_hex(8).encode()
         self._closed = Event()
 
@@ -63,6 +69,12 @@ class Wake:
         if not self._closed.is_set():
             with contextlib.suppress(StoreError):
                 self._client.command("PUBLISH", self._channel, self.name)
+
+    def announce(self, decided: Mapping[int, datetime]) -> None:
+        """Announce what was decided, on a channel of its own: nodes of an earlier release take all else for work."""
+        if not self._closed.is_set():
+            with contextlib.suppress(StoreError):
+                self._client.command("PUBLISH", self._decided_channel, written(decided))
 
     def close(self) -> None:
         """Stop listening and notifying; end a ``wait`` in another thread. Idempotent."""

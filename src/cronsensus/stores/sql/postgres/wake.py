@@ -12,10 +12,12 @@ import hashlib
 import os
 import secrets
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 
 import psycopg
 
+from cronsensus.stores.announcements import Announcements, read, written
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
@@ -23,6 +25,7 @@ from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
 
 _all: weakref.WeakSet[Wake] = weakref.WeakSet()
 _TELL = "SELECT pg_notify($1, $2)"
+_DECIDED = "_decided"
 
 
 class Wake:
@@ -39,6 +42,7 @@ class Wake:
         self._registered: str | None = None
         self._shown: str | None = None
         self._hinted = False
+        self.announcements = Announcements()
         self._poller = Poller(self._hang_up)
         _all.add(self)
 
@@ -88,7 +92,7 @@ class Wake:
             try:
                 if not driver.pooled:
                     driver.add_notify_handler(self._note)
-                    driver.execute(f'LISTEN "{self.channel}"', prepare=False)
+                    driver.execute(f'LISTEN "{self.channel}"; LISTEN "{self.channel}{_DECIDED}"', prepare=False)
             except BaseException:
                 driver.close()
                 raise
@@ -111,12 +115,18 @@ class Wake:
         """Read the notifications that came in; ``True`` if one is from another handle."""
         driver.pgconn.consume_input()
         while (notification := driver.pgconn.notifies()) is not None:
-            self._hinted |= notification.extra != self.name.encode()
+            self._take_in(notification.relname.decode(), notification.extra.decode())
         hinted, self._hinted = self._hinted, False
         return hinted
 
     def _note(self, notification: psycopg.Notify) -> None:
-        self._hinted |= notification.payload != self.name
+        self._take_in(notification.channel, notification.payload)
+
+    def _take_in(self, channel: str, payload: str) -> None:
+        if channel == self.channel:
+            self._hinted |= payload != self.name
+        else:
+            self.announcements.note(read(payload))
 
     def _hang_up(self) -> None:
         driver, self._driver, self._shown = self._driver, None, None
@@ -128,6 +138,10 @@ class Wake:
     def tell(self, driver: psycopg.Connection[object]) -> None:
         """Notify all listeners."""
         psycopg.RawCursor(driver).execute(_TELL, [self.channel, self.name])
+
+    def announce(self, driver: psycopg.Connection[object], decided: Mapping[int, datetime]) -> None:
+        """Announce what was decided, on a channel of its own: nodes of an earlier release take all else for work."""
+        psycopg.RawCursor(driver).execute(_TELL, [self.channel + _DECIDED, written(decided)])
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

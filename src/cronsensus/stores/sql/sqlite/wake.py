@@ -2,7 +2,8 @@
 
 ::
 
-    jobs.db-wake/  a1b2c3d4-4711-5f0e…   a pipe: its owner polls it, other handles write one byte into it
+    jobs.db-wake/  a1b2c3d4-4711-5f0e…   a pipe: its owner polls it, other handles write into it: ``!`` for a
+                                         notification, a line for an announcement
 
 A pipe appears under its final name only once its owner has it open, so a pipe without a reader was left behind by a
 dead process and is removed. A notification is advisory: losing one costs a node the time until its next poll.
@@ -17,10 +18,13 @@ import os
 import secrets
 import select
 import threading
+from collections.abc import Mapping
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
 from cronsensus.interrupts import Event
+from cronsensus.stores.announcements import Announcements, read, written
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
 _STARTING_FOR = 60.0
@@ -53,6 +57,7 @@ class Wake:
         self._name: str | None = None
         self._waiting = False
         self.supported = SUPPORTED
+        self.announcements = Announcements()
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
@@ -84,11 +89,13 @@ class Wake:
             if self._closed.is_set():
                 self._end_listening()
                 return False
-            hinted = False
+            heard = b""
             with contextlib.suppress(BlockingIOError):
-                while os.read(pipe, 4096):
-                    hinted = True
-            return hinted
+                while piece := os.read(pipe, 4096):
+                    heard += piece
+            for line in heard.replace(b"!", b"").splitlines():
+                self.announcements.note(read(line))
+            return b"!" in heard
 
     def _listen(self) -> int | None:
         """Return the pipe to read, made anew if there is none or if it was removed."""
@@ -139,18 +146,27 @@ class Wake:
     # --- notifying ----------------------------------------------------------------------------------------------------
 
     def notify(self) -> None:
-        """Write a byte to every other listener of the namespace. Never raises, never waits."""
+        """Wake every other listener of the namespace. Never raises, never waits."""
+        self._tell_all(b"!")
+
+    def announce(self, decided: Mapping[int, datetime]) -> None:
+        """Announce what was decided to every other listener. Never raises, never waits."""
+        line = written(decided).encode() + b"\n"
+        if len(line) <= select.PIPE_BUF:  # more could be mixed with what others write
+            self._tell_all(line)
+
+    def _tell_all(self, what: bytes) -> None:
         if not self.supported or self._closed.is_set():
             return
         with contextlib.suppress(OSError):
             for path in islice(self._directory.glob(self._prefix + "*"), _MOST_LISTENERS):
                 if path.name != self._name:
-                    self._tell(path)
+                    self._tell(path, what)
 
-    def _tell(self, path: Path) -> None:
+    def _tell(self, path: Path, what: bytes) -> None:
         """Notify one listener. A pipe without a reader has lost its owner, so it is removed."""
         with contextlib.suppress(OSError):
-            if not tell(path):
+            if not tell(path, what):
                 path.unlink(missing_ok=True)
 
     # --- the end ------------------------------------------------------------------------------------------------------

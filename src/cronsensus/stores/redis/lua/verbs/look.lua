@@ -42,7 +42,16 @@ for index, job in ipairs(jobs) do
   jobs[index] = try(state_row, job) or { job }
 end
 
-local next_job = call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+-- The first of the listed that is not due yet is the next one; only where there is none is the index asked again.
+local next_job
+for _, row in ipairs(of == 1 and not more and jobs or {}) do
+  local due = tonumber(row[9])
+  if not due or due > now then
+    next_job = due and row[9]
+    break
+  end
+end
+next_job = next_job or call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 local first = call('ZRANGE', PENDING, 0, 0, 'WITHSCORES')[2]
 local next_pending = first
 if first and tonumber(first) <= now then
