@@ -1,30 +1,42 @@
 """Each safeguard is there for a reason: without it the simulation finds a broken promise within a thousand seeds."""
 
+from collections.abc import Callable
+from random import Random
+
 import pytest
 
 from tests.simulation.ablations import MADE_IN, STORES, on, place_of
 from tests.simulation.cluster import Parts, simulate
+from tests.simulation.cluster.scenario import Scenario
 
 MOST = 1000
 SEEN_AT = {
-    "AdoptsOnce": 442,
+    "AdoptsOnce": 51,
     "BelievesWhoeverReturns": 34,
-    "CancelsWhatItInterrupts": 21,
-    "ClaimsForTheDead": 31,
-    "fires_and_forgets": 251,
+    "ClaimsForTheDead": 39,
     "ForgetsToCancel": 21,
     "GivesUpResults": 23,
     "HearsAnybody": 97,
     "LeasesOnTheWallClock": 23,
-    "LocksOutliveSessions": 115,
-    "NeverRenews": 18,
+    "LocksOutliveSessions": 553,
+    "NeverAdopts": 23,
+    "NeverRenews": 24,
     "NoMostCrashes": 22,
+    "NoTokenCheck": 123,
+    "PrunesAboveTheWatermark": 72,
     "RevivesTheDead": 21,
-    "TellsNobody": 54,
-    "TrustsForEver": 45,
-    "WatchesNoClock": 34,
+    "TellsNobody": 21,
+    "TrustsForEver": 11,
+    "WatchesNoClock": 247,
+    "fires_and_forgets": 287,
 }
 """Where the rarer ones were found last, by ``seek_ablations.py``; looked at first, to save time."""
+LIKELY: dict[str, Callable[[Scenario], bool]] = {
+    "LocksOutliveSessions": lambda night: night.rough and night.outsiders == 2,
+    "WatchesNoClock": lambda night: night.rough and night.clock_steps and night.busy,
+    "fires_and_forgets": lambda night: not night.rough,
+}
+"""Nights in which it matters: looked at before all others, once a change of decisions has changed the nights."""
 pytestmark = pytest.mark.timeout(600)  # while one of them is out of date, on a busy machine
 
 
@@ -32,9 +44,18 @@ def named(part):
     return part.__name__
 
 
+def nights(name, most=MOST):
+    """Yield the seeds, in the order in which they are looked at."""
+    if name in SEEN_AT:
+        yield SEEN_AT[name]
+    seeds = list(range(most))
+    if likely := LIKELY.get(name):
+        seeds = sorted(seeds, key=lambda seed: not likely(Scenario(Random(seed))))
+    yield from seeds
+
+
 def is_found(name, parts):
-    seeds = dict.fromkeys([SEEN_AT.get(name, 0), *range(MOST)])
-    return any(not simulate(seed, parts).ok for seed in seeds)
+    return any(not simulate(seed, parts).ok for seed in nights(name))
 
 
 @pytest.mark.parametrize("store", STORES, ids=named)

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
+from cronsensus.node.lead_time import LEADS, LONGEST, RESERVE, SLACK, TRIPS
 from cronsensus.triggers import Trigger
 from tests.simulation.cluster.clocks import SECOND, START
 
 MICROSECOND = timedelta(microseconds=1)
-EARLY = 9000
-"""Microseconds by which a clock that runs fast by four in a hundred may end a wait of a fifth of a second too soon: so
-long before is decided what comes due, where a round trip takes 20 ms."""
 LONG_BEFORE = START - timedelta(days=400)
 FUZZ = 1000
 """Microseconds within which the store's floats and the judge's integers may differ about the end of a lease."""
+
+
+def most_early(ahead: timedelta, drift: float) -> int:
+    """Return by how many microseconds a run that was claimed ``ahead`` may begin too soon on a clock that runs fast.
+
+    A node waits by its monotonic clock from a reading of the store's: that of the claim, which is no further from the
+    due time than ``ahead``, or that of a look, which is no further than the longest lead time. A clock that counts
+    ``1 + drift`` seconds in one ends a wait of W seconds by less than ``W * drift`` too soon, and by nothing else does
+    a run begin early. ``ahead`` tells how long the longest lead time can be: of a round trip it is ``TRIPS``, and the
+    lead time is at least ``2 * RESERVE`` of one where it is not the longest itself.
+    """
+    wait = min(max(LEADS[1], ahead.total_seconds() * TRIPS / (2 * RESERVE)), LONGEST + SLACK)
+    return math.ceil(wait * drift * SECOND)
 
 
 def to_micros(duration: timedelta) -> int:
@@ -33,7 +45,7 @@ class Record:
         once: begun under ``on_crash="fail"``.
         begun: tokens under which work began that must not begin again.
         answers: what the store answered to each token that it accepted.
-        begins: when its last claim may begin to run, true microseconds.
+        begins: when its last claim may begin to run, true microseconds; ``early``: by how many it may begin too soon.
         reserved: it was claimed to wait on its node for a free slot, and has not said that it has begun.
         lines: what its attempts logged, each with the number of the attempt.
         adopted: made by hand ahead of its nominal time, which then came.
@@ -52,6 +64,7 @@ class Record:
     session: str = ""
     attempts: int = 0
     begins: int = 0
+    early: int = 0
     reserved: bool = False
     failures: int = 0
     crashes: int = 0

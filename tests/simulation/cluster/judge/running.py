@@ -10,7 +10,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.values import AT_ONCE
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.judge.bench import Seen
-from tests.simulation.cluster.judge.books import EARLY, FUZZ, Record, SessionBook, to_micros
+from tests.simulation.cluster.judge.books import FUZZ, Record, SessionBook, most_early, to_micros
 from tests.simulation.cluster.judge.forgetting import ForgettingRules
 from tests.simulation.cluster.stage import Attempt, Stage
 
@@ -37,12 +37,13 @@ class RunningRules(ForgettingRules):
             if record is None or (record.job, record.key) != (claim.job, claim.key):
                 self.broken("claim", f"{claim.job} {claim.key} was never created")
                 continue
-            self._may_claim(record, claim, session, self.now + seen.kwargs.get("ahead", AT_ONCE))
+            ahead = seen.kwargs.get("ahead", AT_ONCE)
+            self._may_claim(record, claim, session, self.now + ahead)
             if claim.reserved:
                 self._may_reserve(record)
             if claim.spec.function not in seen.args[2]:
                 self.broken("claim", f"{record} needs a function that its node does not have")
-            self._give(record, claim, session)
+            self._give(record, claim, session, ahead)
         if seen.answer:
             session.until = self.micros + to_micros(seen.kwargs["lease"])
 
@@ -60,14 +61,16 @@ class RunningRules(ForgettingRules):
         if claim is not None:
             self._may_hold(record, claim, session)
             record.due_at = min(record.due_at, self.now)
-            self._give(record, claim, session)
+            self._give(record, claim, session, AT_ONCE)
             session.until = self.micros + to_micros(seen.kwargs["lease"])
 
-    def _give(self, record: Record, claim: Claim, session: SessionBook) -> None:
+    def _give(self, record: Record, claim: Claim, session: SessionBook, ahead: timedelta) -> None:
         record.state, record.token, record.session = State.RUNNING, claim.token, session.id
         record.attempts += 1
         record.progress, record.reserved = None, claim.reserved
-        record.begins = self.micros + to_micros(max(record.due_at - self.now, timedelta(0)))
+        wait = max(record.due_at - self.now, timedelta(0))
+        record.begins = self.micros + to_micros(wait)
+        record.early = most_early(ahead, self.stage.scenario.drift) if wait else 0
         self._last_token = max(self._last_token, claim.token)
         self.given.add(claim.token)
 
@@ -135,7 +138,7 @@ class RunningRules(ForgettingRules):
             self.broken("trust", f"{record} was started on {work.node.name} after its lease had run out")
         elif record.state is not State.RUNNING or record.token != claim.token:
             self.broken("trust", f"{record} was started on {work.node.name} under the token {claim.token}, not current")
-        if self.micros < record.begins - EARLY:
+        if self.micros < record.begins - record.early:
             early = (record.begins - self.micros) / SECOND
             self.broken("early", f"{record} was started on {work.node.name} {early:g}s before it was due")
         # By the definition that its node has: one that adopts a claim may have a later one than the claim gave out.
