@@ -13,7 +13,8 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from tests.chaos.cluster import Cluster
 
-BOOKINGS = 30
+BOOKINGS = 20
+"""Four each die before their commit and after it, and each such death costs the start of a node."""
 DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 
 

@@ -20,6 +20,7 @@ from redis.retry import Retry
 
 from tests.chaos.cluster import PATIENCE, Cluster
 from tests.faults.watching import LEASE, NAMES, SECONDS
+from tests.scratch import make_tables
 from tests.servers.fixtures import from_afar, mysql_connection
 from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.postgres import PostgresServer
@@ -118,6 +119,7 @@ def make_cluster(tmp_path: Path, distance: float) -> Iterator[Callable[..., Clus
             patience=PATIENCE * (5 if SECONDS else max(1, LEASE / 6)),
         )
         made.append(cluster)
+        make_tables(url)
         for name in NAMES:
             cluster.route = ways.enter_context(from_afar(routes.get(name, url), distance))
             cluster.start(name)

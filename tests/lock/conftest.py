@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cronsensus.lock import opening
-from tests.scratch import BUSY, scratch_folder
+from tests.scratch import BUSY, copy_migrated_sqlite, scratch_folder
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 
@@ -44,7 +44,9 @@ def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
     if kind == "memory":
         yield f"memory://lock-{number}"
     elif kind == "sqlite":
-        yield f"sqlite:///{request.getfixturevalue('folder') / 'locks.db'}?{BUSY}"
+        path = request.getfixturevalue("folder") / "locks.db"
+        copy_migrated_sqlite(path)
+        yield f"sqlite:///{path}?{BUSY}"
     elif kind == "files":
         yield f"file://{request.getfixturevalue('folder') / 'locks'}"
     elif kind == "redlock":

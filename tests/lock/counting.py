@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cronsensus import Lock
 from tests.lock.places import be_patient, lock_at
+from tests.scratch import import_before_forks
 
 BLOCK = 4096
 NOBODY = b"0".ljust(20)
@@ -152,7 +153,8 @@ def _reap(alive: dict[int, str], wrong: list[str], folder: Path) -> bool:
 
 def main() -> None:
     url, folder, workers, rounds, kills, ttl, limit = sys.argv[1:]
-    be_patient()
+    be_patient(url)
+    import_before_forks(url)
     done = count(
         lambda: lock_at(url, "counting", ttl=ttl, limit=int(limit)),
         Path(folder),

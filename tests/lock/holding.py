@@ -15,7 +15,7 @@ def say(word: object) -> bool:
 
 def main() -> None:
     url, name, ttl, what = sys.argv[1:]
-    be_patient()
+    be_patient(url)
     lock = lock_at(url, name, ttl=ttl)
     lease = lock.__enter__()
     say(lease.token)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.lock.places import lock_at
+from tests.scratch import import_before_forks
 from tests.servers.distance import patience
 
 WORKERS, LIMIT, ROUNDS = 6, 3, 10
@@ -66,6 +67,7 @@ def work(url: str, folder: Path) -> None:
 def main() -> None:
     url, given, kills = sys.argv[1:]
     folder, left, holders_killed = Path(given), int(kills), 0
+    import_before_forks(url)
     alive: set[int] = set()
     wrong: list[int] = []
 

@@ -13,6 +13,7 @@ import pytest
 
 from cronsensus import open_store
 from tests.lock.places import lock_at
+from tests.scratch import make_tables
 from tests.servers.distance import patience
 
 PATIENCE = patience(60.0)
@@ -23,6 +24,7 @@ class Holder:
     """A process that holds the lock."""
 
     def __init__(self, where: str, ttl: str = "30s", what: str = "") -> None:
+        make_tables(where)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.lock.holding", where, "name", ttl, what or "-"],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -158,6 +160,7 @@ def test_lock_of_a_dead_process_is_free_although_its_child_lives(shared, hold):
 
 
 def test_a_thread_that_works_on_after_the_main_one_locks_renews_releases_and_guards(shared_timed):
+    make_tables(shared_timed)
     ttl = f"{patience(1.0 if ',' not in shared_timed else 2.0, trips=40)}s"
     done = subprocess.run(
         [sys.executable, "-m", "tests.lock.afterwards", shared_timed, ttl],

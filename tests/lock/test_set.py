@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.scratch import make_tables
 from tests.servers.distance import patience
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,7 @@ class Workers:
 
     def __init__(self, url: str, folder: Path, how: str) -> None:
         self.folder = folder
+        make_tables(url)
         self.processes = [
             subprocess.Popen(
                 [sys.executable, "-m", "tests.lock.setting", url, str(folder), str(number), how],

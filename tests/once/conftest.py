@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cronsensus import Scheduler
-from tests.scratch import BUSY, scratch_folder
+from tests.scratch import BUSY, copy_migrated_sqlite, scratch_folder
 
 SQL = ["sqlite", "postgres", "mysql"]
 _names = count()
@@ -24,7 +24,9 @@ def _place(request: pytest.FixtureRequest, kind: str) -> str:
     if kind == "memory":
         return f"memory://once-{next(_names)}"
     if kind == "sqlite":
-        return f"sqlite:///{request.getfixturevalue('folder') / 'once.db'}?{BUSY}"
+        path = request.getfixturevalue("folder") / "once.db"
+        copy_migrated_sqlite(path)
+        return f"sqlite:///{path}?{BUSY}"
     url: str = request.getfixturevalue(f"{kind}_url")
     return url
 

@@ -23,6 +23,7 @@ from cronsensus.once import claims as _claims
 from cronsensus.stores import sql as _sql
 from cronsensus.stores.sql.mysql import driver as _mysql
 from cronsensus.stores.sql.postgres import driver as _postgres
+from tests.scratch import import_before_forks
 from tests.servers.distance import patience
 
 SECONDS = round(patience(60))
@@ -95,6 +96,7 @@ def main() -> None:
     # Before the fork, or each worker would do it: importing. Nothing is connected yet.
     Scheduler(url).once("k", name="imported")(main)
     open_store(url)
+    import_before_forks(url)
     for _ in range(int(workers)):
         begin()
     signal.alarm(SECONDS)

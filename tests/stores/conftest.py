@@ -80,7 +80,8 @@ def _emptied_mysql(mysql_server_url: str) -> Iterator[Emptied]:
             yield place
 
 
-def _is_about_set_up(request: pytest.FixtureRequest) -> bool:
+def is_about_set_up(request: pytest.FixtureRequest) -> bool:
+    """Return whether a test of the suite is about the making of tables, and so begins without them."""
     return request.function.__qualname__.partition(".")[0] in {Basics.__name__, Racing.__name__}
 
 
@@ -88,7 +89,7 @@ def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
     # A busy machine may pause in the middle of a transaction for longer than a healthy node does.
     for driver in (mysql.driver, postgres.driver):
         request.getfixturevalue("monkeypatch").setattr(driver, "MOST_PAUSED", 60.0)
-    if _is_about_set_up(request):
+    if is_about_set_up(request):
         yield request.getfixturevalue(f"{kind}_url")
         return
     place: Emptied = request.getfixturevalue(f"_emptied_{kind}")

@@ -10,14 +10,17 @@ from cronsensus.clock import Clock
 from cronsensus.stores import Store
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance import StoreConformance
-from tests.scratch import scratch_folder
+from tests.scratch import copy_migrated_sqlite, scratch_folder
+from tests.stores.conftest import is_about_set_up
 
 
 class TestSqliteStore(StoreConformance):
     @pytest.fixture(autouse=True)
-    def _place(self) -> Iterator[None]:
+    def _place(self, request: pytest.FixtureRequest) -> Iterator[None]:
         with scratch_folder() as folder:
             self.path = folder / "cronsensus.db"
+            if not is_about_set_up(request):
+                copy_migrated_sqlite(self.path)
             yield
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:

@@ -14,7 +14,7 @@ from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import START
-from tests.scratch import scratch_folder
+from tests.scratch import copy_migrated_sqlite, scratch_folder
 
 PREAMBLE = """
 import os, sys
@@ -89,7 +89,7 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def open_sqlite(url: str) -> Iterator[Callable[..., SqliteStore]]:
+def open_sqlite(place: Path, url: str) -> Iterator[Callable[..., SqliteStore]]:
     """Open handles on the test's file (or another URL), migrated unless told otherwise; close them at the end."""
     opened: list[SqliteStore] = []
 
@@ -101,6 +101,8 @@ def open_sqlite(url: str) -> Iterator[Callable[..., SqliteStore]]:
         namespace: str = "default",
         at: str = "",
     ) -> SqliteStore:
+        if migrated and not at and not (path := place / "jobs.db").exists():
+            copy_migrated_sqlite(path)
         store = SqliteStore((at or url) + options, namespace=namespace, clock=clock)
         opened.append(store)
         if migrated:
