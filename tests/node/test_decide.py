@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from cronsensus.node.decide import (
     CLOCK_SET,
     FULL,
     HOUSEKEEPING,
+    LATELY,
     LEAST_DUE,
     MOST_DUE,
     POLL,
-    POLL_UNTOLD,
     SPARE,
     TIDY,
 )
@@ -33,7 +34,17 @@ from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.planned import SHARED_FROM
 from cronsensus.node.situation import NEVER, Facts, Fired, Idle, Memory, Question, Todo
-from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, partition_of, place
+from cronsensus.node.turn_order import (
+    ACTIVE,
+    LOOKOUT,
+    POLL_UNTOLD,
+    STAGGER,
+    idle_until,
+    is_active,
+    lookout,
+    partition_of,
+    place,
+)
 from cronsensus.stores.values import AT_ONCE, Partition, View
 from cronsensus.triggers import every
 
@@ -227,7 +238,10 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
 
 MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     "nothing is due and nothing runs": (Situation(), {"sleep": POLL}),
-    "the same where no notification reaches the node": (Situation(facts={"told": False}), {"sleep": POLL_UNTOLD}),
+    "the same where no notification reaches the node": (
+        Situation(facts={"told": False}),
+        {"sleep": POLL_UNTOLD / SECOND},
+    ),
     "a run of another node is watched": (Situation(view=view(holders=(holder(),))), {"sleep": WATCH}),
     "the lease of another node's run ends soon": (
         Situation(view=view(holders=(holder(left=100 * MS),))),
@@ -490,8 +504,13 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"sleep": 0.2},
     ),
     "idle nodes that no notification reaches are active": (
-        Situation(session=IDLE, view=view(sessions=CROWD, coming=SECOND), facts={"told": False}),
-        {"sleep": pytest.approx(1, abs=0.1)},
+        Situation(
+            session=IDLE,
+            view=view(sessions=CROWD, coming=300 * MS),
+            facts={"told": False},
+            memory={"active_at": HERE},
+        ),
+        {"sleep": pytest.approx(0.3, abs=0.1)},
     ),
     "an idle node knows its neighbours": (
         Situation(session=IDLE, view=view(sessions=CROWD, coming=SECOND), memory={"neighbours_at": HERE - 1}),
@@ -783,10 +802,34 @@ def test_a_job_that_cannot_be_planned_is_left_to_a_look_at_its_due_time(monkeypa
     assert todo.look is not None
 
 
-@pytest.mark.parametrize(("ago", "wait"), [(0, WATCH), (10, WATCH), (30, 1.5), (60, POLL_UNTOLD)])
-def test_the_longer_nothing_happened_the_seldomer_a_node_looks_that_nobody_tells(ago: float, wait: float) -> None:
+@pytest.mark.parametrize(("ago", "wait"), [(0, WATCH), (LATELY, WATCH), (LATELY + 1, POLL_UNTOLD / SECOND)])
+def test_a_node_that_nobody_tells_looks_often_while_something_happened_lately(ago: float, wait: float) -> None:
     told = Situation(facts={"told": False}, memory={"active_at": HERE - ago})
     assert told.follows() == {"sleep": pytest.approx(wait)}
+
+
+@pytest.mark.parametrize("count", range(2, 12))
+def test_where_nobody_tells_nodes_look_in_turns_so_that_a_death_leaves_a_short_gap(count: int) -> None:
+    crowd = tuple(f"s{number:02}" for number in range(count))
+    looks = []
+    for session in crowd:
+        at = NOW
+        mine = []
+        while at < NOW + 20 * SECOND:
+            # An estimate of the store's clock may be a little off.
+            at += lookout(session, crowd, at + 5 * MS) + 3 * MS
+            mine.append(at)
+        assert max(later - earlier for earlier, later in pairwise(mine)) <= min(count * LOOKOUT, POLL_UNTOLD) + 20 * MS
+        looks.append(mine)
+    for dead in range(count):
+        others = sorted(at for number, mine in enumerate(looks) if number != dead for at in mine)
+        gaps = [later - earlier for earlier, later in pairwise(others) if later < NOW + 19 * SECOND]
+        assert max(gaps) <= 2 * LOOKOUT + 20 * MS
+
+
+def test_a_node_that_is_quiet_has_its_turn_to_look_among_the_others() -> None:
+    told = Situation(facts={"told": False}, memory={"active_at": HERE - 60}, view=view(sessions=BOTH))
+    assert told.follows() == {"sleep": pytest.approx(lookout("a", BOTH, NOW) / SECOND)}
 
 
 def test_a_notification_wakes_idle_nodes_one_after_the_other() -> None:

@@ -31,18 +31,16 @@ from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.planned import at_once, fair_part, plans_of
 from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Question, Todo
-from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, partition_of, turn
+from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, lookout, partition_of, turn
 from cronsensus.stores.values import AT_ONCE, View
 
 # --- waits ------------------------------------------------------------------------------------------------------------
 
 POLL = 180.0
 """Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
-POLL_UNTOLD = 2.0
-"""The same where no notification reaches this node."""
-LATELY = 20.0
-"""Where none does, a node that saw something run or come due so many seconds ago looks after a second, and so on: what
-comes next is more likely to come soon, and its node may die with it."""
+LATELY = 10.0
+"""Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
+due: what comes next is more likely to come soon. From then on nodes look in turns (``lookout``)."""
 HEARERS = 3
 """Nodes from which a decision is announced. Of two, one decides and the other looks."""
 AFTER_A_LOST_RACE = 0.002
@@ -462,7 +460,8 @@ def _waits_anyway(memory: Memory, view: View, facts: Facts, now: float) -> tuple
         memory = replace(memory, active_at=now)
     waits = [POLL]
     if not facts.told:
-        waits = [max(facts.watch, min(POLL_UNTOLD, (now - memory.active_at) / LATELY))]
+        lately = now - memory.active_at <= LATELY
+        waits = [facts.watch if lately else lookout(facts.session, view.sessions, view.now).total_seconds()]
     if memory.lost_races:
         waits.append(AFTER_A_LOST_RACE * 2.0 ** min(memory.lost_races, MOST_DOUBLINGS))
     return waits, memory
