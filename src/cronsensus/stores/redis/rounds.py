@@ -72,16 +72,22 @@ class RoundVerbs(Handle):
         self._left_out: dict[str, bool] = {}
         self._left_out_at = 0.0
         self._observer = PresenceObserver()
+        self._guests: tuple[str, frozenset[str]] = ("", frozenset())
+        """How many sessions had been opened at a look, and which of those that lived then take no turns."""
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
         through: list[socket.socket] = []
-        now, jobs, more, next_job, backlog, next_pending, holders, turning, opened, signs = self._read(
+        told, known_guests = self._guests
+        now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs = self._read(
             "look", limit, newest_of(limit), *(partition or (0, 1)), length(ahead), self._own_session,
-            self._observer.known, tell=through.append,
+            self._observer.known, told, tell=through.append,
         )  # fmt: skip
+        if guests is not False:
+            known_guests = frozenset(guests)
+            self._guests = opened, known_guests
         return View(
             now=from_micros(int(now)),
             jobs=tuple(self._states(jobs)),
@@ -90,7 +96,7 @@ class RoundVerbs(Handle):
             backlog=backlog,
             next_pending=instant(next_pending),
             holders=tuple(session_views(self._unreadable, holders)),
-            sessions=tuple(sorted(turning)[:MOST_SESSIONS_SHOWN]),
+            sessions=tuple(sorted(one for one in turning if one not in known_guests)[:MOST_SESSIONS_SHOWN]),
             absent=self._observer.note(through[-1], opened, given(signs)),
         )
 

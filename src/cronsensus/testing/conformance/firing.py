@@ -411,6 +411,15 @@ class Looking(StoreTest):
         self.clock.advance(MINUTE)
         assert minute(10) == self.store.look().next_job
 
+    def test_a_look_shows_what_is_due_soon_and_the_next_job_however_many_come(self) -> None:
+        self.define(*(self.job(f"{number}", trigger=every("1h", start=minute(number))) for number in range(1, 21)))
+        for passed, then in ((0, 15), (0, 16), (0, 17), (0, 20), (1, 0), (1, 9), (1, 15), (15, 1), (16, 0), (20, 0)):
+            self.clock.advance(minute(passed) - self.clock.now())
+            view = self.store.look(ahead=then * MINUTE)
+            assert [f"{number}" for number in range(1, passed + then + 1)] == [job.spec.name for job in view.jobs]
+            assert (minute(passed + 1) if passed < 20 else None, False) == (view.next_job, view.more)
+        assert (16, True) == (len(self.store.look(limit=16).jobs), self.store.look(limit=16).more)
+
     def test_jobs_are_seen_before_they_are_due(self) -> None:
         self.define(self.job("second", trigger=every("1h", start=minute(2))), self.job("first"))
         self.define(self.job("paused"), self.job("none", trigger=None))

@@ -75,6 +75,21 @@ class LeadTime(StoreTest):
         [run] = self.store.runs(one.id)
         assert (minute(1), minute(1)) == (one.started_at, run.started_at)
 
+    def test_a_time_that_was_backfilled_and_has_run_is_fired_without_another_run(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.before(minute(1))
+        self.store.backfill("job", [minute(1)], by="ann")
+        self.finish(self.take())
+        won, claims = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
+        assert ([True], []) == (won, claims)
+        assert minute(1) == self.view().watermark
+        [one] = self.all()
+        assert (minute(1), None) == (one.scheduled_for, self.store.occurrence(one.id + 1))
+        self.clock.advance(MINUTE + SHORTLY)
+        won, [claim] = self.carry_out_and_take(self.plan(minute(2)), session=self.session("s2"))
+        assert ([True], minute(2)) == (won, claim.scheduled_for)
+        assert [minute(1), minute(2)] == self.nominal()
+
     def test_nothing_is_fired_or_claimed_further_ahead_than_asked(self) -> None:
         self.define()
         self.before(minute(1), SHORTLY + MICROSECOND)

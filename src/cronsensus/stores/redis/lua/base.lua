@@ -35,7 +35,8 @@ local SCHEMA = '1'
 local LAST = 9007199254740991 -- see LATEST_MICROS in instants.py
 local call = redis.call
 
-local schema, last_token, identity, sessions_opened = unpack(call('HMGET', META, 'schema', 'token', 'identity', 'session'))
+local schema, last_token, identity, sessions_opened, last_occurrence =
+  unpack(call('HMGET', META, 'schema', 'token', 'identity', 'session', 'occurrence'))
 if schema and schema ~= SCHEMA then
   return redis.error_reply('SCHEMA ' .. schema)
 end

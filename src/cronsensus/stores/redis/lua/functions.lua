@@ -1,9 +1,10 @@
 -- Which functions a session can run is told once, not with each claim: there may be ten thousand.
+-- needs: sessions
 
 -- Remember them under their digest; false if the session's are others and none were told.
 local function knows(session, digest, names)
   local key = SPACE .. 'functions:' .. session
-  if call('HGET', session_key(session), 'functions') == digest then
+  if holder_of(session).functions == digest then
     return true
   end
   if not names then

@@ -1,6 +1,7 @@
 -- How an occurrence changes: its row, and every index that leads to it.
 -- needs: indexes sessions
 
+local NUMBER = '%014.0f' -- of an occurrence
 local PENDING, EXPIRING, RUNNING, IDS = SPACE .. 'pending', SPACE .. 'expiring', SPACE .. 'running', SPACE .. 'ids'
 local SERIAL = { schedule = true, manual = true, backfill = true }
 -- What is looked for by its state; the succeeded ones are nearly all there are.
@@ -106,9 +107,9 @@ end
 
 -- Make a new occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and may have
 -- nominal, expires, retry_of, fingerprint. It is pending, or it runs from the start: then the row has attempt, token,
--- session, node, started, too.
+-- session, node, started, too. With an id of its own it is made only if its key is free; nil: it is not.
 local function create(job, row)
-  local id = next_number('occurrence', '%014.0f')
+  local id = row.id or next_number('occurrence', NUMBER)
   row.job = job
   local values = {
     'job', job, 'key', row.key, 'origin', row.origin, 'state', row.session and 'running' or 'pending', 'due', row.due,
@@ -123,7 +124,12 @@ local function create(job, row)
     end
   end
   call('HSET', occurrence_key(id), unpack(values))
-  call('HSET', of_job(job, 'keys'), row.key, id)
+  local write = row.id and redis.pcall or call
+  local named = write(row.id and 'HSETNX' or 'HSET', of_job(job, 'keys'), row.key, id)
+  if row.id and named ~= 1 then
+    call('DEL', occurrence_key(id))
+    return nil
+  end
   gather('ZADD', IDS, id, id)
   gather('ZADD', of_job(job, 'ids'), id, id)
   if row.nominal then

@@ -16,6 +16,14 @@ local function alive(session)
   return lease_end and now < tonumber(lease_end)
 end
 
+local holders = {}
+
+-- What starting and ending runs needs to know of a session, read once.
+local function holder_of(session)
+  holders[session] = holders[session] or read(session_key(session), 'node', 'number', 'functions')
+  return holders[session]
+end
+
 -- Remember one more session that takes turns; whatever a node of an earlier release ended is forgotten.
 local function takes_turns(session)
   for _, one in ipairs(call('SMEMBERS', TURNING)) do
@@ -30,23 +38,25 @@ local FEW = 100
 
 local function without_guests(sessions)
   if #sessions == 0 then
-    return sessions
+    return sessions, {}
   end
-  local found = {}
+  local found, guests = {}, {}
   for index, is_guest in ipairs(call('SMISMEMBER', GUESTS, unpack(sessions))) do
-    if is_guest == 0 then
-      found[#found + 1] = sessions[index]
-    end
+    local some = is_guest == 0 and found or guests
+    some[#some + 1] = sessions[index]
   end
-  return found
+  return found, guests
 end
 
--- The live sessions that take turns. Each node asks each second, so where sessions are few two commands are enough.
+-- The live sessions that take turns, and where they are few the live guests. Each node asks each second, so there two
+-- commands are enough, and one where the caller knows the guests: false, and they are among the others.
 -- Where they are many, guests are not read, however many, unless there are sessions that nodes of an earlier release
 -- opened: those are not remembered, and then not all that are open are remembered or guests.
-local function turning()
+local function turning(knows_guests)
   local few = call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf', 'LIMIT', 0, FEW)
-  if #few < FEW then
+  if #few < FEW and knows_guests then
+    return few, false
+  elseif #few < FEW then
     return without_guests(few)
   end
   local found, known = {}, call('SCARD', GUESTS)
@@ -58,7 +68,7 @@ local function turning()
     end
   end
   if known == call('ZCARD', OPEN) then
-    return found
+    return found, false
   end
   found = {}
   local live = call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf')
@@ -67,7 +77,7 @@ local function turning()
       found[#found + 1] = session
     end
   end
-  return found
+  return found, false
 end
 
 -- See to it that the store says which it is: a space that was emptied has no identity until a session is opened, and then
@@ -82,10 +92,10 @@ local function have_identity()
   end
 end
 
--- Also to an earlier moment.
-local function set_lease(session, lease)
+-- Also to an earlier moment. Further fields and values are written with it.
+local function set_lease(session, lease, ...)
   call('ZADD', OPEN, later(lease), session)
-  call('HSET', session_key(session), 'renewed', NOW)
+  call('HSET', session_key(session), 'renewed', NOW, ...)
 end
 
 -- A session as reads return it.

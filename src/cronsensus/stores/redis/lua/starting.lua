@@ -24,7 +24,7 @@ local function start(chosen, session, lease, ahead, limit)
   if #chosen == 0 then
     return claims, specs
   end
-  local holder = read(session_key(session), 'node', 'number')
+  local holder = holder_of(session)
   local token = next_tokens(#chosen)
   for place, row in ipairs(chosen) do
     local id = row.id
@@ -68,25 +68,29 @@ local function start(chosen, session, lease, ahead, limit)
 end
 
 -- Carry out a plan with one occurrence that may start at once, and start it: then it stands in no index of what waits.
--- Returns the claim and the definition; nil where something is not as it mostly is, and then nothing was written.
+-- Returns the claim and the definition; nil where something is not as it mostly is, and then nothing is left but
+-- numbers that were given.
 local function fire_and_start(plan, session, lease, til)
   local job, planned = plan[1], plan[10][1]
   local nominal, key, due, expires = unpack(planned, 1, 4)
   if #call('ZRANGEBYSCORE', PENDING, '-inf', whole(til), 'LIMIT', 0, 1) > 0 then
     return nil
   end
-  local row = still_holds(plan, til)
-  if not row or row.concurrency or tonumber(due) > til or call('HEXISTS', of_job(job, 'keys'), key) == 1
+  local row, last = still_holds(plan, til), tonumber(last_occurrence or 0)
+  if not row or not last or whole(last) ~= (last_occurrence or '0') or row.concurrency or tonumber(due) > til
     or call('SISMEMBER', SPACE .. 'functions:' .. session, row['function']) == 0 then
     return nil
   end
-  local holder = read(session_key(session), 'node', 'number')
-  local token = whole(next_tokens(1))
-  local id = create(job, {
-    key = key, origin = 'schedule', nominal = nominal, due = due, expires = expires, priority = row.priority,
+  local holder, id = holder_of(session), string.format(NUMBER, last + 1)
+  local token = whole(next_tokens(1, 'occurrence', whole(last + 1)))
+  local made = create(job, {
+    id = id, key = key, origin = 'schedule', nominal = nominal, due = due, expires = expires, priority = row.priority,
     payload = row.payload, keep = row.keep, attempt = 1, token = token, session = session, node = holder.node,
     started = tonumber(due) > now and due or NOW,
   })
+  if not made then
+    return nil
+  end
   set_due(job, plan[7], true, plan[6])
   send()
   hold(session, holder.number, lease)

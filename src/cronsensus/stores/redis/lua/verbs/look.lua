@@ -1,7 +1,7 @@
 -- needs: sessions jobs
-local limit, newest, place, of, ahead, own, known = unpack(args, 1, 7)
+local limit, newest, place, of, ahead, own, known, told = unpack(args, 1, 8)
 local DUE, PENDING = SPACE .. 'due', SPACE .. 'pending'
-local PAGE, FARTHEST = 500, 20000
+local NEAR, PAGE, FARTHEST = 16, 500, 20000
 
 -- Up to `most` jobs of the share asked for, from the one end of the index or from the other.
 local function find(most, command, from, to)
@@ -21,8 +21,33 @@ local function find(most, command, from, to)
   return found, #found < most
 end
 
-local jobs, farther = find(limit + 1, 'ZRANGEBYSCORE', '-inf', later(ahead))
-local more = #jobs > limit or farther
+-- Mostly few jobs come due soon. Then one page shows them, and when the next one is due; nil: it does not.
+local function find_near()
+  local page, til = call('ZRANGE', DUE, 0, NEAR - 1, 'WITHSCORES'), tonumber(later(ahead))
+  if #page == 2 * NEAR and tonumber(page[#page]) <= til then
+    return nil
+  end
+  local found, after = {}, nil
+  for index = 1, #page, 2 do
+    local at = tonumber(page[index + 1])
+    if at <= til then
+      found[#found + 1] = page[index]
+    end
+    after = after or (at > now and page[index + 1])
+  end
+  return found, after or nil
+end
+
+local next_job, farther
+local jobs = false
+if of == 1 and limit >= NEAR then
+  jobs, next_job = find_near()
+end
+if not jobs then
+  jobs, farther = find(limit + 1, 'ZRANGEBYSCORE', '-inf', later(ahead))
+  next_job = call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+end
+local more = #jobs > limit or farther or false
 if #jobs > limit then
   local last = find(newest, 'ZREVRANGEBYSCORE', NOW, '-inf')
   local there = {}
@@ -42,16 +67,6 @@ for index, job in ipairs(jobs) do
   jobs[index] = try(state_row, job) or { job }
 end
 
--- The first of the listed that is not due yet is the next one; only where there is none is the index asked again.
-local next_job
-for _, row in ipairs(of == 1 and not more and jobs or {}) do
-  local due = tonumber(row[9])
-  if not due or due > now then
-    next_job = due and row[9]
-    break
-  end
-end
-next_job = next_job or call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 local first = call('ZRANGE', PENDING, 0, 0, 'WITHSCORES')[2]
 local next_pending = first
 if first and tonumber(first) <= now then
@@ -65,7 +80,10 @@ end
 -- Which other sessions show a sign of life, and which do not, with what they say of it: false where there is nothing to
 -- ask, as no other one holds runs, and none was opened since `known` of them were. A replica is not asked: what its keys
 -- say happened elsewhere.
-local taking_turns, opened = turning(), sessions_opened or '0'
+-- Guests are not asked for, so all are told where signs are asked for; else only if one was opened since they were `told`.
+local opened, others_hold = sessions_opened or '0', #holding > 1 or (holding[1] and holding[1] ~= own)
+local asks = known ~= false and (others_hold or known ~= opened)
+local taking_turns, guests = turning(told == opened and not asks)
 local function signs()
   local asked, there, gone = {}, {}, {}
   local function ask_for(sessions)
@@ -75,10 +93,10 @@ local function signs()
       end
     end
   end
-  ask_for(holding)
-  if known == false or (#asked == 0 and known == opened) then
+  if not asks then
     return false
   end
+  ask_for(holding)
   if #taking_turns <= FEW then
     ask_for(taking_turns)
   end
@@ -111,5 +129,5 @@ end
 return answer({
   NOW, jobs, more, next_job and at_score(next_job) or false, first and tonumber(first) <= now or false,
   next_pending and at_score(next_pending) or false, holders, taking_turns,
-  opened, signs(),
+  guests, opened, signs(),
 })

@@ -1,5 +1,4 @@
 -- needs: sessions
-even_if_full()
 local session, lease, idle_lease = unpack(args, 1, 3)
 if not alive(session) then
   return answer({ NOW, false, {}, false, {}, tonumber(call('HGET', session_key(session), 'beats') or 0), identity or '' })
@@ -17,12 +16,14 @@ for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
     end
   end
 end
+-- Either is a write that a full memory allows, and lets the lease be set.
 if #runs == 0 then
   call('ZREM', SPACE .. 'holding', session)
+else
+  even_if_full()
 end
 local length = #runs > 0 and lease or idle_lease
-set_lease(session, length)
-local beats = call('HINCRBY', session_key(session), 'beats', 1)
-return answer({
-  NOW, length, cancel, call('HEXISTS', session_key(session), 'draining') == 1, runs, beats, identity or '',
-})
+local row = read(session_key(session), 'draining', 'beats')
+local beats = (tonumber(row.beats) or 0) + 1
+set_lease(session, length, 'beats', whole(beats))
+return answer({ NOW, length, cancel, row.draining and true, runs, beats, identity or '' })
