@@ -234,6 +234,7 @@ def test_a_full_server_is_pruned_though_the_first_job_has_nothing_to_delete(
     queue(store, "first", keep="1s")
     store.enqueue([Item(job="first", key="waits", delay=timedelta(days=1))])
     claim = a_claim(store)
+    store.open_session(a_session("idle"), lease=LEASE)
     store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
     done = take(store, "s1", 300, ["queue"], lease=LEASE)
     settle(store, [succeeded(one) for one in done])
@@ -244,6 +245,7 @@ def test_a_full_server_is_pruned_though_the_first_job_has_nothing_to_delete(
             store.enqueue([Item(job="queue")])
         # What runs is not taken for dead meanwhile, and its end is recorded.
         assert store.renew("s1", lease=LEASE).alive
+        assert store.renew("idle", lease=LEASE).alive
         assert settle(store, [succeeded(claim)])[0].accepted
         assert store.prune(store.now()) == 301
         assert store.close_session("s1") == []
