@@ -422,7 +422,8 @@ def test_a_drain_lets_runs_end_and_takes_nothing_new(node):
     stopped: list[bool] = []
     thread = threading.Thread(target=lambda: stopped.append(node.stop("10s")))
     thread.start()
-    _await(lambda: running.draining)
+    # Also until a claim is over that was decided before.
+    _await(lambda: running.draining and not running._in_round)
     late = work.enqueue("late")
     go_on.set()
     thread.join(15)

@@ -56,6 +56,26 @@ def test_a_thread_is_used_again(bench, executor):
     assert len(names) == 1
 
 
+def test_a_call_that_begins_alone_need_not_wait_until_its_caller_waits(bench, executor):
+    bench.run(executor, lambda: None)  # has a thread made
+    before = sys.getswitchinterval()
+    begun: list[None] = []
+    sys.setswitchinterval(10)  # nobody has to give the interpreter up
+    try:
+        for _ in range(200):
+            bench.until(lambda: executor._idle, "idleness")
+            call = bench.call(lambda: begun.append(None))
+            executor.start(call)
+            if begun:
+                break
+            bench.wait(call)
+            begun.clear()
+    finally:
+        sys.setswitchinterval(before)
+    assert begun, "none of them began before its caller went on"
+    bench.wait(call)
+
+
 def test_a_call_begun_while_a_thread_reports_an_end_runs_on_that_thread(bench, clock):
     names, calls = [], [bench.call(lambda: names.append(threading.current_thread().name)) for _ in range(20)]
     left = list(calls)

@@ -3,17 +3,22 @@
 import contextlib
 import os
 import signal
+import sqlite3
 import stat
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
-from cronsensus.stores.sql.sqlite import SqliteStore, pipes, wake, write_lock_queue
+from cronsensus.stores.sql.sqlite import SqliteStore, dialect, pipes, wake, write_lock_queue
+from cronsensus.testing.conformance.fixtures import a_session
+from cronsensus.testing.conformance.steps import take
 
 LONG = 60.0
 """Seconds that no test waits for unless something is broken."""
@@ -331,6 +336,40 @@ def test_a_waiter_for_the_write_lock_is_notified_when_it_comes_free(place, monke
     holder.released()
     holder.step_back()
     assert len(pauses) == 1, "nobody waits any more"
+
+
+def test_a_claim_lets_the_writer_before_it_go_on_and_joins_the_queue_only_then(place, open_sqlite, monkeypatch):
+    store, other = open_sqlite(), open_sqlite()
+    store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
+    store.open_session(a_session("s1"), lease=timedelta(minutes=1))
+    other.enqueue([Item(job="queue")])
+    holder = sqlite3.connect(place / "jobs.db", isolation_level=None)
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        holder.execute("ROLLBACK")
+
+    joined = threading.Event()
+    waiting = store._sqlite._write_lock_queue.waiting
+
+    def join() -> Any:
+        joined.set()
+        return waiting()
+
+    monkeypatch.setattr(store._sqlite, "_pause", pause)
+    monkeypatch.setattr(store._sqlite._write_lock_queue, "waiting", join)
+    holder.execute("BEGIN IMMEDIATE")
+    assert len(take(store, "s1", 1, {"f"}, lease=timedelta(minutes=1))) == 1
+    assert (pauses, joined.is_set()) == ([dialect.ASIDE], False)
+    holder.execute("BEGIN IMMEDIATE")
+    answer = in_thread(lambda: store.enqueue([Item(job="queue")]))
+    assert joined.wait(LONG)
+    holder.execute("ROLLBACK")
+    answer()
+    assert other.counts().pending == 1
+    assert len(pauses) == 1, "who enqueues joins the queue at once"
+    holder.close()
 
 
 def test_telling_nobody(place):

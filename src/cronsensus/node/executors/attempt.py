@@ -98,6 +98,11 @@ class Attempts(Generic[A]):
         with self._changed:
             return self._open.get((call.claim.id, call.claim.token))
 
+    def __len__(self) -> int:
+        """Return how many attempts are open."""
+        with self._changed:
+            return len(self._open)
+
     def all(self) -> list[A]:
         """Return the open attempts."""
         with self._changed:

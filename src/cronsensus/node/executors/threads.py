@@ -22,6 +22,7 @@ import threading
 from queue import Empty, SimpleQueue
 
 from cronsensus.clock import Clock
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.membership.timer import Timer
 from cronsensus.model.states import Reason
@@ -33,6 +34,11 @@ _log = Logger("cronsensus.node")
 
 IDLE_SECONDS = 60.0
 """How long a worker without work stays."""
+
+
+LET_BEGIN = 0.00005
+"""Seconds for which the caller of ``start`` leaves the interpreter to a run that begins alone: its round goes on for
+longer than a thread takes to wake. Of many that begin at once none waits for the next."""
 
 
 class _Worker:
@@ -108,6 +114,9 @@ class ThreadExecutor(Executor):
                 message = f"the node cannot start another thread: {error}"
                 hint = "lower --concurrency, or raise the limit on threads"
                 self._attempts.end(attempt, failed("RuntimeError", f"{message}; {hint}"))
+        elif worker.thread is not threading.current_thread() and len(self._attempts) == 1:
+            # The interpreter's lock would pass to the worker only when the caller next waits for something.
+            Event().wait(LET_BEGIN)
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Set the run's events; a thread cannot be stopped from outside."""

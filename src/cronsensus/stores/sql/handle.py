@@ -123,12 +123,18 @@ class SqlHandle(Store):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(self, *, queued: bool = False) -> Iterator[Transaction]:
-        """Write in one transaction; ``queued``: it begins with the first statements that are sent."""
+    def _writing(
+        self, *, queued: bool = False, begin: Callable[[Connection], None] | None = None
+    ) -> Iterator[Transaction]:
+        """Write in one transaction; ``queued``: it begins with the first statements that are sent.
+
+        ``begin``: how it begins elsewhere, if not as the dialect's others do.
+        """
         later = queued and self._dialect.sends_later
         looks: list[Looked] = []
         after = self._dialect.monotonic()
-        with self._in_transaction(None if later else self._dialect.begin_write, self._dialect.end_write) as tx:
+        begins = None if later else begin or self._dialect.begin_write
+        with self._in_transaction(begins, self._dialect.end_write) as tx:
 
             def compare() -> None:
                 looks.append(Looked(tx.now, after, self._dialect.monotonic()))

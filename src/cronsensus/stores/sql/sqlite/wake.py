@@ -20,7 +20,6 @@ import select
 import threading
 from collections.abc import Mapping
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 
 from cronsensus.interrupts import Event
@@ -159,9 +158,11 @@ class Wake:
         if not self.supported or self._closed.is_set():
             return
         with contextlib.suppress(OSError):
-            for path in islice(self._directory.glob(self._prefix + "*"), _MOST_LISTENERS):
-                if path.name != self._name:
-                    self._tell(path, what)
+            # Not by glob, which takes a process that just woke twice as long.
+            names = [name for name in os.listdir(self._directory) if name.startswith(self._prefix)]  # noqa: PTH208
+            for name in names[:_MOST_LISTENERS]:
+                if name != self._name:
+                    self._tell(self._directory / name, what)
 
     def _tell(self, path: Path, what: bytes) -> None:
         """Notify one listener. A pipe without a reader has lost its owner, so it is removed."""
