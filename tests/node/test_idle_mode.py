@@ -17,7 +17,8 @@ from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.node.executors.base import Call
 from cronsensus.node.idle_mode import HINTED
 from cronsensus.node.round import Round
-from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, TERM, idle_until, is_active, turn
+from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, TERM, idle_until, is_active, place, turn
+from cronsensus.stores.announcements import Announcements
 from cronsensus.stores.memory import MemoryStore
 from tests.node.recording_executor import RecordingExecutor, new_session, node_by_hand
 
@@ -65,6 +66,10 @@ class Counted(MemoryStore):
         for number in self.crowd.living:
             self.crowd.after(0.0005, partial(self.crowd.turn, number))
 
+    def announce(self, decided):
+        if self.crowd.announces:
+            self.crowd.after(0.0005, partial(self.crowd.announcements.note, decided))
+
 
 class Crowd:
     """Nodes on one store. A node's crank is turned when it asked for it, when a run of it ends, and at each hint."""
@@ -73,6 +78,8 @@ class Crowd:
         self.clock, self.lasts, self.hosts = ManualClock(), lasts, hosts
         self.asked: Counter[str] = Counter()
         self.dead: set[int] = set()
+        self.announces = True
+        self.announcements = Announcements()
         self.store = Counted(clock=self.clock)
         self.store.crowd = self
         self.concurrency = concurrency
@@ -99,6 +106,7 @@ class Crowd:
             on_session=self.keepers[number].keep,
             on_work=partial(self.keep, number),
             evidence=lambda view: view.host == host and int(view.node) in self.dead,
+            announced=lambda: self.announcements.kept,
         )
 
     def _keeper(self, number: int) -> SessionRenewer:
@@ -295,3 +303,30 @@ def test_turn_order_is_the_same_for_all_nodes():
     assert max(until) <= 10
     assert all(b - a <= 0.5 for a, b in pairwise(until)), "a gap in which no node looks"
     assert all(is_active(one, sessions[:4], instant) for one in sessions[:4])
+
+
+def test_what_is_announced_is_not_looked_at_by_all():
+    told, untold = Crowd(4), Crowd(4)
+    untold.announces = False
+    for crowd in (told, untold):
+        crowd.put("job", "1s")
+        crowd.run(30.5)
+        assert max(map(lateness, crowd.ran())) <= 0.001
+    assert told.asked["look"] < untold.asked["look"] - 30
+
+
+@pytest.mark.parametrize("announces", [True, False], ids=["announced", "announcements are lost"])
+@pytest.mark.parametrize("second", range(20, 28))
+def test_two_nodes_that_end_silently_before_their_turn_make_no_due_time_late(second, announces):
+    crowd = Crowd(4, hosts=4)
+    crowd.announces = announces
+    crowd.put("job", "1s", overlap="allow")
+    crowd.run(second - 0.4)
+    sessions = {node.lease.session: number for number, node in enumerate(crowd.nodes)}
+    due = crowd.ran()[0].due_at + len(crowd.ran()) * SECOND
+    order = sorted(sessions, key=lambda one: place(one, tuple(sessions), due))
+    crowd.dead |= {sessions[one] for one in order[:2]}
+    before = len(crowd.ran())
+    crowd.run(5)
+    assert len(crowd.ran()) - before == 5
+    assert max(map(lateness, crowd.ran()[before:])) <= 4 * STAGGER / SECOND
