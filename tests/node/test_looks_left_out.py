@@ -36,17 +36,10 @@ class Scene:
         """End the first run; return which verbs the round took that this woke the node for."""
         with pytest.MonkeyPatch.context() as patch:
             for verb in ("look", "step"):
-                patch.setattr(self.store, verb, self._noting(verb, getattr(self.store, verb)))
+                patch.setattr(self.store, verb, _noting(self.verbs, verb, getattr(self.store, verb)))
             self.round.active_runs.ended(self.started.calls[0], Ending(kind=kind))
             self.round.step()
         return self.verbs
-
-    def _noting(self, verb: str, do: Any) -> Any:
-        def noted(*args: Any, **more: Any) -> Any:
-            self.verbs.append(verb)
-            return do(*args, **more)
-
-        return noted
 
 
 def test_the_end_of_a_run_is_recorded_without_a_look() -> None:
@@ -69,3 +62,28 @@ def test_what_waits_for_the_end_of_a_run_is_looked_for() -> None:
 def test_a_run_that_is_tried_again_is_looked_for() -> None:
     scene = Scene(waiting=1, retries=3)
     assert scene.end("raised") == ["step", "look"]
+
+
+def test_what_a_dead_node_left_is_claimed_right_after_it_was_taken_back() -> None:
+    scene = Scene(waiting=1)
+    verbs: list[str] = []
+    hands = RecordingExecutor()
+    other = node_by_hand(
+        scene.store, ManualClock(), hands, lease=LEASE, name="b", evidence=lambda view: view.node == "a"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for verb in ("look", "reclaim", "step"):
+            patch.setattr(scene.store, verb, _noting(verbs, verb, getattr(scene.store, verb)))
+        other.step()
+        other.step()
+    assert len(hands.calls) == 1
+    assert [verb for verb in verbs if verb != "look"][-2:] == ["reclaim", "step"]
+    assert verbs[verbs.index("reclaim") + 1] == "step"
+
+
+def _noting(verbs: list[str], verb: str, do: Any) -> Any:
+    def noted(*args: Any, **more: Any) -> Any:
+        verbs.append(verb)
+        return do(*args, **more)
+
+    return noted

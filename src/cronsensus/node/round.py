@@ -333,8 +333,9 @@ class Round:
             taken = self._store.reclaim(list(todo.reclaim))
             nodes = {holder.id: holder.node for holder in view.holders if holder.id != lease.session}
             self._run_log.taken(taken, self._settings.name, nodes)
-            # Also where they failed for good: what waited behind them may go on.
+            # Also where they failed for good: what waited behind them may go on. It is claimed without another look.
             again = bool(taken)
+            self.notified |= again
         self._session.say_again()
         if todo.prune:
             now = self._clock.monotonic()
