@@ -75,6 +75,7 @@ def test_the_master_that_the_sentinels_name_is_used_also_after_a_failover(
     store.check()
     claim = a_claim(store)
     with redis.Redis.from_url(own_server.url) as client:
+        client.set("after", "the claim")  # WAIT is about what this connection wrote
         assert client.wait(1, 30_000) == 1
     own_server.kill9()
     with pytest.raises(StoreUnavailable):
