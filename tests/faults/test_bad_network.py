@@ -9,7 +9,9 @@ from tests.servers.proxy import Proxy
 CUTS = 15
 MOST_BYTES = 6000
 LOST = 10
-MOST_LOST = 50
+MOST_LOST = 200
+"""About one lost answer in ten is that of a claim: the others are those of renewals, results and plans. Of 24 runs one
+met none of a claim in 50."""
 IN_DOUBT = "was claimed, but the answer was lost: it runs here"
 
 
