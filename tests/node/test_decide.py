@@ -25,6 +25,7 @@ from cronsensus.node.decide import (
     LEAST_DUE,
     MOST_DUE,
     POLL,
+    SOONER,
     SPARE,
     TIDY,
 )
@@ -688,6 +689,16 @@ def test_an_announcement_has_the_time_of_a_round_trip_to_arrive() -> None:
     at = memory.looked_at
     memory = decide.next_look(memory, seen, facts, HERE, early=AT_ONCE, coming=None, again=False)[1]
     assert memory.look_at == pytest.approx(at + 1 + 2 * STAGGER / SECOND + 0.04)
+
+
+@pytest.mark.parametrize(("trip", "wait"), [(0.0, WATCH), (0.04, WATCH - SOONER * 0.04), (1.0, WATCH / 2)])
+def test_far_from_the_store_a_node_looks_sooner_at_what_others_run(trip: float, wait: float) -> None:
+    memory, facts = Situation().given
+    seen = view(holders=(holder(),))
+    for _ in range(LOOKS):
+        memory = decide.looked(memory, seen, HERE - trip, HERE)
+    memory = decide.next_look(memory, seen, facts, HERE, early=AT_ONCE, coming=None, again=False)[1]
+    assert memory.look_at - memory.looked_at == pytest.approx(wait)
 
 
 def test_what_is_foreseen_ends_although_each_due_time_is_heard_of() -> None:
