@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, Absences
+from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, JOURNEYS, Absences
 from cronsensus.model.session import SessionView
 from cronsensus.stores.values import View
 
@@ -94,8 +94,12 @@ def test_a_look_of_two_questions_waits_as_long_as_the_first_of_them_asks_for() -
     assert looked(looks, twice, 0.1 + ABSENT_FOR + JOURNEYS * 0.05, took=0.1)
 
 
-def test_another_look_is_wanted_as_soon_as_it_can_tell() -> None:
+@pytest.mark.parametrize("took", [PROMPT, 0.04])
+def test_another_look_is_wanted_when_it_can_tell_also_if_it_takes_a_little_longer(took: float) -> None:
     looks = Looks()
-    looked(looks, view("a"), 100)
-    assert looks.absences.certain_at(["a", "b"]) == pytest.approx(100 + ENOUGH)
+    looked(looks, view("a"), 100, took=took)
+    at = looks.absences.certain_at(["a", "b"])
+    assert at is not None
+    assert at == pytest.approx(100 + took + AGAIN_AFTER * (ABSENT_FOR + JOURNEYS * took))
     assert looks.absences.certain_at(["b"]) is None
+    assert looked(looks, view("a"), at, took=took + 0.0005)

@@ -13,7 +13,7 @@ import pytest
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership import liveness
-from cronsensus.membership.liveness import ABSENT_FOR, Absences, is_dead, is_gone, own_start, started_at
+from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, Absences, is_dead, is_gone, own_start, started_at
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.stores import boot
 from cronsensus.stores.boot import host_identity
@@ -141,7 +141,7 @@ def test_just_long_enough_between_two_looks_is_enough():
     absent = replace(MemoryStore().look(), absent=("s",))
     once = Absences().after(absent, 1.0, 1.0)
     assert not once.is_gone("s")
-    assert once.certain_at(["s", "other"]) == 1.0 + ABSENT_FOR
+    assert once.certain_at(["s", "other"]) == 1.0 + AGAIN_AFTER * ABSENT_FOR
     assert once.certain_at(["other"]) is None
     twice = once.after(absent, 1.0 + ABSENT_FOR, 1.0 + ABSENT_FOR)
     just = replace(twice, patience=twice.asked_at - twice.absent["s"].since)

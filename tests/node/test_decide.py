@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cronsensus import planning
-from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, Absences
+from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, JOURNEYS, Absences
 from cronsensus.model.job import Era, JobSpec, JobState, Policies
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
@@ -216,7 +216,7 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
     ),
     "a neighbour's sign of life is gone since this look": (
         Situation(view=ABSENT),
-        {"sleep": ABSENT_FOR},
+        {"sleep": AGAIN_AFTER * ABSENT_FOR},
     ),
     "a neighbour's sign of life has been gone for two looks": (
         Situation(view=ABSENT, memory={"absences": Absences().after(ABSENT, HERE - 1, HERE - 1)}),
@@ -941,7 +941,7 @@ def test_a_node_alone_has_all_jobs_in_its_partition() -> None:
 def test_another_look_tells_of_a_missing_sign_later_where_the_store_is_far() -> None:
     for took in (0.0, 0.02):
         follows = Situation(view=ABSENT, took=took).follows()
-        assert follows == {"sleep": pytest.approx(ABSENT_FOR + JOURNEYS * took, abs=1e-6)}
+        assert follows == {"sleep": pytest.approx(AGAIN_AFTER * (ABSENT_FOR + JOURNEYS * took), abs=1e-6)}
 
 
 @pytest.mark.parametrize(

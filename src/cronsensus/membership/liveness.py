@@ -95,6 +95,9 @@ ABSENT_FOR = 0.2
 JOURNEYS = 10
 """How many times the duration of a look's first question is added to that. A live process whose connections were cut
 reconnects within this time, even if it is as far from the store as this one."""
+AGAIN_AFTER = 1.03
+"""How much later than that the second look is sent: it is judged by its own duration, and one that took a little longer
+than the first would be followed by a third."""
 
 
 class _Absent(NamedTuple):
@@ -134,4 +137,4 @@ class Absences:
     def certain_at(self, sessions: Sequence[str]) -> float | None:
         """Return when another look can tell of one of ``sessions``; ``None``: none of them is in doubt."""
         since = [self.absent[session].since for session in sessions if session in self.absent]
-        return min(since) + self.patience if since else None
+        return min(since) + AGAIN_AFTER * self.patience if since else None
