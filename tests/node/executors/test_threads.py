@@ -5,12 +5,15 @@ import subprocess
 import sys
 import threading
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import Cancel
-from cronsensus.node.executors.threads import ThreadExecutor
+from cronsensus.interrupts import Event
+from cronsensus.node.executors import threads
+from cronsensus.node.executors.threads import ALONE, LET_BEGIN, ThreadExecutor
 from cronsensus.node.run import current_run
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
@@ -64,6 +67,7 @@ def test_a_call_that_begins_alone_need_not_wait_until_its_caller_waits(bench, ex
     try:
         for _ in range(200):
             bench.until(lambda: executor._idle, "idleness")
+            executor._began_at -= ALONE
             call = bench.call(lambda: begun.append(None))
             executor.start(call)
             if begun:
@@ -74,6 +78,20 @@ def test_a_call_that_begins_alone_need_not_wait_until_its_caller_waits(bench, ex
         sys.setswitchinterval(before)
     assert begun, "none of them began before its caller went on"
     bench.wait(call)
+
+
+def test_of_calls_that_begin_one_after_the_other_only_the_first_has_its_caller_wait(bench, executor, monkeypatch):
+    waits = []
+    monkeypatch.setattr(Event, "wait", lambda self, seconds: waits.append(seconds))
+    bench.run(executor, lambda: None)  # has a thread made
+    bench.until(lambda: executor._idle, "idleness")
+    moments = iter([1.0, 1.001, 1.002])
+    monkeypatch.setattr(threads, "_CLOCK", SimpleNamespace(monotonic=lambda: next(moments)))
+    executor._began_at = 0.0
+    for _ in range(3):
+        bench.until(lambda: executor._idle, "idleness")
+        bench.run(executor, lambda: None)
+    assert waits == [LET_BEGIN]
 
 
 def test_a_call_begun_while_a_thread_reports_an_end_runs_on_that_thread(bench, clock):

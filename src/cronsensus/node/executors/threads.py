@@ -21,7 +21,7 @@ import itertools
 import threading
 from queue import Empty, SimpleQueue
 
-from cronsensus.clock import Clock
+from cronsensus.clock import Clock, SystemClock
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.membership.timer import Timer
@@ -38,7 +38,10 @@ IDLE_SECONDS = 60.0
 
 LET_BEGIN = 0.00005
 """Seconds for which the caller of ``start`` leaves the interpreter to a run that begins alone: its round goes on for
-longer than a thread takes to wake. Of many that begin at once none waits for the next."""
+longer than a thread takes to wake."""
+ALONE = 0.005
+"""A run begins alone if none goes on, and none began so many seconds before. Of many short ones each would wait."""
+_CLOCK = SystemClock()
 
 
 class _Worker:
@@ -83,6 +86,7 @@ class ThreadExecutor(Executor):
         """Workers that report an end, by thread: what is begun on such a thread needs no other one to wake up."""
         self._numbers = itertools.count(1)
         self._closed = False
+        self._began_at = float("-inf")
 
     @property
     def abandoned(self) -> int:
@@ -114,9 +118,13 @@ class ThreadExecutor(Executor):
                 message = f"the node cannot start another thread: {error}"
                 hint = "lower --concurrency, or raise the limit on threads"
                 self._attempts.end(attempt, failed("RuntimeError", f"{message}; {hint}"))
-        elif worker.thread is not threading.current_thread() and len(self._attempts) == 1:
+        elif worker.thread is not threading.current_thread() and self._begins_alone():
             # The interpreter's lock would pass to the worker only when the caller next waits for something.
             Event().wait(LET_BEGIN)
+
+    def _begins_alone(self) -> bool:
+        before, self._began_at = self._began_at, _CLOCK.monotonic()
+        return self._began_at - before > ALONE and len(self._attempts) == 1
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Set the run's events; a thread cannot be stopped from outside."""
