@@ -13,8 +13,8 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from tests.chaos.cluster import Cluster
 
-BOOKINGS = 20
-"""Four each die before their commit and after it, and each such death costs the start of a node."""
+BOOKINGS = 30
+"""Enough that some die on each side of their commit: with 20, once only two of them died after it."""
 DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 
 
