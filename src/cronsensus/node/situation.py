@@ -104,7 +104,7 @@ class Memory:
         expected: the next due time, as far as is known.
         ours: the next due time of a job, if this node is first in turn order for it.
         wide: the last look went as far as can be foreseen.
-        blind_until: until then nothing is foreseen: too much comes due, or others did not do what was foreseen.
+        blind_until: until then nothing is foreseen: too much comes due.
         coming: what comes due without another look; ``None``: not known.
         listens: this node does not look at the next due time if it hears that others decided it.
         in_idle_mode: whether this node leaves ``expected``, and what runs meanwhile, to the active set.
