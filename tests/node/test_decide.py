@@ -711,34 +711,34 @@ def test_what_is_foreseen_ends_although_each_due_time_is_heard_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "seen", "won", "foreseen", "told"),
+    ("told", "seen", "won", "foreseen", "announced"),
     [
-        ({}, {}, True, True, True),
-        ({}, {}, True, False, True),
-        ({}, {"sessions": BOTH}, True, True, False),
-        ({"told": False}, {}, True, True, False),
-        ({}, {"more": True}, True, True, False),
-        ({}, {"backlog": True}, True, True, False),
-        ({}, {}, False, True, False),
+        (True, {}, True, True, True),
+        (True, {}, True, False, True),
+        (True, {"sessions": BOTH}, True, True, False),
+        (False, {}, True, True, False),
+        (True, {"more": True}, True, True, False),
+        (True, {"backlog": True}, True, True, False),
+        (True, {}, False, True, False),
     ],
-    ids=["decided ahead", "decided at a look, and due again soon", "two nodes", "nobody hears", "a herd",
+    ids=["decided ahead", "decided at a look, and due again soon", "two nodes", "no notifications", "a herd",
          "something waits", "lost"],
 )  # fmt: skip
 def test_what_was_decided_is_announced_where_three_nodes_may_have_foreseen_it(
-    facts: dict[str, Any], seen: dict[str, Any], won: bool, foreseen: bool, told: bool
+    told: bool, seen: dict[str, Any], won: bool, foreseen: bool, announced: bool
 ) -> None:
     shown = view(ticking(), **{"sessions": FOUR, **seen})
     plans = (planning.plan(ticking(), NOW + SECOND),) if won else ()
-    said = decide.announces(Facts(session="a", **facts), shown, Fired(plans), foreseen=foreseen)
-    assert said == ({1: NOW + SECOND} if told else {})
+    said = decide.announces(shown, Fired(plans), told=told, foreseen=foreseen)
+    assert said == ({1: NOW + SECOND} if announced else {})
 
 
-@pytest.mark.parametrize(("foreseen", "told"), [(True, True), (False, False)])
-def test_a_job_that_comes_seldom_is_announced_only_if_it_was_foreseen(foreseen: bool, told: bool) -> None:
+@pytest.mark.parametrize("foreseen", [True, False])
+def test_a_job_that_comes_seldom_is_announced_only_if_it_was_foreseen(foreseen: bool) -> None:
     seldom = job(AT_ONCE)
     fired = Fired((planning.plan(seldom, NOW),))
-    said = decide.announces(Facts(session="a"), view(seldom, sessions=FOUR), fired, foreseen=foreseen)
-    assert bool(said) is told
+    said = decide.announces(view(seldom, sessions=FOUR), fired, told=True, foreseen=foreseen)
+    assert bool(said) is foreseen
 
 
 @pytest.mark.parametrize(

@@ -362,9 +362,9 @@ def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float, now: fl
     return _look_at_turn(memory, facts, coming.after(instant))
 
 
-def announces(facts: Facts, view: View, fired: Fired, *, foreseen: bool) -> dict[int, datetime]:
+def announces(view: View, fired: Fired, *, told: bool, foreseen: bool) -> dict[int, datetime]:
     """Return what others are to hear of what this node decided: where three nodes or more may have foreseen it."""
-    if not facts.told or len(view.sessions) < HEARERS or view.more or view.backlog or len(view.jobs) > FEW:
+    if not told or len(view.sessions) < HEARERS or view.more or view.backlog or len(view.jobs) > FEW:
         return {}
     if not foreseen and all(each.next_due is None or each.next_due > view.now + HORIZON for each in fired.won):
         return {}

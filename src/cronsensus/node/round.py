@@ -297,11 +297,12 @@ class Round:
         if todo.plans:
             self.watch.decided(fired.won, view.now)
             self._run_log.fired(fired.won, lost=fired.lost)
-            foreseen = sample is None and todo.ahead > AT_ONCE
-            if decided := decide.announces(self._facts(lease), view, fired, foreseen=foreseen):
-                self._store.announce(decided)
+        # Work first: it waits for its notification, while an announcement only spares looks.
         if todo.notify or fired.created > fired.claimed:
             self._store.notify()
+        foreseen = sample is None and todo.ahead > AT_ONCE
+        if todo.plans and (decided := decide.announces(view, fired, told=self._told, foreseen=foreseen)):
+            self._store.announce(decided)
         return fired
 
     @contextlib.contextmanager
@@ -377,7 +378,7 @@ class Round:
     def _facts(
         self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False, news: bool = True
     ) -> Facts:
-        active_runs, capabilities, trusted = self.active_runs, self._store.capabilities, lease.trusted
+        active_runs, trusted = self.active_runs, lease.trusted
         return Facts(
             session=lease.session,
             free=self._claiming.free,
@@ -397,12 +398,17 @@ class Round:
             given_up=active_runs.given_up > 0,
             trusted=trusted,
             lost=lease.lost,
-            # A store may find out only when it has a connection.
-            told=capabilities.notify or capabilities.clock == "process",
+            told=self._told,
             announced=self._announced(),
             watch=self._settings.watch,
             fast_evidence=self._settings.fast_evidence,
         )
+
+    @property
+    def _told(self) -> bool:
+        """Whether the store notifies this node, which a store may find out only when it has a connection."""
+        capabilities = self._store.capabilities
+        return capabilities.notify or capabilities.clock == "process"
 
     def _gone(self, sessions: Iterable[SessionView], but: str = "") -> frozenset[str]:
         """Return those of ``sessions`` whose process is certainly gone."""

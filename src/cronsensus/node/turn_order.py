@@ -33,8 +33,8 @@ LONGEST_IDLE = timedelta(seconds=10)
 IN_TIME = timedelta(milliseconds=500)
 """How long before its own term in the active set a node looks, so that it knows what is due in it."""
 LOOKOUT = timedelta(milliseconds=350)
-"""How long after one node the next one looks, where nothing happens and nobody tells. A node that dies leaves a gap of
-two such times, and whether it shows a sign of life takes a moment more: a second in all."""
+"""How long after one node the next one looks, where nothing happens and the store does not notify. A node that dies
+leaves a gap of two such times, and whether it shows a sign of life takes a moment more: a second in all."""
 POLL_UNTOLD = timedelta(seconds=2)
 """Most time between two looks of one node then: work may wait that only this node can do."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,7 +74,7 @@ def idle_until(session: str, sessions: Sequence[str], instant: datetime) -> date
 
 
 def lookout(session: str, sessions: Sequence[str], now: datetime) -> timedelta:
-    """Return how long it is until ``session`` has its turn to look where nothing happens and nobody tells."""
+    """Return how long it is until ``session`` has its turn to look, where nothing happens and there are no hints."""
     if len(sessions) < 2 or session not in sessions:
         return POLL_UNTOLD
     every = min(len(sessions) * LOOKOUT, POLL_UNTOLD)

@@ -1,4 +1,4 @@
-"""What other nodes announced of their decisions, and how that is written.
+"""What other nodes announced of their decisions, and its form in text.
 
 An announcement is advisory, as a notification is: one that is lost costs a look. It wakes no node, which has something
 to do only if it hears none.
@@ -12,7 +12,7 @@ from datetime import datetime
 from cronsensus.instants import from_micros, to_micros
 
 MOST = 1000
-"""Jobs that are kept. Who listens does so for the few that come due within seconds."""
+"""Jobs that are kept. A node listens for the few that come due within seconds."""
 
 
 def written(decided: Mapping[int, datetime]) -> str:

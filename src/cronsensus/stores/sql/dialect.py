@@ -91,6 +91,10 @@ class Dialect(ABC):
             StoreBusy: another writer did not end in time.
         """
 
+    def begin_claim(self, connection: Connection) -> None:
+        """Begin a transaction that claims work and says nothing: another node may be claiming the same."""
+        self.begin_write(connection)
+
     def begin_lent(self, connection: Connection) -> None:
         """Begin a transaction that a job's own code will write in; ``end_write`` is called for it, too.
 

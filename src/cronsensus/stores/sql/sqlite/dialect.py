@@ -29,7 +29,7 @@ PATIENCE = SystemClock()
 BETWEEN_TRIES = 0.003
 """Most seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
 ASIDE = 0.001
-"""Seconds for which one who is in no hurry leaves a write lock that is taken: most transactions end within them."""
+"""Seconds for which a step for work alone leaves a write lock that is taken: most transactions end within them."""
 _INJECTED = "injected"
 _NOT_TEXT = "Could not decode to UTF-8"
 
@@ -86,11 +86,11 @@ class SqliteDialect(Dialect):
         """Take the write lock, now: one that begins by reading and writes later could be overtaken in between."""
         self._begin_write(connection)
 
-    def begin_write_in_no_hurry(self, connection: Connection) -> None:
+    def begin_claim(self, connection: Connection) -> None:
         """Take the write lock; while another process has it, let that go on to what it does next.
 
-        A node that is notified of work mostly finds the lock with the node that takes it. One that waits in the queue
-        is woken before that node begins the run, and on a host with few processors in its place.
+        A node that is notified of work mostly finds the lock taken by the node that claims it. A waiter in the queue is
+        woken before that node begins the run, and on a host with few processors in its place.
         """
         self._begin_write(connection, aside=ASIDE)
 
@@ -117,7 +117,7 @@ class SqliteDialect(Dialect):
                 wait(BETWEEN_TRIES * random.uniform(0.5, 1.0))
 
     def end_write(self) -> None:
-        """Tell who waits that the write lock is free."""
+        """Notify the waiters that the write lock is free."""
         self._write_lock_queue.released()
 
     def _set_busy_timeout(self, connection: Connection, driver: sqlite3.Connection, millis: int) -> None:

@@ -11,10 +11,7 @@ from urllib.parse import quote
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.interrupts import Event
-from cronsensus.model.step import Step
 from cronsensus.stores.filesystems import is_network, kind_of
-from cronsensus.stores.sql import stepping
-from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.epoch import turn
@@ -74,13 +71,6 @@ class SqliteStore(SqlStore):
         super()._close()
         if self._sqlite.epoch is not None:
             self._sqlite.epoch.leave()
-
-    @repeated
-    def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
-        """Take a step. One that is for work alone is in no hurry, as another node may be taking that."""
-        said = step.notes or step.outcomes or step.give_back or step.plans
-        with self._writing(begin=None if said else self._sqlite.begin_write_in_no_hurry) as tx:
-            return stepping.take(tx, session, step)
 
     def _wait(self, timeout: float) -> bool:
         """Wait for a hint."""
