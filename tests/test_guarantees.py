@@ -52,7 +52,7 @@ PROVED_ELSEWHERE = {kind.rejected_by for kind in broken.BROKEN}
 WITHOUT: dict[str, type[MemoryStore]] = {
     "test_a_plan_made_on_an_older_watermark_loses_whole": broken.NoWatermark,
     "test_a_replica_that_slept_for_an_hour_repeats_nothing": broken.NoWatermark,
-    "test_a_claim_and_the_end_of_its_session_leave_nothing_with_nobody": ablations.ClaimsForTheDead,
+    "test_claim_racing_the_end_of_its_session_leaves_no_run_without_a_holder": ablations.ClaimsForTheDead,
     "test_nominal_times_of_an_earlier_trigger_are_not_acquired": broken.AcquiresWhatPlansDecide,
     "test_a_clock_that_steps_ahead_is_a_downtime": broken.WritesNoVerdicts,
     "test_runs_of_a_dead_session_go_back_to_pending_with_one_crash_more": ablations.NeverReclaims,

@@ -14,7 +14,7 @@ from tests.servers.proxy import Proxy
 
 CHOSEN = {
     "test_a_claim_and_a_renewal_never_leave_a_working_session_an_idle_lease",
-    "test_a_claim_and_the_end_of_its_session_leave_nothing_with_nobody",
+    "test_claim_racing_the_end_of_its_session_leaves_no_run_without_a_holder",
 }
 
 

@@ -51,7 +51,7 @@ def test_lock_answers_code_for_redis_py_alike(make):
             act()
 
 
-def test_blocks(make):
+def test_with_blocks_behave_as_in_redis_py(make):
     lock, other = make(), make(blocking=False)
     with lock:
         assert lock.owned()
@@ -84,7 +84,7 @@ def test_expired_lock_can_be_acquired_elsewhere(redis_url):
         opening.close_all()
 
 
-def test_async_code_adds_a_letter(redis_url):
+def test_async_methods_behave_as_in_redis_py(redis_url):
     async def main() -> None:
         client = redis.asyncio.Redis.from_url(redis_url.partition("?")[0])
         theirs, ours = client.lock(f"{redis_url}-name", timeout=30), Lock(redis_url, "name", ttl=30)
@@ -106,7 +106,7 @@ def test_async_code_adds_a_letter(redis_url):
         opening.close_all()
 
 
-def test_a_client_will_do_as_the_place(redis_url):
+def test_redis_client_is_accepted_as_the_place(redis_url):
     client = redis.Redis.from_url(redis_url.partition("?")[0])
     with Lock(client, f"{redis_url[-20:]}"):
         assert Lock(redis_url.partition("?")[0], f"{redis_url[-20:]}").locked()

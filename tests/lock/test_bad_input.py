@@ -38,7 +38,7 @@ URL = "memory://bad-input"
         ({"thread_local": False}, "each thread and each task holds what it acquired itself"),
     ],
 )
-def test_options_that_cannot_be(options, said):
+def test_invalid_options_are_refused(options, said):
     with pytest.raises(InvalidOption, match=said):
         Lock(URL, "name", **options)
     with pytest.raises(InvalidOption, match=said):
@@ -55,7 +55,7 @@ def test_options_that_cannot_be(options, said):
         ({"blocking": 0.5}, r"blocking=0.5: True or False; .* blocking_timeout='5s'"),
     ],
 )
-def test_ways_to_acquire_that_there_are_not(options, said):
+def test_invalid_ways_to_acquire_are_refused(options, said):
     lock = Lock(URL, "name")
     with pytest.raises(InvalidOption, match=said):
         lock.acquire(**options)
@@ -65,13 +65,13 @@ def test_ways_to_acquire_that_there_are_not(options, said):
 
 
 @pytest.mark.parametrize("name", ["", "x" * 10_240, " name", "name ", "a\0b", "a\nb", None, 7, b"name"])
-def test_names_that_are_none(name):
+def test_invalid_names_are_refused(name):
     with pytest.raises(InvalidOption, match=r"lock name .*: use 1 to 200 printable characters"):
         Lock(URL, name)
 
 
 @pytest.mark.parametrize("ttl", ["soon", "", -1, float("nan"), float("inf"), True, "5 parsecs"])
-def test_durations_that_are_none(ttl):
+def test_invalid_durations_are_refused(ttl):
     with pytest.raises(InvalidDuration, match="ttl"):
         Lock(URL, "name", ttl=ttl)
     with pytest.raises(InvalidDuration, match="blocking_timeout"):
@@ -83,7 +83,7 @@ def test_durations_that_are_none(ttl):
 
 
 @pytest.mark.parametrize("where", ["", " ", None, 7, b"redis://localhost"])
-def test_places_that_are_none(where):
+def test_invalid_places_are_refused(where):
     with pytest.raises(InvalidOption, match="no place for a lock; write the URL of a store"):
         Lock(where, "name")
 
@@ -102,7 +102,7 @@ def test_a_store_has_its_namespace():
         Lock(store, "name").release()
 
 
-def test_a_store_that_is_not_there(tmp_path):
+def test_acquire_in_a_missing_store_fails_and_holds_nothing(tmp_path):
     lock = Lock(f"sqlite:///{tmp_path / 'nowhere' / 'locks.db'}", "name")
     with pytest.raises(StoreUnavailable, match="nowhere"):
         lock.acquire()

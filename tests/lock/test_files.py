@@ -193,7 +193,7 @@ def test_a_lock_on_files_goes_by_the_clock_that_it_is_given(folder):
     assert in_files.FileLockBackend(f"file://{folder / 'locks'}", clock=clock).clock is clock
 
 
-def test_it_has_no_end_to_be_extended(folder):
+def test_file_lock_has_no_ttl_to_extend(folder):
     with at(folder, ttl="1s") as lease:
         assert lease.expires_in == float("inf")
         assert lease.extend(5)

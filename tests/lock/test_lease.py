@@ -119,7 +119,7 @@ def test_a_lease_is_trusted_until_the_moment_before_its_margin(place):
     assert lease.lost.wait(0)
 
 
-def test_at_the_very_end_it_is_not_trusted(place):
+def test_lease_is_not_trusted_in_the_moment_its_trust_ends(place):
     lease = leased(place)
     lease._trusted_until = place.clock.monotonic()
     assert not lease.trusted
@@ -179,7 +179,7 @@ def test_a_loss_that_is_set_by_hand_is_set(place):
     assert lost.is_set()
 
 
-def test_one_without_an_end_lasts(place):
+def test_lease_without_a_ttl_lasts(place):
     lease = leased(place, ttl=None, renew=False)
     assert (lease.ttl, lease.expires_in) == (timedelta.max, float("inf"))
     assert leased(place).ttl == TTL
@@ -198,7 +198,7 @@ def test_the_first_reason_of_a_loss_is_the_one_that_is_told(place, caplog):
 
 
 @pytest.mark.parametrize(("renew", "released", "told"), [(True, False, 1), (True, True, 0), (False, False, 0)])
-def test_the_loss_of_what_was_to_last_is_told(place, caplog, renew, released, told):
+def test_loss_of_a_renewed_lease_is_logged(place, caplog, renew, released, told):
     lease = leased(place, renew=renew)
     if released:
         lease.release()
@@ -210,7 +210,7 @@ def test_the_loss_of_what_was_to_last_is_told(place, caplog, renew, released, to
     assert len(caplog.records) == told
 
 
-def test_why_it_is_lost_is_said(place):
+def test_check_of_a_lost_lease_names_the_reason(place):
     lease = leased(place)
     lease.check()
     place.clock.advance(TTL)
@@ -437,7 +437,7 @@ def test_extended_lease_lasts_so_much_longer(place, after, options, asks):
     assert lease.expires_in == pytest.approx(asks * (1 - MARGIN))
 
 
-def test_one_without_an_end_is_extended_without_a_question(place):
+def test_extend_without_a_ttl_asks_no_store(place):
     lease = leased(place, ttl=None)
     assert lease.extend(1) is True
     assert lease.reacquire() is True
@@ -493,7 +493,7 @@ def test_owned_asks_the_store_only_for_a_held_lease(place):
     assert place.told == []
 
 
-def test_it_is_renewed_when_a_third_of_its_time_is_over(place):
+def test_lease_is_renewed_after_a_third_of_its_ttl(place):
     lease = leased(place)
     third = TTL.total_seconds() / 3
     assert lease.step() == pytest.approx(third)
@@ -503,7 +503,7 @@ def test_it_is_renewed_when_a_third_of_its_time_is_over(place):
     assert place.told == [("extend", 10.0)]
 
 
-def test_it_is_renewed_in_the_very_moment_in_which_it_is_time_to(place):
+def test_lease_is_renewed_in_the_moment_its_renewal_is_due(place):
     lease = leased(place, ttl=timedelta(seconds=3))
     place.clock.advance(1)
     assert lease.step() == 1.0
@@ -596,7 +596,7 @@ async def said(act: Any) -> str:
         return type(error).__name__
 
 
-def test_the_twins_do_the_same():
+def test_async_twins_of_a_lease_do_the_same():
     import asyncio
 
     async def scenario() -> None:

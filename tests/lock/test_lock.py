@@ -73,7 +73,7 @@ def test_a_block_that_fails_frees_the_lock(lock):
     assert not lock.locked()
 
 
-def test_a_block_that_released_by_itself_is_left_in_peace(lock):
+def test_block_that_released_early_ends_without_an_error(lock):
     with lock:
         lock.release()
     with lock as lease:
@@ -334,7 +334,7 @@ def test_tasks_hold_each_for_itself(lock):
     assert asyncio.run(asyncio.wait_for(main(), PATIENCE)) == 24
 
 
-def test_the_twins_do_what_the_methods_do(lock):
+def test_async_twins_of_a_lock_do_the_same(lock):
     async def main() -> None:
         assert await lock.aacquire()
         assert await lock.aowned()

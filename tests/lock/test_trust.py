@@ -102,7 +102,7 @@ def test_lease_is_lost_before_another_holder_can_have_the_lock(scene):
         other.release()
 
 
-def test_the_end_is_noticed_by_a_watch_that_asks_no_store(scene):
+def test_end_of_a_lease_is_noticed_without_asking_the_store(scene):
     lock = scene.lock(renew=False)
     lock.acquire()
     lease = lock.lease

@@ -141,7 +141,7 @@ def test_redlock_grants_below_a_majority_are_given_back(scene, votes, noted, ask
     assert scene.voters.questions[-1]["arguments"][1] == b""
 
 
-def test_a_lock_that_was_had_too_late_is_not_had(scene, monkeypatch):
+def test_redlock_acquire_that_took_its_whole_ttl_fails_and_frees(scene, monkeypatch):
     note = scene.voters.ask
 
     def slow(script: Script, *more: Any, **how: Any) -> Any:
@@ -260,7 +260,7 @@ def test_redlock_holder_is_what_a_majority_says(scene):
         scene.backend.holders("name")
 
 
-def test_until_when_is_waited_for_answers(scene):
+def test_redlock_round_ends_once_a_majority_is_certain(scene):
     yes, no = 1, 0
 
     def enough(*answers: Any) -> bool:

@@ -47,7 +47,7 @@ def test_a_process_that_runs_is_not_dead():
     assert not is_dead(session_of(os.getpid(), started_at(os.getpid())))
 
 
-def test_a_process_that_nobody_waited_for_is_dead():
+def test_zombie_process_is_dead():
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     session = session_of(process.pid, started_at(process.pid))
     assert not is_dead(session)
@@ -78,7 +78,7 @@ def test_of_a_process_that_could_not_see_itself_nothing_can_be_told(ended):
     assert not is_gone(host_identity(), os.getpid(), 0)
 
 
-def test_a_process_that_does_not_see_itself_judges_nobody(ended, monkeypatch):
+def test_process_that_does_not_see_itself_judges_no_other(ended, monkeypatch):
     assert own_start() == started_at(os.getpid())
     assert is_gone(host_identity(), ended, 1)
     monkeypatch.setattr("cronsensus.membership.liveness.started_at", lambda pid: None)

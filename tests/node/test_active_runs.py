@@ -154,7 +154,7 @@ def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(sc
     assert KEY not in active_runs._known_since
 
 
-def test_each_thing_alone_is_something_that_the_lease_protects(scene):
+def test_each_kind_of_thing_alone_is_protected_by_the_lease(scene):
     active_runs = scene.active_runs
     assert not active_runs
     for attribute, something in (
@@ -275,7 +275,7 @@ def test_what_was_claimed_ahead_begins_at_its_time_and_in_its_order(scene):
 # --- stopping ---------------------------------------------------------------------------------------------------------
 
 
-def test_who_asks_for_a_stop_names_the_run(scene):
+def test_cancel_stops_only_runs_of_the_listed_tokens(scene):
     active_runs = scene.active_runs
     scene.begun(1), scene.begun(2), scene.begun(3)
     active_runs.cancel({1: "enough", 2: "enough"}, held=[(1, 101), (2, 999), (3, 103)])
@@ -298,7 +298,7 @@ def test_a_lost_session_stops_its_runs_once_and_those_of_no_other(scene):
     assert active_runs._interrupted == {KEY, (2, 102)}
 
 
-def test_what_somebody_asked_to_stop_is_not_interrupted_by_the_node(scene):
+def test_run_asked_to_stop_by_an_operator_is_not_interrupted_by_the_node(scene):
     scene.begun()
     scene.active_runs.cancel({1: "enough"})
     scene.active_runs.stop_all("the node stops")
@@ -338,7 +338,7 @@ def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
         (Ending(kind="raised"), "interrupted", "failed"),
     ],
 )
-def test_what_becomes_of_a_run_that_ended(scene, ending, before, becomes):
+def test_outcome_of_each_ending(scene, ending, before, becomes):
     call = scene.begun()
     if "interrupted" in before:
         scene.active_runs.stop_all("the node stops")

@@ -217,7 +217,7 @@ def key(one: Occurrence) -> tuple[int, int]:
     return one.id, one.token
 
 
-def test_what_nobody_here_has_heard_of_is_found(bench, running):
+def test_claims_unknown_to_the_node_are_found(bench, running):
     bench.claims.running = [running]
     assert [(one.id, one.token) for one in unheard_of(bench.claims, "s1", set())] == [key(running)]
     assert list(unheard_of(bench.claims, "s1", {key(running)})) == []
@@ -230,7 +230,7 @@ def test_what_nobody_here_has_heard_of_is_found(bench, running):
 
 
 @pytest.mark.parametrize("due_in", [timedelta(0), SOON])
-def test_a_doubt_is_cleared_by_starting_what_was_won_at_its_time(bench, running, due_in):
+def test_adoption_starts_claims_at_their_due_time_and_clears_the_doubt(bench, running, due_in):
     bench.claims.running = [replace(running, due_at=START + due_in)]
     bench.active_runs.doubt()
     bench.claiming.adopt_lost(bench.lease)

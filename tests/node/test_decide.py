@@ -541,14 +541,14 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("situation", "follows"), [*TEN.values(), *MORE.values()], ids=[*TEN, *MORE])
-def test_what_follows_from_a_situation(situation: Situation, follows: dict[str, Any]) -> None:
+def test_each_situation_leads_to_its_decision(situation: Situation, follows: dict[str, Any]) -> None:
     assert situation.follows() == {
         name: pytest.approx(value) if name == "sleep" and isinstance(value, float) else value
         for name, value in follows.items()
     }
 
 
-def test_a_decision_leaves_what_it_was_given_as_it_was() -> None:
+def test_decision_changes_none_of_its_arguments() -> None:
     for situation, _ in [*TEN.values(), *MORE.values()]:
         before = situation.given
         assert situation.follows() == situation.follows()
@@ -665,7 +665,7 @@ def in_place(number: int) -> str:
     ids=["the second looks anyway", "silence", "it heard", "it heard more", "it heard of the time before",
          "it heard of another job", "something is new", "the fourth heard", "silence at the fourth"],
 )  # fmt: skip
-def test_who_is_third_or_later_looks_at_its_turn_unless_it_heard_that_others_decided(
+def test_third_node_looks_at_its_turn_unless_a_decision_was_announced(
     number: int, announced: dict[int, datetime], news: bool, looks: bool
 ) -> None:
     session = in_place(number)
@@ -701,7 +701,7 @@ def test_far_from_the_store_a_node_looks_sooner_at_what_others_run(trip: float, 
     assert memory.look_at - memory.looked_at == pytest.approx(wait)
 
 
-def test_what_is_foreseen_ends_although_each_due_time_is_heard_of() -> None:
+def test_foresight_ends_although_every_due_time_is_announced() -> None:
     session = in_place(3)
     memory = foresees(session, FOUR)
     facts = Facts(session=session, free=4, news=False, announced={1: NOW + 60 * SECOND})
@@ -814,13 +814,13 @@ def test_a_job_that_cannot_be_planned_is_left_to_a_look_at_its_due_time(monkeypa
 
 
 @pytest.mark.parametrize(("ago", "wait"), [(0, WATCH), (LATELY, WATCH), (LATELY + 1, POLL_UNTOLD / SECOND)])
-def test_a_node_that_nobody_tells_looks_often_while_something_happened_lately(ago: float, wait: float) -> None:
+def test_node_without_notifications_looks_often_after_recent_activity(ago: float, wait: float) -> None:
     told = Situation(facts={"told": False}, memory={"active_at": HERE - ago})
     assert told.follows() == {"sleep": pytest.approx(wait)}
 
 
 @pytest.mark.parametrize("count", range(2, 12))
-def test_where_nobody_tells_nodes_look_in_turns_so_that_a_death_leaves_a_short_gap(count: int) -> None:
+def test_nodes_without_notifications_look_in_turns_with_short_gaps(count: int) -> None:
     crowd = tuple(f"s{number:02}" for number in range(count))
     looks = []
     for session in crowd:

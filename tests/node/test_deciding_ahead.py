@@ -79,12 +79,12 @@ def test_the_node_decides_shortly_before_the_due_time(bench):
     assert bench.round.active_runs.active == 1
 
 
-def test_it_decides_also_where_it_comes_a_little_too_soon(bench):
+def test_round_that_begins_within_the_slack_decides_ahead(bench):
     bench.step_at(LEAD + SLACK / 2)
     assert bench.round.stats.fired == 1
 
 
-def test_what_it_decided_starts_at_the_due_time_and_not_before(bench):
+def test_run_decided_ahead_starts_at_its_due_time_and_not_before(bench):
     due_at = bench.clock.now() + timedelta(seconds=30)
     bench.step_at(LEAD)
     bench.step_at(0.001)
@@ -93,7 +93,7 @@ def test_what_it_decided_starts_at_the_due_time_and_not_before(bench):
     assert bench.started() == [due_at] == [bench.clock.now()]
 
 
-def test_it_starts_before_it_asks_the_store_anything(bench, monkeypatch):
+def test_due_run_starts_before_the_first_verb_of_the_round(bench, monkeypatch):
     bench.step_at(LEAD)
     monkeypatch.setattr(bench.store, "look", partial(_noted, bench.verbs, "look", bench.store.look))
     monkeypatch.setattr(bench.hands, "start", lambda _: bench.verbs.append("start"))
@@ -172,7 +172,7 @@ def test_a_pause_that_comes_after_the_decision_comes_after_the_run(bench):
     assert audit(bench.store).ok
 
 
-def test_what_the_occurrence_before_has_a_say_in_is_left_to_the_due_time():
+def test_plan_that_depends_on_the_previous_occurrence_is_left_to_the_due_time():
     bench = Bench(overlap="skip")
     bench.step_at(0)
     bench.step_at(LEAD - 30)
@@ -182,14 +182,14 @@ def test_what_the_occurrence_before_has_a_say_in_is_left_to_the_due_time():
     assert len(bench.started()) == 2
 
 
-def test_a_node_without_a_free_hand_decides_nothing_ahead():
+def test_node_without_a_free_slot_decides_nothing_ahead():
     bench = Bench(concurrency=1)
     bench.step_at(0)
     bench.step_at(LEAD - 30)
     assert bench.round.stats.fired == 1
 
 
-def test_what_the_clock_said_long_ago_does_not_tell_when_to_start(bench, monkeypatch):
+def test_stale_clock_sample_does_not_time_a_start(bench, monkeypatch):
     def slow(_: object) -> bool:
         # Since the look a second has almost passed, by a clock that runs a little fast.
         bench.clock.advance(0.995)
@@ -227,7 +227,7 @@ def test_a_node_that_leaves_gives_back_what_has_not_begun(bench):
     assert (one.state, one.attempt) == (State.PENDING, 0)
 
 
-def test_a_store_that_takes_its_time_is_asked_earlier(bench, monkeypatch):
+def test_slow_store_lengthens_the_lead_time(bench, monkeypatch):
     step = bench.store.step
 
     def slow(*args, **kwargs):
@@ -261,12 +261,12 @@ def test_the_lead_time_is_as_long_as_deciding_takes_and_bounded_by_the_round_tri
     assert timedelta(seconds=lead.most + SLACK) < MOST_AHEAD
 
 
-def test_one_slow_time_is_forgotten_step_by_step():
+def test_lead_time_shrinks_gradually_after_one_slow_step():
     first = LeadTime().after(0.05)
     assert LEADS[0] < first.after(0.001).seconds < first.seconds
 
 
-def test_one_slow_look_tells_of_no_distance():
+def test_one_slow_look_does_not_lengthen_the_lead_time():
     lead = LeadTime()
     for _ in range(LOOKS):
         assert lead.most == LEADS[1]

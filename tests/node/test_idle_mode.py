@@ -193,13 +193,13 @@ def looks_of(nodes: int, seconds: int) -> float:
     return (sum(crowd.asked.values()) - before) / seconds
 
 
-def test_a_crowd_looks_little_more_often_than_a_few():
+def test_thirty_nodes_look_little_more_often_than_four():
     few, many = looks_of(4, 60), looks_of(30, 60)
     assert many <= few + 5, (few, many)
 
 
 @pytest.mark.parametrize("nodes", [5, 30])
-def test_long_runs_spread_to_those_who_rest(nodes):
+def test_long_runs_spread_to_idle_nodes(nodes):
     crowd = Crowd(nodes, concurrency=1, lasts=timedelta(hours=1))
     crowd.put("job", "1s", overlap="allow")
     crowd.run(nodes + 0.9)
@@ -209,7 +209,7 @@ def test_long_runs_spread_to_those_who_rest(nodes):
     assert set(crowd.running.values()) == {1}
 
 
-def test_a_herd_of_long_runs_takes_the_slots_of_all():
+def test_many_long_runs_take_the_slots_of_all_nodes():
     crowd = Crowd(30, concurrency=10, lasts=timedelta(hours=1))
     start = crowd.clock.now()
     crowd.store.define_jobs(
@@ -283,7 +283,7 @@ def test_idle_nodes_go_on_soon_after_the_active_set_died():
     assert max(map(lateness, after)) <= 1.5
 
 
-def test_a_crowd_without_work_sleeps():
+def test_many_nodes_without_work_sleep():
     crowd = Crowd(30)
     crowd.run(10)
     before = sum(crowd.asked.values())

@@ -53,7 +53,7 @@ def test_a_node_that_was_woken_by_something_else_too_looks() -> None:
     assert scene.end() == ["step", "look"]
 
 
-def test_what_waits_for_the_end_of_a_run_is_looked_for() -> None:
+def test_end_of_a_run_with_a_backlog_is_followed_by_a_look() -> None:
     scene = Scene(waiting=2)
     assert scene.end()[:2] == ["step", "look"]
     assert len(scene.started.calls) == 2

@@ -91,7 +91,7 @@ class Nodes:
         raise AssertionError(f"{self.fired} fired, {[node.stats.settled for node in self.nodes]} ran")
 
 
-def test_a_herd_is_planned_once_and_by_all():
+def test_many_due_jobs_are_planned_once_by_all_nodes():
     nodes = Nodes(4)
     nodes.put("herd", HERD)
     nodes.turn()
@@ -108,7 +108,7 @@ def test_a_herd_is_planned_once_and_by_all():
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_what_is_due_later_does_not_wait_for_the_herd(count):
+def test_job_due_later_does_not_wait_for_many_due_jobs(count):
     nodes = Nodes(count, concurrency=50)
     nodes.put("herd", 2 * HERD)
     nodes.put("behind", 1, MIDNIGHT + timedelta(milliseconds=1))
@@ -136,7 +136,7 @@ def test_the_share_of_a_dead_node_is_taken_by_the_others():
     assert sum(nodes.fired) == HERD
 
 
-def test_a_herd_is_fired_also_while_no_slot_is_free():
+def test_many_due_jobs_are_fired_also_without_a_free_slot():
     nodes = Nodes(2, concurrency=5)
     nodes.put("herd", HERD)
     nodes.turn()
@@ -150,7 +150,7 @@ def test_a_herd_is_fired_also_while_no_slot_is_free():
 
 
 @pytest.mark.parametrize(("count", "hints"), [(ACTIVE, 0), (ACTIVE + 1, 1)])
-def test_a_herd_wakes_idle_nodes(count, hints):
+def test_many_due_jobs_wake_idle_nodes(count, hints):
     nodes = Nodes(count)
     nodes.put("herd", HERD)
     nodes.turn()

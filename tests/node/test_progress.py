@@ -71,7 +71,7 @@ def test_what_a_run_says_in_its_transaction_is_left_for_the_transaction(notes, w
     assert taking.taken[1:] == [(ONE.id, None, ["after the last look"])]
 
 
-def test_what_was_not_written_goes_the_usual_way_afterwards(notes, wakes):
+def test_progress_not_written_in_a_transaction_is_flushed_afterwards(notes, wakes):
     taking = Taking()
     notes.hold(ONE.id, ONE.token)
     notes.line(ONE, line("undone"))

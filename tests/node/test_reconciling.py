@@ -110,7 +110,7 @@ def test_an_end_that_the_store_forgot_is_said_again_and_not_run_again(on_crash):
         (Ending(kind="cancelled", reason="enough"), State.CANCELLED),
     ],
 )
-def test_whatever_the_end_was_it_is_said_again(ending, state):
+def test_each_kind_of_forgotten_end_is_reported_again(ending, state):
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
@@ -122,7 +122,7 @@ def test_whatever_the_end_was_it_is_said_again(ending, state):
     assert len(bench.begun) == 1
 
 
-def test_a_retry_that_the_store_forgot_comes_all_the_same():
+def test_forgotten_retry_is_run_again():
     bench = Forgetful(job(retries=1, retry_delay="0s"))
     (number,) = bench.enqueue()
     bench.step()
@@ -398,7 +398,7 @@ def test_definitions_that_the_store_forgot_are_declared_again(monkeypatch):
 # --- what is left alone ----------------------------------------------------------------------------------------------
 
 
-def test_one_look_is_not_enough():
+def test_one_renewal_alone_stops_no_run():
     bench = Forgetful()
     bench.enqueue()
     bench.step()

@@ -89,7 +89,7 @@ def test_an_asked_for_retry_and_a_cancel_are_no_failures(caplog):
     assert "was cancelled: job: closed today" in cancelled
 
 
-def test_each_run_that_went_well_is_one_line_and_its_start_another_for_those_who_debug(caplog):
+def test_success_is_one_line_and_its_start_a_debug_line(caplog):
     caplog.set_level(logging.WARNING)
     run_once(lambda: 1)
     assert told(caplog, logging.DEBUG) == []
@@ -127,7 +127,7 @@ def test_an_ending_that_the_store_refused_is_not_told(caplog):
     assert len(told(caplog)) == 1
 
 
-def test_a_takeover_says_who_took_what_from_whom(caplog):
+def test_takeover_is_logged_with_the_run_and_both_nodes(caplog):
     caplog.set_level(logging.INFO)
     run_log = RunLog(NodeStats())
     lost = Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed: process gone")

@@ -191,7 +191,7 @@ def test_key_of_a_dead_process_is_acquired_at_once(claims, running, view, buried
 
 
 @pytest.mark.parametrize(("patience", "looks"), [(0.0, 0), (0.001, 1)])
-def test_one_without_patience_gets_what_there_is_and_is_noted_only_if_it_waits(claims, running, view, patience, looks):
+def test_call_without_patience_returns_what_runs_and_is_noted_only_if_it_waits(claims, running, view, patience, looks):
     claims.takes, claims.views, claims.looks = [running], [view], [running]
     assert win(claims, patience) is running
     assert len(claims.of("look")) == looks
@@ -211,7 +211,7 @@ def test_circle_of_calls_leaves_no_waiter(claims, running, monkeypatch):
     assert claims.told[-1] == ("get up", True)
 
 
-def test_a_caller_that_ends_in_order_has_nothing_done_afterwards(claims, running, view, monkeypatch):
+def test_wait_that_ends_in_order_submits_no_cleanup(claims, running, view, monkeypatch):
     acts: list[Any] = []
     monkeypatch.setattr(module, "submit", acts.append)
     claims.takes, claims.views, claims.looks = [running], [view], [replace(running, state=State.FAILED)]
@@ -219,7 +219,7 @@ def test_a_caller_that_ends_in_order_has_nothing_done_afterwards(claims, running
     assert acts == []
 
 
-def test_only_what_was_won_is_given_back_for_one_that_is_gone(claims, running):
+def test_abandoned_wait_gives_back_only_its_own_claim(claims, running):
     give_back(running, claims)
     give_back(None, claims)
     assert claims.told == []
@@ -237,7 +237,7 @@ def waiting(claims: Fake, running: Occurrence, patience: float | None = None, ca
     return made
 
 
-def test_it_is_over_in_the_very_moment_and_when_it_is_called_off(claims, running):
+def test_wait_is_over_at_its_timeout_and_when_it_is_called_off(claims, running):
     wait = waiting(claims, running, 2.0)
     claims.clock.advance(1.5)
     before = wait.is_over
@@ -269,7 +269,7 @@ def news(wait: _Waiting, claims: Fake, told: Callable[[], bool] = bool) -> list[
     return pauses
 
 
-def test_it_looks_ever_more_seldom_until_it_stands_in_line(claims, running):
+def test_wait_backs_off_until_it_joins_the_queue(claims, running):
     wait = waiting(claims, running)
     pauses = []
     while claims.clock.monotonic() < wait._joins_at:
@@ -293,7 +293,7 @@ def test_waiting_call_without_notifications_polls_four_times_a_second(claims, ru
     assert claims.waiter.joined == 0
 
 
-def test_it_stands_in_the_very_moment_and_after_an_error_never(claims, running):
+def test_wait_joins_the_queue_on_time_and_not_again_after_an_error(claims, running):
     wait = waiting(claims, running)
     claims.clock.advance(JOIN_AFTER)
     wait._joins_at = claims.clock.monotonic()
@@ -304,7 +304,7 @@ def test_it_stands_in_the_very_moment_and_after_an_error_never(claims, running):
     assert claims.waiter.joined == 1
 
 
-def test_it_waits_no_longer_than_it_has_patience_and_naps_in_between(claims, running):
+def test_wait_naps_and_does_not_outlast_its_timeout(claims, running):
     claims.can_be_told = False
     wait = waiting(claims, running, 1.0)
     wait._pause = LONGEST_PAUSE
@@ -319,7 +319,7 @@ def test_it_waits_no_longer_than_it_has_patience_and_naps_in_between(claims, run
 
 
 @pytest.mark.parametrize("why", ["called off", "gone"])
-def test_it_ends_its_nap_when_there_is_a_reason_to_look(claims, running, why):
+def test_wait_ends_its_nap_when_there_is_a_reason_to_look(claims, running, why):
     off = [False]
     wait = waiting(claims, running, None, lambda: off[0])
     wait._has_joined = True

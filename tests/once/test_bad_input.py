@@ -30,12 +30,12 @@ def charge(order_id, amount=1.0):
         (7, "write a template"),
     ],
 )
-def test_keys_that_cannot_be(local, key, says):
+def test_invalid_keys_are_refused(local, key, says):
     with pytest.raises(InvalidOption, match=says):
         local.once(key)(charge)
 
 
-def test_keys_that_a_call_cannot_have(local):
+def test_call_with_an_invalid_key_is_refused(local):
     guarded = local.once("charge:{order_id}")(charge)
     with pytest.raises(InvalidOption, match="order_id is None here, and all such calls would be one"):
         guarded(None)
@@ -66,12 +66,12 @@ def test_keys_that_a_call_cannot_have(local):
         ({"on_bussy": "skip"}, "did you mean 'on_busy'"),
     ],
 )
-def test_options_that_cannot_be(local, options, says):
+def test_invalid_options_are_refused(local, options, says):
     with pytest.raises(InvalidOption, match=says):
         local.once("k", **options)(charge)
 
 
-def test_functions_that_cannot_be(local):
+def test_invalid_functions_are_refused(local):
     with pytest.raises(UnsupportedFunction, match=r"write current_run\(\) in it instead"):
 
         @local.once("k")
@@ -91,14 +91,14 @@ def test_functions_that_cannot_be(local):
         local.once("{conn}", transaction=True, name="conn")(lambda conn: conn)
 
 
-def test_two_of_one_name(local):
+def test_two_guarded_functions_of_one_name_are_refused(local):
     local.once("a")(charge)
     with pytest.raises(DuplicateJob, match=r"'charge' is guarded twice by @scheduler.once"):
         local.once("b")(charge)
 
 
 @pytest.mark.parametrize("period", ["soon", 0, "-1h"])
-def test_periods_that_are_none(local, period):
+def test_invalid_periods_are_refused(local, period):
     with pytest.raises(InvalidTrigger):
         local.once_per(period)
 
@@ -125,7 +125,7 @@ def test_decorators_without_their_parentheses(local):
         ({"timeout": 5}, "unknown option 'timeout' for startup"),
     ],
 )
-def test_startups_that_cannot_be(local, options, says):
+def test_invalid_startup_tasks_are_refused(local, options, says):
     with pytest.raises(InvalidOption, match=says):
         local.startup(**options)(lambda: None)
 

@@ -513,7 +513,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
     return waited
 
 
-def test_a_result_is_told_ever_more_seldom_for_three_seconds_and_then_in_the_background(claims, clock, monkeypatch):
+def test_result_is_retried_with_backoff_for_three_seconds_and_then_in_the_background(claims, clock, monkeypatch):
     held, _ = taken(claims)
     waited = pauses(monkeypatch, clock)
     away(monkeypatch, "step", StoreUnavailable("away"))
@@ -627,7 +627,7 @@ def test_holder_is_reclaimed_only_with_a_reason(claims, store, monkeypatch, cloc
 # --- maintenance ------------------------------------------------------------------------------------------------------
 
 
-def test_care_is_taken_every_five_minutes(claims, clock, monkeypatch):
+def test_maintenance_runs_every_five_minutes(claims, clock, monkeypatch):
     pruned: list[Any] = []
     closed: list[JobSpec] = []
     monkeypatch.setattr(MemoryStore, "prune", lambda self, *_, **more: pruned.append(more))

@@ -36,7 +36,7 @@ ORDER = [True, False, False, False, True, False, True, True]
 
 
 @pytest.mark.parametrize("single", [True, False])
-def test_one_at_a_time(redis_url, tmp_path, single):
+def test_coordinator_lets_one_process_in_at_a_time(redis_url, tmp_path, single):
     one, other = (StartupCoordinator(redis_url, tmp_path, single_instance=single) for _ in range(2))
     assert asyncio.run(contest(one, other)) == ORDER
 
@@ -60,7 +60,7 @@ def test_workers_that_see_the_store_and_those_that_do_not_keep_out_of_each_other
     assert asyncio.run(contest(one, other)) == ORDER
 
 
-def test_a_client_will_do(redis_url, tmp_path):
+def test_coordinator_accepts_a_redis_client(redis_url, tmp_path):
     where = redis_url.partition("?")[0]
     client, aclient = redis.Redis.from_url(where), redis.asyncio.Redis.from_url(where)
     one, other = StartupCoordinator(client, tmp_path / "a"), StartupCoordinator(aclient, tmp_path / "b")
@@ -68,7 +68,7 @@ def test_a_client_will_do(redis_url, tmp_path):
     client.close()
 
 
-def test_the_environment(monkeypatch, tmp_path):
+def test_coordinator_reads_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("TASK_LOCK_DIR", str(tmp_path / "there"))
     monkeypatch.setenv("SINGLE_INSTANCE_MODE", "false")
     coordinator = StartupCoordinator(NOWHERE)

@@ -230,7 +230,7 @@ def test_another_message_is_another_one(local, first, second):
     assert not twice(local, ((), first), ((), second))
 
 
-def test_only_what_is_named_counts(local):
+def test_payload_compares_only_the_named_parts(local):
     @local.once("{message.body[id]}", payload=("message.body", "amount"))
     def handle(message, amount, when):
         return amount

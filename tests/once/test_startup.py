@@ -30,7 +30,7 @@ def keys(scheduler, **options):
     return [one.key for one in scheduler.store.occurrences(OccurrenceFilter())]
 
 
-def test_it_runs_before_the_jobs_and_once(scheduler):
+def test_startup_task_runs_once_before_the_jobs(scheduler):
     ran = []
 
     @scheduler.startup()

@@ -309,7 +309,7 @@ class ClaimsWithoutGuard(BrokenStore):
 class ClaimsForTheDead(BrokenStore):
     """A claim believes that its session is alive because nobody ended it yet."""
 
-    rejected_by = "test_a_session_whose_lease_ran_out_gets_nothing_although_nobody_reclaimed_it"
+    rejected_by = "test_session_with_an_expired_lease_claims_nothing_before_a_reclaim"
 
     def _live_session(self, session: str) -> SessionRow:
         row = self._space.open.get(session)
@@ -735,7 +735,7 @@ class PlaceSeenAndTaken(BrokenStore):
 class UnlockTellsNobody(BrokenStore):
     """Whoever waits for a lock has to look by himself."""
 
-    rejected_by = "test_an_unlock_is_told_to_who_stands_in_line"
+    rejected_by = "test_unlock_notifies_the_wait_queue"
 
     def unlock(self, grant: LockGrant) -> bool:
         queues, self._space.wait_queues = self._space.wait_queues, {}
@@ -774,7 +774,7 @@ class ChangeStartsAnew(BrokenStore):
 class ComesBackInDebt(BrokenStore):
     """A job that is defined again owes everything since it was retired."""
 
-    rejected_by = "test_the_time_away_is_nobodys_debt"
+    rejected_by = "test_times_while_a_job_was_retired_are_not_caught_up"
 
     def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
         watermark = job.watermark
@@ -837,7 +837,7 @@ class OneNamespace(BrokenStore):
 class NoTrail(BrokenStore):
     """Nobody knows who did it."""
 
-    rejected_by = "test_every_act_leaves_who_what_and_why"
+    rejected_by = "test_every_act_leaves_operator_action_and_reason"
 
     def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
         with self._changed:

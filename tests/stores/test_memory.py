@@ -83,7 +83,7 @@ def test_other_urls_are_refused(url):
 # --- wake-ups ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_hint_wakes_the_other_handles_of_the_namespace():
+def test_notification_wakes_the_other_handles_of_the_namespace():
     store = MemoryStore()
     waiting = [store.sibling() for _ in range(3)]
     heard: list[bool] = []
@@ -96,7 +96,7 @@ def test_a_hint_wakes_the_other_handles_of_the_namespace():
     assert heard == [True, True, True]
 
 
-def test_a_hint_that_came_before_the_wait_counts_once():
+def test_notification_before_the_wait_counts_once():
     store = MemoryStore()
     other = store.sibling()
     store.notify()

@@ -126,7 +126,7 @@ IN_SQL = [
     Without(
         "owner.lease_until > ?",
         "?",
-        "test_a_lock_of_a_session_ends_with_its_lease_although_nobody_reclaimed_it",
+        "test_lock_of_a_session_ends_with_its_lease_without_a_reclaim",
     ),
     Without(
         "CASE WHEN value >= ? THEN value ELSE ? END",
@@ -325,7 +325,7 @@ IN_LUA = [
     Without(
         "and (not row.session or alive(row.session))",
         "",
-        "test_a_lock_of_a_session_ends_with_its_lease_although_nobody_reclaimed_it",
+        "test_lock_of_a_session_ends_with_its_lease_without_a_reclaim",
     ),
     Without("row.token == token and row.holder", "row.holder", "test_no_other_token_frees_a_lock"),
     Without("row.holder == holder and", "", "test_under_the_right_token_another_holder_or_session_moves_nothing"),

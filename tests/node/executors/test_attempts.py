@@ -9,7 +9,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.node.executors.attempt import Attempt, Attempts
 
 
-def test_of_many_who_end_an_attempt_at_once_one_reports_it(bench, clock):
+def test_attempt_ended_by_many_threads_at_once_is_reported_once(bench, clock):
     attempts: Attempts[Attempt] = Attempts(bench.done, clock, None)
     sides = 4
     for _ in range(100):

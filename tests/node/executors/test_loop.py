@@ -322,7 +322,7 @@ def test_a_blocked_loop_of_ours_is_reported_at_the_timeout_and_replaced(bench, w
     bench.until(lambda: len(loops()) == 1, "the blocked loop's end")
 
 
-def test_user_code_that_blocks_the_applications_loop_blocks_nobody_else(bench, guest, watch):
+def test_user_code_that_blocks_the_applications_loop_blocks_no_other_run(bench, guest, watch):
     blocked, release = threading.Event(), threading.Event()
 
     async def blocks():
@@ -364,7 +364,7 @@ def test_a_loop_that_is_closed_under_a_run_is_noticed(bench, clock, monkeypatch)
     executor.close()
 
 
-def test_a_run_in_the_line_of_a_loop_that_nobody_turns_is_given_back(bench, clock, monkeypatch):
+def test_run_queued_on_a_loop_that_does_not_run_is_given_back(bench, clock, monkeypatch):
     monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.02)
     loop = asyncio.new_event_loop()
     executor = LoopExecutor(bench.done, clock, loop=loop)

@@ -293,7 +293,7 @@ def test_a_stopped_async_job_cleans_up(bench, executor, jobs, tmp_path):
     assert (tmp_path / "note").read_text() == "cleaned up"
 
 
-def test_a_service_managers_sigterm_to_everybody_leaves_the_decision_to_the_node(bench, executor, jobs, tmp_path):
+def test_sigterm_to_the_process_group_leaves_the_decision_to_the_node(bench, executor, jobs, tmp_path):
     call = bench.call(jobs.waits_for_file, str(tmp_path / "go"))
     executor.start(call)
     bench.wait_for_line(lambda line: line.text == "waiting")

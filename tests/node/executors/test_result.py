@@ -238,7 +238,7 @@ def test_after_a_request_to_stop_an_exception_is_a_cancellation_and_kept(run):
     assert raised(Retry("x"), run).kind == "retry"
 
 
-def test_a_task_cancelled_by_somebody_else_is_a_failure(run):
+def test_task_cancelled_from_outside_is_a_failure(run):
     ending = raised(asyncio.CancelledError(), run)
     assert ending.kind == "raised"
     assert "not by cronsensus" in error_of(ending).message

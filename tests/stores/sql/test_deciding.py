@@ -124,7 +124,7 @@ def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigge
     assert (view.watermark, view.next_due) == (START, minute(3))
 
 
-def test_who_keeps_the_time_of_a_job_without_a_past_is_not_known(store: SqliteStore) -> None:
+def test_acquire_of_a_nominal_time_of_a_job_without_eras_returns_none(store: SqliteStore) -> None:
     with store._writing() as tx:
         store._view(tx.connection).execute(delete(eras))
     assert store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is None

@@ -181,7 +181,7 @@ def test_a_server_that_is_too_old_is_refused(open_mysql, monkeypatch, version, w
 
 
 @pytest.mark.parametrize("version", ["10.6.0-MariaDB", "12.1.2-MariaDB-log", "8.0.17", "8.4.7", "9.5.0"])
-def test_newer_ones_are_welcome(mysql_url, monkeypatch, version):
+def test_newer_server_versions_are_accepted(mysql_url, monkeypatch, version):
     url = read_url(mysql_url)
     opened = driver.open_for_jobs(url)
     real = driver.run
@@ -398,7 +398,7 @@ def test_a_statement_that_takes_too_long_is_cancelled(open_mysql):
     assert store.counts().jobs == 0
 
 
-def test_a_transaction_that_is_left_idle_holds_nobody_up(open_mysql):
+def test_transaction_left_idle_blocks_no_other(open_mysql):
     """As of a process that is stopped in the middle of a verb."""
     stopped, other = open_mysql(), open_mysql("timeout=10s")
     work_with(stopped)
@@ -635,7 +635,7 @@ def test_a_mistake_of_ours_is_not_explained_away():
         ("mysql://ann:geheim@db/shop?ssl_verify_cert=perhaps", "'true', 'false'"),
     ],
 )
-def test_urls_that_cannot_be(url, words):
+def test_malformed_urls_are_refused(url, words):
     with pytest.raises(InvalidOption, match=words) as no:
         MysqlStore(url)
     assert "gehe" not in str(no.value)

@@ -125,7 +125,7 @@ def test_a_failed_migration_lets_go_of_the_lock(mysql_url, monkeypatch):
         one.close()
 
 
-def test_no_lock_is_not_taken_for_a_lock(mysql_url, monkeypatch):
+def test_null_from_get_lock_is_no_lock(mysql_url, monkeypatch):
     """GET_LOCK answers NULL for an error; that is neither yes nor no."""
     real = driver.run
     monkeypatch.setattr(store, "run", lambda to, text: ((None,),) if "GET_LOCK" in text else real(to, text))

@@ -189,7 +189,7 @@ def test_the_cost_of_a_claim_does_not_grow_with_what_is_not_due(store, watcher):
 
 
 @pytest.mark.timeout(400)
-def test_reads_that_people_wait_for_read_no_whole_table(store, watcher):
+def test_reads_of_operators_scan_no_whole_table(store, watcher):
     store.job("many 1")
     store.jobs(after="many 5")
     store.history("many 1")

@@ -45,12 +45,12 @@ def cipher_of(url: str) -> str:
         connection.close()
 
 
-def test_it_is_used_where_the_server_offers_it(server):
+def test_tls_is_used_where_the_server_offers_it(server):
     assert cipher_of(server.url)
     assert not cipher_of(with_query(server.url, ssl_disabled="true"))
 
 
-def test_whom_to_trust_may_be_said_and_is_then_checked(server, tmp_path):
+def test_tls_certificate_is_checked_where_a_ca_is_given(server, tmp_path):
     trusted = tmp_path / "ca.pem"
     trusted.write_bytes((server.folder / "certificate.pem").read_bytes())
     assert cipher_of(with_query(server.url, ssl_ca=str(trusted), ssl_verify_cert="true"))

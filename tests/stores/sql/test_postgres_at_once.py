@@ -183,7 +183,7 @@ def test_a_known_job_is_enqueued_in_one_trip(queue: PostgresStore, sent: list[li
     ]  # fmt: skip
 
 
-def test_one_that_enqueues_in_one_trip_notifies_the_nodes(queue: PostgresStore) -> None:
+def test_enqueue_in_one_trip_notifies_nodes(queue: PostgresStore) -> None:
     listener = queue.sibling()
     listener.wait(0)
     queue.enqueue([Item(job="queue")])

@@ -182,7 +182,7 @@ def test_a_statement_that_takes_too_long_is_cancelled(open_postgres):
     assert store.counts().jobs == 0
 
 
-def test_a_transaction_that_is_left_idle_holds_nobody_up(open_postgres):
+def test_transaction_left_idle_blocks_no_other(open_postgres):
     """As of a process that is stopped in the middle of a verb."""
     stopped, other = open_postgres(), open_postgres("timeout=6s")
     work_with(stopped)

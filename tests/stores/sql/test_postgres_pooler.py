@@ -106,7 +106,7 @@ def test_a_pooler_may_be_declared(server, schema):
     told.close()
 
 
-def test_what_is_set_for_us_stays_with_our_transactions(store, bouncer):
+def test_settings_behind_a_pooler_last_for_one_transaction(store, bouncer):
     with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
         other.execute("RESET ALL")  # a store that was told of a session's pooler may have been here before
     with store._writing() as tx:
@@ -117,7 +117,7 @@ def test_what_is_set_for_us_stays_with_our_transactions(store, bouncer):
     assert set(theirs) == {("on",)}
 
 
-def test_nothing_is_left_prepared_in_connections_that_others_get(store, server):
+def test_pooled_connections_keep_no_prepared_statement(store, server):
     store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     for number in range(12):

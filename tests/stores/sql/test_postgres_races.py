@@ -155,7 +155,7 @@ def test_every_table_and_index_that_is_declared_is_there(open_postgres):
 # --- clocks that were read before a wait ------------------------------------------------------------------------------
 
 
-def test_a_renewal_that_had_to_wait_revives_nobody(open_postgres):
+def test_renewal_that_waited_past_its_lease_revives_no_session(open_postgres):
     store = open_postgres()
     store.open_session(a_session("s1"), lease=SHORT)
     with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE"):
@@ -201,7 +201,7 @@ def test_a_renewal_that_had_to_wait_for_a_moment_is_a_renewal(open_postgres):
 # --- who is about to be renewed is not dead ---------------------------------------------------------------------------
 
 
-def test_the_runs_of_one_who_may_be_renewing_his_lease_count(open_postgres):
+def test_runs_of_a_session_that_may_be_renewing_count_towards_concurrency(open_postgres):
     store = open_postgres()
     store.define_jobs([JobSpec(name="job", function="f", policies=Policies(concurrency=1))], release="r1")
     store.open_session(a_session("s1"), lease=LONG)
@@ -214,7 +214,7 @@ def test_the_runs_of_one_who_may_be_renewing_his_lease_count(open_postgres):
     assert len(take(store, "s2", 1, {"f"}, lease=LONG)) == 1
 
 
-def test_the_lock_of_one_who_is_renewing_his_lease_is_not_taken(open_postgres):
+def test_lock_of_a_session_that_is_renewing_is_not_taken(open_postgres):
     store = open_postgres()
     store.open_session(a_session("s1"), lease=SHORT)
     assert store.lock("name", "one", ttl=LONG, session="s1") is not None

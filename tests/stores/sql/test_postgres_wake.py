@@ -66,7 +66,7 @@ def ear_on(open_postgres) -> Iterator[Callable[..., Ear]]:
         ear.stop()
 
 
-def test_a_hint_reaches_other_handles_and_not_its_own(open_postgres, ear_on):
+def test_notification_reaches_other_handles_and_not_its_own(open_postgres, ear_on):
     ear, teller = ear_on(open_postgres()), open_postgres()
     teller.notify()
     assert ear.hears()
@@ -95,7 +95,7 @@ def test_enqueue_notifies_in_the_trip_of_its_commit_and_after_it(open_postgres, 
 
 
 @pytest.mark.parametrize("pipelines", [True, False])
-def test_a_hint_that_fails_behind_the_commit_fails_nothing(open_postgres, monkeypatch, pipelines):
+def test_notification_that_fails_after_the_commit_fails_no_verb(open_postgres, monkeypatch, pipelines):
     store = open_postgres()
     store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     monkeypatch.setattr(dialect, "has_pipeline", lambda: pipelines)
@@ -106,7 +106,7 @@ def test_a_hint_that_fails_behind_the_commit_fails_nothing(open_postgres, monkey
     assert len(store._connections._idle) == 1
 
 
-def test_a_hint_stays_within_its_namespace_and_schema(postgres_url, open_postgres, ear_on):
+def test_notification_stays_within_its_namespace_and_schema(postgres_url, open_postgres, ear_on):
     ear = ear_on(open_postgres())
     here, there = open_postgres(), PostgresStore(postgres_url, namespace="another")
     elsewhere = PostgresStore(with_query(postgres_url.partition("?")[0], schema="test_elsewhere"))
@@ -124,7 +124,7 @@ def test_the_name_of_a_channel_fits_whatever_the_namespace_is_called(postgres_ur
     assert max(len(name.encode()) for name in names) <= 63
 
 
-def test_a_cut_connection_is_a_hint_and_heals_at_once(open_postgres, ear_on, postgres_server_url):
+def test_cut_connection_counts_as_a_notification_and_is_replaced_at_once(open_postgres, ear_on, postgres_server_url):
     ear, teller = ear_on(open_postgres()), open_postgres()
     before = ear.pid
     with psycopg.connect(postgres_server_url, autocommit=True) as connection:
@@ -152,7 +152,7 @@ def test_while_the_server_is_away_waiting_says_so_and_later_it_hears_again(open_
         teller.close()
 
 
-def test_telling_never_raises(open_postgres):
+def test_notify_never_raises(open_postgres):
     with PostgresServer(durable=False) as server:
         store = open_postgres(at=server.url)
         server.kill9()

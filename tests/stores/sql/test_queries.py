@@ -97,7 +97,7 @@ def test_what_is_for_one_database_replaces_what_is_for_all() -> None:
     assert found["postgres"]["a"].types == {"x": "bigint", "y": "text"}
 
 
-def test_a_piece_is_put_in_for_those_who_ask_for_it() -> None:
+def test_piece_is_inserted_only_on_request() -> None:
     query = Query("q", "SELECT 1 {also x: WHERE x {also y: AND y}} {also z: AND ({or a: a} {or b: b} {or c: c})}", ())
     found = [with_pieces(query, frozenset(also.split())) for also in ("", "y", "x", "x y", "z b", "z a c")]
     assert [(one.name, one.text) for one in found] == [

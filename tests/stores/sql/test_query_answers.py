@@ -46,7 +46,7 @@ def test_renewing_tells_whether_the_session_lives_and_what_it_runs(database: Con
 
 
 @pytest.mark.parametrize(("session", "overdue"), [({}, 0), *((differs, 1) for differs in RUN_OUT)], ids=str)
-def test_who_reclaims_is_told_whether_the_lease_has_run_out(session: Row, overdue: int, database: Connection) -> None:
+def test_reclaim_query_tells_whether_the_lease_has_run_out(session: Row, overdue: int, database: Connection) -> None:
     assert answered(database, "lock_session_at_hand", (_s, {**SESSION, **session})) == {"overdue": overdue}
 
 
@@ -74,7 +74,7 @@ def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_p
 @pytest.mark.parametrize(
     ("session", "node"), [({}, "n"), *((differs, None) for differs in (*NOT_MINE, *NOT_ALIVE))], ids=str
 )
-def test_who_acquires_is_told_the_node_of_a_session_that_lives_and_whether_anything_has_expired(
+def test_acquire_query_tells_the_node_of_a_live_session_and_whether_anything_has_expired(
     session: Row, node: str | None, database: Connection
 ) -> None:
     late = {**PENDING, "expires_at": NOW - 1}
@@ -119,9 +119,7 @@ def test_a_job_keeps_what_it_says_within_bounds(keep: int, before: int, database
 
 @pytest.mark.parametrize("name", ["candidates", "further_candidates"])
 @pytest.mark.parametrize("differs", [{"job_id": 6}, {"serial": 0}, {"finished_at": 1}], ids=str)
-def test_whose_turn_it_is_in_a_job_is_told_by_its_own_occurrences_that_overlap_rules(
-    name: str, differs: Row, database: Connection
-) -> None:
+def test_head_of_a_job_is_read_from_its_own_serial_occurrences(name: str, differs: Row, database: Connection) -> None:
     mine = {**PENDING, "id": 9, "key": "mine"}
 
     def line(*rows: Row) -> tuple[Any, Any]:
@@ -172,7 +170,7 @@ def test_sessions_are_read_with_what_they_hold(database: Connection) -> None:
         assert held((_l, {**LOCK, **differs})) == (0, 0)
 
 
-def test_a_look_tells_who_holds_runs_and_who_takes_turns(database: Connection) -> None:
+def test_look_query_tells_holders_of_runs_and_sessions_that_take_turns(database: Connection) -> None:
     def seen(session: Row, run: Row) -> list[tuple[int, int]]:
         try:
             asked = {"of": 1, "place": 0, "most": 9, "ahead": 0}
@@ -262,7 +260,7 @@ def test_what_runs_is_counted_with_whether_its_own_session_lives(database: Conne
     assert [alive(differs) for differs in NOT_MINE] == [None] * len(NOT_MINE)
 
 
-def test_a_look_at_a_lock_counts_who_holds_it_and_by_which_limit_and_asks_for_the_session(
+def test_lock_query_counts_holders_reads_their_limit_and_asks_for_the_session(
     database: Connection,
 ) -> None:
     def look(*rows: tuple[Table, Row]) -> tuple[int, int | None, bool]:

@@ -205,7 +205,7 @@ def test_no_verb_of_a_round_reads_a_whole_table(analyzed, store, watcher, clock,
     assert "\n\n".join(scans(place, watcher.seen)) == ""
 
 
-def test_reads_that_people_wait_for_read_no_whole_table(store, watcher, place):
+def test_reads_of_operators_scan_no_whole_table(store, watcher, place):
     store.job("many 1")
     store.jobs(after="many 5")
     store.history("many 1")

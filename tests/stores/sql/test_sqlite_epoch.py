@@ -111,7 +111,7 @@ def test_two_containers_with_boot_ids_of_their_own_take_nothing_of_each_other_fo
     look_at_each_other(open_sqlite(migrated=False), other)
 
 
-def test_by_boot_ids_alone_they_do(open_sqlite, run_child, boot, monkeypatch):
+def test_by_boot_ids_alone_two_containers_take_each_other_for_dead(open_sqlite, run_child, boot, monkeypatch):
     def by_boot_id(self: Epoch, turn: object) -> None:
         self.text = "boot-b"
 
@@ -446,7 +446,7 @@ def test_forked_child_lets_go_of_nothing_of_its_parent_and_holds_only_what_it_us
     [b"", b"\0" * 40, b"half a li", b"\n", b"x" * 200 + b"\n"],
     ids=["empty", "zeros", "half", "no text", "too long"],
 )
-def test_text_that_says_nothing_is_written_anew_if_nobody_holds_it(damaged, place, open_sqlite):
+def test_text_that_says_nothing_is_written_anew_without_a_holder(damaged, place, open_sqlite):
     (place / "jobs.db-epoch").write_bytes(damaged)
     store = open_sqlite()
     store.open_session(a_session("s1"), lease=LEASE)

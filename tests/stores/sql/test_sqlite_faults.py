@@ -499,7 +499,7 @@ def test_a_mistake_of_ours_is_not_dressed_up_as_the_stores(open_sqlite, monkeypa
     assert count(store) == 0
 
 
-def test_a_verb_that_says_no_leaves_nothing_behind(open_sqlite):
+def test_refused_verb_writes_nothing_and_keeps_its_connection(open_sqlite):
     store = open_sqlite()
     queue(store)
     with pytest.raises(InvalidPayload):

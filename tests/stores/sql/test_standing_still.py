@@ -74,7 +74,7 @@ def promptly(verb: Callable[[], object]) -> object:
         return future.result()
 
 
-def test_one_that_stands_still_while_it_renews_is_not_waited_for(handles: tuple[SqlStore, SqlStore]) -> None:
+def test_session_that_stands_still_while_it_renews_is_not_waited_for(handles: tuple[SqlStore, SqlStore]) -> None:
     still, other = handles
     claim = one_claim(still, "still")
     with still._writing() as tx:
@@ -85,7 +85,7 @@ def test_one_that_stands_still_while_it_renews_is_not_waited_for(handles: tuple[
     assert taken.id == claim.id
 
 
-def test_one_that_stands_still_while_it_finishes_is_not_waited_for(handles: tuple[SqlStore, SqlStore]) -> None:
+def test_session_that_stands_still_while_it_finishes_is_not_waited_for(handles: tuple[SqlStore, SqlStore]) -> None:
     still, other = handles
     first, second = one_claim(still, "still"), one_claim(still, "still")
     with still._writing() as tx:

@@ -102,7 +102,7 @@ def running(store: SqliteStore) -> Claim:
     return claim
 
 
-def test_while_a_block_is_open_nobody_else_writes(place, open_sqlite):
+def test_open_block_keeps_other_writers_out(place, open_sqlite):
     store, other = open_sqlite(), SqliteStore(f"sqlite:///{place / 'jobs.db'}?busy_timeout=50ms")
     claim = running(store)
     with store.transaction(claim) as transaction:

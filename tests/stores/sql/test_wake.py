@@ -84,7 +84,7 @@ def test_one_notify_wakes_all_listeners(store, run_child):
     assert [child.hear() for child in children] == ["woken"] * 3
 
 
-def test_the_pipe_of_a_killed_process_is_removed_by_whoever_finds_it(store, run_child, place):
+def test_pipe_of_a_killed_process_is_removed_when_found(store, run_child, place):
     dead, living = run_child(LISTEN), run_child(LISTEN)
     assert [dead.hear(), living.hear()] == ["listening"] * 2
     assert len(listeners(place)) == 2
@@ -97,7 +97,7 @@ def test_the_pipe_of_a_killed_process_is_removed_by_whoever_finds_it(store, run_
     assert living.hear() == "woken"
 
 
-def test_a_frozen_process_stops_nobody_and_is_woken_when_it_goes_on(store, run_child, place):
+def test_frozen_process_delays_no_other_and_is_notified_when_it_goes_on(store, run_child, place):
     child = run_child(LISTEN)
     assert child.hear() == "listening"
     child.process.send_signal(signal.SIGSTOP)
@@ -162,7 +162,7 @@ def test_another_namespace_is_not_woken(store, open_sqlite):
     assert not there.wait(0)
 
 
-def test_notifying_when_nobody_listens_is_nothing(store, place):
+def test_notify_without_listeners_does_nothing(store, place):
     store.notify()
     assert not (place / "jobs.db-wake").exists()
 
@@ -170,7 +170,7 @@ def test_notifying_when_nobody_listens_is_nothing(store, place):
 # --- lost, stale, unfinished ------------------------------------------------------------------------------------------
 
 
-def test_a_pipe_that_somebody_removed_is_made_again(store, open_sqlite, place):
+def test_removed_pipe_is_made_again(store, open_sqlite, place):
     listener = open_sqlite()
     listener.wait(0)
     [name] = listeners(place)
@@ -372,7 +372,7 @@ def test_a_claim_lets_the_writer_before_it_go_on_and_joins_the_queue_only_then(p
     holder.close()
 
 
-def test_telling_nobody(place):
+def test_tell_without_a_reader_returns_false(place):
     assert not pipes.tell(place / "nothing")
     os.mkfifo(place / "unread")
     assert not pipes.tell(place / "unread")

@@ -196,7 +196,7 @@ def test_a_dead_session_whose_row_is_not_at_hand_is_left_for_the_next_look(
     assert [one.id for one in store.reclaim()] == [claim.id]
 
 
-def test_a_job_with_a_limit_that_somebody_else_counts_is_left_out(
+def test_limited_job_that_another_session_has_locked_is_left_out(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.define_jobs(
@@ -274,7 +274,7 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
 # --- who begins while jobs are defined --------------------------------------------------------------------------------
 
 
-def test_a_session_begins_while_nobody_defines_jobs_and_a_guest_whenever_it_likes(
+def test_opening_a_node_session_waits_for_definitions_and_a_guest_session_does_not(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for session, waits in ((a_session("s2"), True), (a_session("s3", is_node=False), False)):

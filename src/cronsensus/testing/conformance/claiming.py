@@ -245,7 +245,7 @@ class Claiming(StoreTest):
             self.claim("nobody")
         assert State.PENDING is self.look(made).state
 
-    def test_a_session_whose_lease_ran_out_gets_nothing_although_nobody_reclaimed_it(self) -> None:
+    def test_session_with_an_expired_lease_claims_nothing_before_a_reclaim(self) -> None:
         self.queue()
         self.session()
         made = self.enqueue()

@@ -103,7 +103,7 @@ class Finishing(StoreTest):
         assert self.finish(claim, store=self.sibling()).accepted
         assert State.SUCCEEDED is self.look(claim).state
 
-    def test_a_lease_that_ran_out_does_not_matter_while_nobody_took_over(self) -> None:
+    def test_result_under_an_expired_lease_counts_before_a_takeover(self) -> None:
         claim = self.running()
         self.lease_out()
         assert self.finish(claim).accepted

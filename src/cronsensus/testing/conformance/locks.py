@@ -32,7 +32,7 @@ class Locks(StoreTest):
         assert ("name", "a") == (grant.name, grant.holder)
         assert grant.token > 0
 
-    def test_a_held_lock_is_granted_to_nobody(self) -> None:
+    def test_held_lock_is_not_granted_again(self) -> None:
         self.lock()
         assert self.sibling().lock("name", "b", ttl=LEASE) is None
         assert self.store.lock("name", "a", ttl=LEASE) is None
@@ -94,7 +94,7 @@ class Locks(StoreTest):
         self.lease_out()
         assert self.store.lock("name", "b", ttl=LEASE) is not None
 
-    def test_an_overdue_lock_is_lost_although_nobody_took_it(self) -> None:
+    def test_overdue_lock_is_lost_although_it_was_not_taken(self) -> None:
         grant = self.lock()
         self.lease_out()
         assert not self.store.extend(grant, ttl=HOUR)
@@ -159,7 +159,7 @@ class Locks(StoreTest):
 
     # --- breaking ---------------------------------------------------------------------------------------------------
 
-    def test_a_lock_that_is_broken_is_no_longer_its_holders_and_the_trail_says_who_broke_it(self) -> None:
+    def test_broken_lock_is_lost_by_its_holder_and_the_trail_names_the_operator(self) -> None:
         self.session()
         grants = [self.place("a", session="s1"), self.place("b")]
         other = self.lock("other")
@@ -175,7 +175,7 @@ class Locks(StoreTest):
         assert all(new.token > grant.token for grant in grants if grant is not None)
         assert self.store.unlock(other)
 
-    def test_a_lock_that_nobody_holds_is_not_broken(self) -> None:
+    def test_free_lock_is_not_broken(self) -> None:
         self.lock()
         self.lease_out()
         before = len(self.store.trail())
@@ -205,7 +205,7 @@ class Locks(StoreTest):
         assert not self.store.extend(grant, ttl=LEASE)
         assert self.store.lock("name", "b", ttl=LEASE) is not None
 
-    def test_a_lock_of_a_session_ends_with_its_lease_although_nobody_reclaimed_it(self) -> None:
+    def test_lock_of_a_session_ends_with_its_lease_without_a_reclaim(self) -> None:
         self.session()
         grant = self.store.lock("name", "a", ttl=DAY, session="s1")
         assert grant is not None
@@ -317,7 +317,7 @@ class Locks(StoreTest):
         assert self.place("alone", limit=1) is not None
         assert ["alone"] == [view.holder for view in self.store.locks()]
 
-    def test_the_limit_of_one_who_holds_no_more_is_not_in_force(self) -> None:
+    def test_limit_of_a_former_holder_is_not_in_force(self) -> None:
         self.session()
         self.place("h0", limit=1)
         self.lease_out()
@@ -357,14 +357,14 @@ class Locks(StoreTest):
         """Whether an unlock can be heard of."""
         return self.store.capabilities.notify or self.store.capabilities.clock == "process"
 
-    def test_an_unlock_is_told_to_who_stands_in_line(self) -> None:
+    def test_unlock_notifies_the_wait_queue(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
         queues.join("name")
         assert [] == queues.receive(0.01)
         assert self.store.unlock(grant)
         assert queues.receive(self.patience if self.tells else 0.01) == ["name"] * self.tells
 
-    def test_an_unlock_is_told_to_nobody_who_waits_for_another_lock(self) -> None:
+    def test_unlock_does_not_notify_waiters_for_another_lock(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
         queues.join("other")
         assert self.store.unlock(grant)
@@ -377,7 +377,7 @@ class Locks(StoreTest):
         assert self.store.unlock(grant)
         assert [] == queues.receive(0.05)
 
-    def test_an_unlock_that_freed_nothing_is_told_to_nobody(self) -> None:
+    def test_unlock_that_freed_nothing_notifies_no_waiter(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
         self.lease_out()
         queues.join("name")
@@ -393,7 +393,7 @@ class Locks(StoreTest):
             assert self.store.unlock(grant)
             assert queues.receive(self.patience if self.tells else 0.01) == ["name"] * self.tells
 
-    def test_every_unlock_is_told_to_somebody(self) -> None:
+    def test_every_unlock_notifies_a_waiter(self) -> None:
         waiting = [self.wait_queues() for _ in range(3)]
         for queues in waiting:
             queues.join("name")

@@ -394,7 +394,7 @@ class Operating(StoreTest):
 
     # --- the trail --------------------------------------------------------------------------------------------------
 
-    def test_every_act_leaves_who_what_and_why(self) -> None:
+    def test_every_act_leaves_operator_action_and_reason(self) -> None:
         self.define()
         self.queue()
         self.session()
@@ -432,7 +432,7 @@ class Operating(StoreTest):
         for text in texts:
             assert (True, True) == (text.startswith("before "), text.endswith("DROP TABLE x; -- after"))
 
-    def test_definitions_put_in_somebodys_name_leave_a_trail(self) -> None:
+    def test_definitions_put_by_an_operator_leave_a_trail(self) -> None:
         self.define(self.job("a", source="runtime"))
         assert [] == self.store.trail()
         self.define(self.job("a", source="runtime", args=(1,)), self.job("b", source="runtime"), by="ann")

@@ -403,7 +403,7 @@ class Pruning(StoreTest):
         claims.append(self.take(lease=DAY))
         assert [minute(1), minute(3)] == [claim.scheduled_for for claim in claims]
 
-    def test_ids_and_tokens_of_what_was_pruned_are_given_to_nobody_else(self) -> None:
+    def test_ids_and_tokens_of_pruned_occurrences_are_not_given_again(self) -> None:
         self.queue()
         self.session(lease=DAY)
         old = self.done()

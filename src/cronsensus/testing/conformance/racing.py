@@ -231,7 +231,7 @@ class Racing(StoreTest):
                 assert (THREADS // 2, State.SUCCEEDED) == (accepted, found.state)
             assert 1 == len(self.runs(claim))
 
-    def test_a_claim_and_the_end_of_its_session_leave_nothing_with_nobody(self) -> None:
+    def test_claim_racing_the_end_of_its_session_leaves_no_run_without_a_holder(self) -> None:
         self.queue()
         for number in range(self.TURNS):
             name = f"session {number}"
@@ -252,7 +252,7 @@ class Racing(StoreTest):
             assert State.PENDING is found.state, "claimed for a session that is dead"
             self.store.cancel(made.id, by="ann", why="")
 
-    def test_an_acquisition_and_the_end_of_its_session_leave_nothing_with_nobody(self) -> None:
+    def test_acquisition_racing_the_end_of_its_session_leaves_no_run_without_a_holder(self) -> None:
         self.queue()
         for number in range(self.TURNS):
             name = f"session {number}"

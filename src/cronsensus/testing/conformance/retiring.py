@@ -153,7 +153,7 @@ class Retiring(StoreTest):
         assert not self.store.retire("queue", by="ann", why="")
         assert before == self.snapshot()
 
-    def test_times_that_nobody_decided_before_a_retirement_are_one_missed_range(self) -> None:
+    def test_undecided_times_before_a_retirement_are_one_missed_range(self) -> None:
         self.define()
         self.clock.advance(MINUTE)
         self.fire(minute(1))
@@ -211,7 +211,7 @@ class Retiring(StoreTest):
         assert minute(61) == view.next_due
         assert ["job"] == [job.spec.name for job in self.store.jobs()]
 
-    def test_the_time_away_is_nobodys_debt(self) -> None:
+    def test_times_while_a_job_was_retired_are_not_caught_up(self) -> None:
         self.define(self.job(catch_up="all"))
         self.store.retire("job", by="ann", why="")
         self.clock.advance(HOUR + SECOND)

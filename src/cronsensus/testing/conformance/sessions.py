@@ -505,7 +505,7 @@ class Sessions(StoreTest):
         assert [State.CANCELLED] == [taken.became for taken in self.store.close_session("s1")]
         assert State.CANCELLED is self.look(claim).state
 
-    def test_closing_again_or_nobody_does_nothing(self) -> None:
+    def test_closing_a_closed_or_unknown_session_does_nothing(self) -> None:
         self.session()
         self.store.close_session("s1")
         before = self.snapshot()

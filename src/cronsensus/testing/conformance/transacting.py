@@ -264,7 +264,7 @@ class Transacting(StoreTest):
             transaction.complete("2")
         assert ("2", 1) == (self.look(new).result, self.count())
 
-    def test_a_lease_that_ran_out_does_not_undo_effects_while_nobody_took_over(self) -> None:
+    def test_expired_lease_undoes_no_effects_before_a_takeover(self) -> None:
         if self.refused():
             return
         claim = self.begun()
