@@ -18,6 +18,7 @@ STORES = [
     "tests/stores/sql/test_ending.py",
     "tests/stores/sql/test_deciding.py",
 ]
+POSTGRES = ["tests/stores/sql/test_postgres_at_once.py", "tests/stores/test_postgres.py"]
 REDIS = [
     "tests/stores/redis/scripts/test_*",
     "tests/stores/test_redis.py",
@@ -62,7 +63,12 @@ PRESENCE = [
     "tests/stores/sql/test_mysql_presence.py",
 ]
 SENDING = ["tests/stores/sql/test_sending.py", "tests/stores/sql/test_queries.py"]
-MEMBERS = ["tests/membership/test_*", "tests/test_node_crank.py", "tests/node/test_short_leases.py"]
+MEMBERS = [
+    "tests/membership/test_*",
+    "tests/test_node_crank.py",
+    "tests/node/test_short_leases.py",
+    "tests/node/test_emptied_under_nodes.py",
+]
 NODE = [
     "tests/membership/test_*",
     "tests/node/test_*",
@@ -84,6 +90,7 @@ SAFETY: dict[str, list[str]] = {
     "stores/sql/locks.py": STORES,
     "stores/sql/transaction.py": [*STORES, *SENDING],
     "stores/sql/sending.py": [*STORES, *SENDING],
+    "stores/sql/postgres/at_once.py": POSTGRES,
     **{
         f"stores/sql/queries/{name}.sql": STORES
         for name in (
@@ -143,11 +150,30 @@ SAFETY: dict[str, list[str]] = {
     "membership/lease_monitor.py": MEMBERS,
     "membership/renewer.py": MEMBERS,
     "membership/session_host.py": [*MEMBERS, *LOCKS],
+    "membership/loss.py": [*MEMBERS, "tests/lock/test_lost_store.py"],
+    "membership/timer.py": [*MEMBERS, "tests/node/executors/test_timer.py", "tests/node/executors/test_threads.py"],
     **{
         f"node/{name}.py": NODE
-        for name in ("active_runs", "claiming", "decide", "pace", "reconciling", "reserved", "round", "said", "session")
+        for name in (
+            "active_runs",
+            "backoff",
+            "claiming",
+            "decide",
+            "foresight",
+            "idle_mode",
+            "lead_time",
+            "pace",
+            "planned",
+            "reconciling",
+            "reserved",
+            "round",
+            "said",
+            "session",
+            "turn_order",
+        )
     },
-    "model/step.py": ["tests/model/test_*", "tests/stores/test_memory.py"],
+    "stores/announcements.py": ["tests/stores/test_memory.py", "tests/stores/test_redis.py", "tests/node/test_*"],
+    "model/step.py": ["tests/model/test_*", "tests/stores/test_memory.py", "tests/node/test_claiming.py"],
     "planning.py": ["tests/test_planning.py", "tests/test_planning_retired.py"],
     "triggers/dst.py": ["tests/triggers/*"],
 }
