@@ -39,7 +39,7 @@ WHERE o.id IN :ids AND {part: due} AND (o.state = 'pending' OR o.held IS NULL) {
 ORDER BY o.id {for_update};
 
 -- name: close
-UPDATE occurrences SET state = 'missed', due_at = :now WHERE id = :id;
+UPDATE occurrences SET state = 'missed', due_at = :now WHERE id = :id RETURNING id;
 """
 
 

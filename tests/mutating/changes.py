@@ -148,7 +148,7 @@ def _of_lua(file: str, text: str) -> Iterator[Mutant]:
 
 _SQL_BLOCK = re.compile(r"^-- (?:name|part): (.+)$", re.MULTILINE)
 _SQL_CONDITION = re.compile(r"\b(?:WHERE|ON|WHEN)\b|\((?!\s*(?:SELECT|WITH)\b)")
-_SQL_STOP = re.compile(r"\b(?:ORDER|GROUP|LIMIT|UNION|THEN|LEFT|JOIN|WHERE|AND|OR)\b|[(){};]|$")
+_SQL_STOP = re.compile(r"\b(?:ORDER|GROUP|LIMIT|UNION|THEN|LEFT|JOIN|WHERE|RETURNING|FOR|AND|OR)\b|[(){};]|$")
 _SQL_ASKS = re.compile(r" [=<>]+ (?!\d\d)|\b(?:IS|IN|EXISTS)\b")
 _SQL_NONE = re.compile(r"^\s*(?:\{[^}]*\}\s*)*(?:SELECT|UPDATE|DELETE|INSERT|WITH|FROM)\b|\bCASE\b|^\s*1 = 1$")
 _SQL_TAIL = re.compile(r"(?:\s*\{(?!part)[^{}]*\})*\s*$")

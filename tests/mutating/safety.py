@@ -91,6 +91,7 @@ SAFETY: dict[str, list[str]] = {
     "stores/sql/transaction.py": [*STORES, *SENDING],
     "stores/sql/sending.py": [*STORES, *SENDING],
     "stores/sql/postgres/at_once.py": POSTGRES,
+    "stores/sql/queries/at_once.sql": POSTGRES,
     **{
         f"stores/sql/queries/{name}.sql": STORES
         for name in (
