@@ -344,6 +344,22 @@ def test_a_look_knows_guests_again_and_learns_of_new_ones(own_server: RedisServe
     assert costs[1] == costs[3] < min(costs[2], costs[4]), costs
 
 
+def test_a_guest_that_is_opened_after_a_failover_lost_another_one_takes_no_turn(
+    own_server: RedisServer, opening: Opening
+) -> None:
+    store, other = opening(own_server.url), opening(own_server.url)
+    store.open_session(a_session("s1"), lease=HOUR)
+    with redis.Redis.from_url(own_server.url) as client:
+        replicated = {key: client.dump(key) for key in client.scan_iter()}
+        other.open_session(a_session("guest 1", is_node=False), lease=HOUR)
+        assert store.look().sessions == store.look().sessions == ("s1",)
+        client.flushdb()
+        for key, content in replicated.items():
+            client.restore(key, 0, content)
+    other.open_session(a_session("guest 2", is_node=False), lease=HOUR)
+    assert store.look().sessions == ("s1",)
+
+
 def test_a_look_sees_sessions_that_an_earlier_release_opened(store: RedisStore, raw: redis.Redis) -> None:
     turning = store._keyspace.meta.removesuffix(b"meta") + b"turning"
     for name in ("old", "older", "new"):

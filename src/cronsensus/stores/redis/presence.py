@@ -55,14 +55,14 @@ class PresenceObserver:
     def __init__(self) -> None:
         self._observations: weakref.WeakKeyDictionary[socket.socket, Observations] = weakref.WeakKeyDictionary()
         self.known: str | bool = ""
-        """How many sessions had been opened when signs were last asked for; ``False``: do not ask."""
+        """``opened`` when signs were last asked for; ``False``: do not ask."""
 
     def note(self, through: socket.socket, opened: str, signs: Signs | str | None) -> tuple[str, ...]:
         """Note what a look saw ``through`` a connection; return the sessions of which the sign is gone.
 
         Args:
             through: a connection.
-            opened: how many sessions were opened so far.
+            opened: how many sessions were opened so far, and the last of them.
             signs: ``None``: not asked for. A text: this server or this user may not be asked; another connection may.
         """
         observations = self._observations.get(through)
@@ -76,7 +76,7 @@ class PresenceObserver:
             return ()
         present, absent = signs
         missing = {session: SignRecord(number, shown == "1" if shown else None) for session, number, shown in absent}
-        missed = observations.note(present, missing, int(opened))
+        missed = observations.note(present, missing, int(opened.partition(" ")[0]))
         self.known = "" if any(map(observations.may_come, missing)) else opened
         return missed
 

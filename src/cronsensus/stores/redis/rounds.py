@@ -73,7 +73,7 @@ class RoundVerbs(Handle):
         self._left_out_at = 0.0
         self._observer = PresenceObserver()
         self._guests: tuple[str, frozenset[str]] = ("", frozenset())
-        """How many sessions had been opened at a look, and which of those that lived then take no turns."""
+        """What a look said of the sessions opened by then, and which of those that lived then take no turns."""
 
     # --- look ---------------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ def identity(*told: object) -> str:
     return sha1(at(0).encode() + pack(told), usedforsecurity=False).hexdigest()
 
 
-FIRST = {"schema": "1", "session": "1", "born": at(0)}
+FIRST = {"schema": "1", "session": "1", "newest": "s1", "born": at(0)}
 KNOWN = merged(meta(session="4"), session("s2"), {"turning": {"s2", "s3"}, "releases": {"r0": "3"}})
 OPENS = [
     Case("the first of all", {}, OPENED, at(0), merged(opened(), {"meta": {**FIRST, "identity": identity(*OPENED)}})),
@@ -65,14 +65,22 @@ OPENS = [
         {"meta": {"schema": "1", "session": "4"}},
         OPENED,
         at(0),
-        merged(opened("5"), {"meta": {"schema": "1", "session": "5", "identity": identity(*OPENED)}}),
+        merged(
+            opened("5"),
+            {"meta": {"schema": "1", "session": "5", "newest": "s1", "identity": identity(*OPENED)}},
+        ),
     ),
     Case(
         "one more, and what an earlier release ended takes no more turns",
         KNOWN,
         OPENED,
         at(0),
-        merged(KNOWN, opened("5"), {"turning": None}, {"turning": {"s1", "s2"}, "meta": {"session": "5"}}),
+        merged(
+            KNOWN,
+            opened("5"),
+            {"turning": None},
+            {"turning": {"s1", "s2"}, "meta": {"session": "5", "newest": "s1"}},
+        ),
     ),
     Case("said again", merged(meta(), session()), OPENED, at(0), merged(meta(), session(), renewed())),
     Case("said again when it is over", merged(meta(), session(until=0)), OPENED, Refused("LEASELOST")),
@@ -330,18 +338,19 @@ def test_the_live_sessions_that_are_no_guests_take_turns(
 @pytest.mark.parametrize(
     ("open_ones", "known", "told", "expected"),
     [
-        ("s1 s2", "2", "", (["s1"], ["s2"])),
-        ("s1 s2", "2", "1", (["s1"], ["s2"])),
-        ("s1 s2", "2", "2", (["s1", "s2"], False)),
-        ("s1 s2", False, "2", (["s1", "s2"], False)),
-        ("s1 s2", "1", "2", (["s1"], ["s2"])),  # signs are asked for, and guests are not
-        ("s1 s2 s3", "2", "2", (["s1", "s3"], False)),  # many
+        ("s1 s2", "2 s2", "", (["s1"], ["s2"])),
+        ("s1 s2", "2 s2", "1 s1", (["s1"], ["s2"])),
+        ("s1 s2", "2 s2", "2 s2", (["s1", "s2"], False)),
+        ("s1 s2", False, "2 s2", (["s1", "s2"], False)),
+        ("s1 s2", "1 s1", "2 s2", (["s1"], ["s2"])),  # signs are asked for, and guests are not
+        ("s1 s2", "2 s2", "2 s4", (["s1"], ["s2"])),  # a failover lost s4
+        ("s1 s2 s3", "2 s2", "2 s2", (["s1", "s3"], False)),  # many
     ],
 )
 def test_guests_are_told_once(
     open_ones: str, known: str | bool, told: str, expected: tuple[list[str], object], place: Place
 ) -> None:
-    place.put(merged(meta(session="2"), some(*open_ones.split(), turning="s1 s3", guests="s2")))
+    place.put(merged(meta(session="2", newest="s2"), some(*open_ones.split(), turning="s1 s3", guests="s2")))
     answer = place.run("look", 100, 50, 0, 1, 0, "s1", known, told, smaller={"FEW = 100": "FEW = 3"})
     turning, guests = answer[-4:-2]
     assert (sorted(turning), guests) == expected

@@ -11,7 +11,8 @@
 -- Scripts are atomic but not rolled back: each checks everything before its first write. An error of one of our words
 -- (LEASELOST, AGAIN, …) is a refusal, and nothing was written.
 --
---   meta        hash   schema; the last number given of each kind; `definitions` counts what changed of them
+--   meta        hash   schema; the last number given of each kind; `definitions` counts what changed of them; `newest`
+--                      is the session that was opened last
 --   names       hash   name of a job → its number        jobs, retired, code   zset   names
 --   job:J       hash   a job; job:J:eras, :pauses (lists), :ranges (zset), :lasts (zset: range → its last time)
 --   job:J:keys  hash   key → occurrence                  job:J:ids, :nominal (zsets: by id, by nominal time)
@@ -35,8 +36,8 @@ local SCHEMA = '1'
 local LAST = 9007199254740991 -- see LATEST_MICROS in instants.py
 local call = redis.call
 
-local schema, last_token, identity, sessions_opened, last_occurrence =
-  unpack(call('HMGET', META, 'schema', 'token', 'identity', 'session', 'occurrence'))
+local schema, last_token, identity, sessions_opened, newest_session, last_occurrence =
+  unpack(call('HMGET', META, 'schema', 'token', 'identity', 'session', 'newest', 'occurrence'))
 if schema and schema ~= SCHEMA then
   return redis.error_reply('SCHEMA ' .. schema)
 end

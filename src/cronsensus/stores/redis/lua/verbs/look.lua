@@ -77,11 +77,14 @@ for index, session in ipairs(holding) do
   holders[index] = try(session_row, session) or { session }
 end
 
+-- How many sessions were opened, and the last of them: a failover that loses one lets its number be given again.
+local opened = (sessions_opened or '0') .. ' ' .. (newest_session or '')
+
 -- Which other sessions show a sign of life, and which do not, with what they say of it: false where there is nothing to
--- ask, as no other one holds runs, and none was opened since `known` of them were. A replica is not asked: what its keys
--- say happened elsewhere.
+-- ask, as no other one holds runs, and none was opened since `known`. A replica is not asked: what its keys say happened
+-- elsewhere.
 -- Guests are not asked for, so all are told where signs are asked for; else only if one was opened since they were `told`.
-local opened, others_hold = sessions_opened or '0', #holding > 1 or (holding[1] and holding[1] ~= own)
+local others_hold = #holding > 1 or (holding[1] and holding[1] ~= own)
 local asks = known ~= false and (others_hold or known ~= opened)
 local taking_turns, guests = turning(told == opened and not asks)
 local function signs()

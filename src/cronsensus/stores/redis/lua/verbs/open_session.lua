@@ -7,7 +7,7 @@ if call('EXISTS', session_key(session)) == 1 then
   end
 else
   local number = whole(call('HINCRBY', META, 'session', 1))
-  call('HSET', META, 'schema', SCHEMA)
+  call('HSET', META, 'schema', SCHEMA, 'newest', session)
   call('HSET', session_key(session), 'spec', spec, 'node', node, 'number', number, 'started', NOW)
   call('ZADD', SPACE .. 'sessions', number, session)
   if release then
