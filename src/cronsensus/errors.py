@@ -27,7 +27,7 @@
     ├── CoordinationError            another node was faster, or this one too slow
     │   ├── LeaseLost                the session or lock is no longer ours: stop working
     │   ├── LockHeld                 a ``with`` block whose lock was not to be had in time
-    │   ├── StillRunning             a guarded function that somebody else runs under this key now
+    │   ├── StillRunning             a guarded function that another caller runs under this key now
     │   ├── InvalidTransition        a final state has no exit
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
     ├── PayloadMismatch              a guarded function called with another payload under a key that was used before
@@ -161,15 +161,15 @@ class CoordinationError(CronsensusError):
 
 
 class LeaseLost(CoordinationError):
-    """The lease is no longer ours; somebody else may be doing this work now, so stop."""
+    """The lease is lost; another process may be doing this work now, so stop."""
 
 
 class LockHeld(CoordinationError):
-    """Somebody else holds the lock, and did not release it in time."""
+    """Another process or thread holds the lock, and did not release it in time."""
 
 
 class StillRunning(CoordinationError):
-    """Somebody else runs this under the same key now."""
+    """Another caller runs this under the same key now."""
 
 
 class InvalidTransition(CoordinationError):
@@ -177,7 +177,7 @@ class InvalidTransition(CoordinationError):
 
 
 class OccurrenceTooOld(CoordinationError):
-    """The occurrence lies at or below the pruned horizon, so nobody can prove that it never ran."""
+    """The occurrence lies at or below the pruned horizon, so it cannot be proved that it never ran."""
 
 
 class PayloadMismatch(CronsensusError):

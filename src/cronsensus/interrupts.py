@@ -49,7 +49,7 @@ class Event(threading.Event):
         sleeper.acquire()
         self._sleepers.append(sleeper)
         try:
-            # Looked at once more: it may have been set before there was anybody to wake.
+            # Looked at once more: it may have been set before there was a thread to wake.
             return bool(self._set) or _sleep(sleeper, timeout)
         finally:
             self._sleepers.remove(sleeper)

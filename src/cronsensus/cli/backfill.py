@@ -66,7 +66,7 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
             possible = next((f"; --from '{exact(time)}'" for time in missing if time not in pruned), "")
             raise OccurrenceTooOld(
                 f"{len(pruned)} of these times lie at or below {exact(max(pruned))}, up to which runs may have been "
-                f"pruned, so nobody can prove that they never ran{possible}"
+                f"pruned, so it cannot be proved that they never ran{possible}"
             )
         if missing and not output.as_json and view.spec.policies.overlap == "skip":
             message("while these run, times of its schedule are skipped (overlap=skip)")

@@ -2,7 +2,7 @@
 
 ::
 
-    take    all at once: SET the lock unless somebody has it; each answers with the highest token it knows
+    take    all at once: SET the lock unless it is taken; each answers with the highest token it knows
             ├─ a majority has it: the token is one more than the highest of theirs
             └─ no majority can have it: free it everywhere
     note    all at once: keep that token, where the lock is still ours; a majority must
@@ -253,7 +253,7 @@ class RedlockBackend(LockBackend):
         return self._count(seen, lambda holder: holder == mine) >= self._masters.quorum
 
     def holders(self, name: str) -> int:
-        """Return 1 if anybody has it at a majority."""
+        """Return 1 if it is taken at a majority."""
         seen = self._masters.ask(_LOOK, self._keys(name), enough=lambda so_far: not so_far.pending)
         self._require_majority(seen)
         votes = Counter(holder for holder in seen.said.values() if holder)

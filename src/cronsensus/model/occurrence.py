@@ -57,8 +57,8 @@ def too_old(job: str, scheduled_for: datetime | None, horizon: datetime) -> Occu
     """Return the error for a nominal time at or below what was pruned."""
     asked = "" if scheduled_for is None else f" at {format_instant(scheduled_for)}"
     return OccurrenceTooOld(
-        f"{job!r}{asked}: everything up to {format_instant(horizon)} may have been pruned, so nobody can prove that it "
-        "never ran; take a later time"
+        f"{job!r}{asked}: everything up to {format_instant(horizon)} may have been pruned, so it cannot be proved "
+        "that it never ran; take a later time"
     )
 
 

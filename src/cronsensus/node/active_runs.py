@@ -246,7 +246,7 @@ class ActiveRuns:
             self._interrupt(call, reason)
 
     def _interrupt(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
-        """Stop a run on the node's own account: nobody asked that its occurrence be cancelled."""
+        """Stop a run on the node's own account: no one asked that its occurrence be cancelled."""
         if not call.run.cancelled.is_set():
             self._interrupted.add((call.claim.id, call.claim.token))
         self._executors[call.registered.executor].stop(call, reason, lease_lost=lease_lost)
@@ -254,14 +254,14 @@ class ActiveRuns:
     # --- what the node's rounds do -----------------------------------------------------------------------------------
 
     def doubt(self) -> None:
-        """Note that there may be claims here that nobody has heard of."""
+        """Note that there may be claims of this session that this node has not heard of."""
         nothing_held = not self
         self.in_doubt = True
         if nothing_held:
             self._on_work()
 
     def begin(self, claim: Claim, lease: SessionLease) -> None:
-        """Start a run; give it back if nobody here can, or if the lease is not trusted."""
+        """Start a run; give it back if no executor here can, or if the lease is not trusted."""
         nothing_held = not self
         self._begin(claim, lease)
         if nothing_held:
@@ -349,7 +349,7 @@ class ActiveRuns:
         try:
             self._executors[call.registered.executor].start(call)
         except Exception as error:  # noqa: BLE001 - logged
-            # A claim that nobody runs and nobody gives back would wait for the end of this session.
+            # A claim that is neither run nor given back would wait for the end of this session.
             said = describe(error)
             failed = dataclasses.replace(said, message=f"the node could not start it: {said.message}")
             self.ended(call, Ending(kind="raised", error=failed))

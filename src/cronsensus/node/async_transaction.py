@@ -1,6 +1,6 @@
 """A run's transaction for code on an event loop: one thread makes every statement of it.
 
-One thread for each block, and not a pool: a pool that is full of others who wait for the database would keep the one
+One thread for each block, and not a pool: a pool that is full of blocks that wait for the database would keep the one
 that holds it from ending.
 
 Failure handling: a task that is cancelled waits until its transaction is really over, so that whatever comes next does
@@ -122,7 +122,7 @@ async def async_transaction(
         try:
             yield connection
         except GeneratorExit as error:
-            # The task was dropped in the middle: nobody is left to wait for anything.
+            # The task was dropped in the middle: nothing is left that waits.
             _post_leave(thread, block, error)
             raise
         except BaseException as error:

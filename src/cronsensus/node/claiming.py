@@ -32,7 +32,7 @@ from cronsensus.stores.values import View
 _log = Logger("cronsensus.node")
 
 PAGE = 200
-UNRECORDED = "the store forgot how it ended, and nobody here knows any more"
+UNRECORDED = "the store forgot how it ended, and this node does not know any more"
 
 
 class Claiming:
@@ -160,7 +160,7 @@ class Claiming:
         self._active_runs.in_doubt = False
 
     def adopt(self, lease: SessionLease, keys: Collection[Key]) -> None:
-        """Start those of the session's runs, by occurrence and token, that nobody here has heard of.
+        """Start those of the session's runs, by occurrence and token, that this node has not heard of.
 
         Either the answer to a claim was lost, or the store lost so much that the end of the run, which it had taken, is
         known no more. If no answer was lost it has run already, and an at-most-once job must not run again.

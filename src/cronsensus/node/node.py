@@ -77,7 +77,7 @@ class Node:
             new_session: describes a session with a new id.
             declare: puts the application's jobs; returns whether it must be called again later.
             loop: the application's event loop, if its async jobs are to run there.
-            on_drained: told once, when the node takes nothing new and nothing runs any more, whoever asked for it.
+            on_drained: told once, when the node takes nothing new and nothing runs any more, whatever asked for it.
             on_failed: told once, on a thread of its own, when the node cannot go on; it is to be stopped.
             evidence: tells whether the process of a session is certainly gone.
             heartbeat: renews the session, and all else of this process in the store; ``None``: one of its own.

@@ -9,11 +9,11 @@
                                                               │ was judged, and after every answer to this node had come
                                                               ▼
         the store calls a run running that ended here    its end is said again
-        … that nobody here has heard of                  it is adopted, and runs here
-        a run goes on here that the store gives to nobody, or to another      it is stopped (``run.lease_lost``)
+        … that this node has not heard of               it is adopted, and runs here
+        a run goes on here that the store gives to none, or to another        it is stopped (``run.lease_lost``)
 
 A store that lost its last moment (a failover to a standby that lags, a restart from a snapshot, a restored backup)
-knows other runs than its nodes do. If nobody compared, what it forgot to be over would be *running* for as long as the
+knows other runs than its nodes do. If no node compared, what it forgot to be over would be *running* for as long as the
 node lives, and nothing behind it would ever run. Tokens are compared, not occurrences: an occurrence that was forgotten
 and claimed again is another run. What other sessions of this process hold (``acquire``, ``once``) is not this node's.
 """

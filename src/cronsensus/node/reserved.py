@@ -7,7 +7,7 @@
                  └──take_all(), remove()──▶ given back, or not this node's any more
 
 Executors' threads begin what waits, the rounds add and give back, the heartbeat looks. What waits is always either here
-or among the active runs: a third place would be seen as a claim that nobody knows. Calls are made when they are added,
+or among the active runs: in a third place it would be an unknown claim. Calls are made when they are added,
 because the lock is held in between, and all threads of a node come here at the end of each run.
 """
 

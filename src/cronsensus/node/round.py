@@ -457,7 +457,7 @@ class Round:
             self.lease.lose()
             self.active_runs.lose_session(self.lease)
         with contextlib.suppress(StoreError):
-            # The store refuses them; whoever waits for what runs here to end need not wait any longer.
+            # The store refuses them; a stop that waits for what runs here to end need not wait any longer.
             if self.lease is not None:
                 self.active_runs.settle(self.lease.session)
             self.watch.tell(self._store)

@@ -162,7 +162,7 @@ class Run:
           commit: what the function returns or raises afterwards cannot change that, and is only logged.
         - At most one transaction of a run is committed. After one that was rolled back another may be begun.
         - Progress and log lines of the block are written with its end.
-        - On SQLite the block holds the one write lock of the database: nobody else writes, and no lease is renewed.
+        - On SQLite the block holds the one write lock of the database: nothing else writes, and no lease is renewed.
           A block that is longer than the lease is rolled back. Do slow work before it.
 
         Not prevented: effects elsewhere than on this connection.

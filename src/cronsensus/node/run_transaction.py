@@ -7,8 +7,8 @@
       └──complete_in──▶ pledged: the user's own commit decides, without news of it
 
 What was committed stands. So when the run has ended, ``verdict`` says what is to be settled: of a committed one that it
-succeeded, whatever its code did afterwards; of one that nobody here knows about, that it did *not*. That is no risk: to
-a run that did succeed the store answers so, and changes nothing.
+succeeded, whatever its code did afterwards; of one that is unknown here, that it did *not*. That is no risk: to a run
+that did succeed the store answers so, and changes nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class HeldProgress(Protocol):
     """Where progress and log lines wait; what waits of a run may be held there for its transaction to write."""
 
     def hold(self, occurrence: int, token: int) -> None:
-        """Let nobody else write what waits of this run."""
+        """Let no other thread write what waits of this run."""
 
     def held(self, occurrence: int, token: int) -> Note | None:
         """Return what waits."""
@@ -109,7 +109,7 @@ class RunTransaction:
         written = None
         try:
             with self._store.transaction(self._claim) as transaction:
-                # From here on the database may keep everybody else from writing (SQLite does), also the node what this
+                # From here on the database may keep all others from writing (SQLite does), also the node what this
                 # run notes; and once it is committed, notes of it are refused.
                 try:
                     yield transaction.connection

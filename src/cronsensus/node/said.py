@@ -1,7 +1,7 @@
 """What a node told the store of the ends of its runs, for a while.
 
 A store may lose its last moment after it has answered: a failover to a standby that lags, a restart from a snapshot, a
-restored backup. Then it calls a run *running* whose end it had accepted. Who still knows the end says it again.
+restored backup. Then it calls a run *running* whose end it had accepted. A node that still knows the end says it again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Said(NamedTuple):
 class Said:
     """The ends that the store has accepted of this node, the latest of each run.
 
-    ``remember`` belongs to the thread of the node's rounds; anybody may read.
+    ``remember`` belongs to the thread of the node's rounds; any thread may read.
     """
 
     def __init__(self, clock: Clock) -> None:

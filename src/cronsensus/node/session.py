@@ -49,7 +49,7 @@ class OwnSession:
 
     def open(self) -> SessionLease:
         """Open a new session and declare the jobs; raises what the store raises."""
-        # The answer was lost, or the declaration failed: a session that nobody uses must not count as a live node.
+        # The answer was lost, or the declaration failed: a session that is not used must not count as a live node.
         self.close_half_open()
         spec = self._new_session()
         self._half_open = spec.id

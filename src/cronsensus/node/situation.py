@@ -41,7 +41,7 @@ class Facts:
         few_reserved: so few of them are left that it is time to claim more.
         reserved_for: for how many seconds the first of them has waited; ``None``: there is none.
         ends: how many attempts have ended here so far.
-        given_up: attempts are over and still take their slots; they tell nobody when they return.
+        given_up: attempts are over and still take their slots; they report nothing when they return.
         trusted: the lease is trusted.
         lost: the session is lost.
         told: the store's notifications reach this node.

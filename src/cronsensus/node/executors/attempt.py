@@ -109,12 +109,12 @@ class Attempts(Generic[A]):
             return list(self._open.values())
 
     def is_open(self, attempt: A) -> bool:
-        """Tell whether nobody has ended ``attempt`` yet."""
+        """Tell whether ``attempt`` has not been ended yet."""
         with self._changed:
             return self._open.get(attempt.key) is attempt
 
     def end(self, attempt: A, ending: Ending) -> bool:
-        """Report the end of an attempt; ``False`` if somebody else has, and then nothing is reported."""
+        """Report the end of an attempt; ``False`` if another thread has, and then nothing is reported."""
         thread = threading.get_ident()
         with self._changed:
             if self._open.get(attempt.key) is not attempt:
@@ -142,7 +142,7 @@ class Attempts(Generic[A]):
             left = list(self._open.values())
             self._open.clear()
             mine = threading.get_ident()
-            # Bounded: a report may itself wait for whoever is closing us.
+            # Bounded: a report may itself wait for the thread that is closing us.
             self._changed.wait_for(lambda: all(thread == mine for thread in self._reporting), timeout=1.0)
         for attempt in left:
             if attempt.deadline is not None:

@@ -15,7 +15,7 @@ program is theirs.
 Failure handling: the parent may die at any moment, even by ``kill -9``; its end of the command pipe closes with it.
 Should some other process have inherited that end, a process descriptor (or the parent's id, looked at each second)
 still tells. SIGTERM is obeyed only after a stop: a service manager sends it to every process of a service at once, and
-then it is the node's to say who may finish.
+then the node decides which of the two may finish.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Reporter:
         self._process = os.getpid()
 
     def send(self, report: Report) -> None:
-        """Write a report; a pipe that is broken ends the process, because nobody could ever learn what it does."""
+        """Write a report; a pipe that is broken ends the process, because what it does could never be learned."""
         if self._process != os.getpid():
             self._send_from_a_fork(report)
             return
@@ -301,7 +301,7 @@ def _settle_in(hello: Hello) -> None:
 
 
 def _die() -> NoReturn:
-    """End at once, with everything that the job has started; the parent is gone and nobody waits for a result."""
+    """End at once, with everything that the job has started; the parent is gone and nothing waits for a result."""
     if os.getpgid(0) == os.getpid():  # else somebody started this by hand, and the group is theirs
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

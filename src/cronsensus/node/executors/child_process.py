@@ -21,7 +21,7 @@ from cronsensus.node.executors.protocol import LONGEST_MESSAGE, Command, Hello, 
 
 READ = 1 << 16
 MOST_PER_TURN = 1 << 20
-"""Bytes read from one pipe before the others have their turn: a job may print faster than anybody reads."""
+"""Bytes read from one pipe before the others have their turn: a job may print faster than its node reads."""
 POLL = 0.2
 """Seconds between two looks whether the process is dead where the system has no process descriptors."""
 LONGEST_WAIT = 3600.0
@@ -163,7 +163,7 @@ class ChildProcess:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and all that it started (unless that has left the group).
 
-        Safe until ``bury``: the zombie keeps its number from being given to somebody else.
+        Safe until ``bury``: the zombie keeps its number from being given to another process.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -176,7 +176,7 @@ class ChildProcess:
             return self._process.poll() is not None
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-        except ChildProcessError:  # somebody else in this process reaps all children
+        except ChildProcessError:  # other code in this process reaps all children
             return True
 
     def bury(self) -> None:
@@ -219,7 +219,7 @@ _SIGNALS = {
     "SIGKILL": "by an operator, or by the kernel because memory ran out; see dmesg",
     "SIGTERM": "by an operator or a service manager",
     "SIGXCPU": "its limit of processor time",
-    "SIGALRM": "an alarm that nobody handled",
+    "SIGALRM": "an alarm that was not handled",
 }
 
 

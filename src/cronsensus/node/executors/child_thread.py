@@ -266,7 +266,7 @@ class ChildThread:
 
     def _part(self, close: Callable[[], None]) -> None:
         with self._lock:
-            self._lives = False  # from here on nobody rings
+            self._lives = False  # from here on nothing rings
         try:
             close()
         finally:

@@ -7,7 +7,7 @@
 
 The application's loop may be closed, or stand still, while the node lives. Its runs are given back then, for the jobs
 have no part in it, and no others are taken. A loop that is shut down cancels all its tasks first; so a task that
-somebody else has cancelled there is reported a moment later, when it is seen whether its loop still turns.
+other code has cancelled there is reported a moment later, when it is seen whether its loop still turns.
 
 Failure handling: user code may block the loop, swallow its cancellation, or close the loop. So nothing here ever waits
 for the loop, timeouts are watched from a thread outside of it, and open attempts on a loop that was closed are found by
@@ -76,7 +76,7 @@ class _LoopAttempt(Attempt):
         self.asked: str | None = None
         self.cancels = 0
         self.held_back: Ending | None = None
-        """How it ended, by somebody's cancelling; reported once it is known whether the loop still turns."""
+        """How it ended, cancelled by other code; reported once it is known whether the loop still turns."""
         self.looks = 0
         self.seen = False
         """Whether the loop has carried out the latest cancel; if not, it is blocked."""
@@ -96,7 +96,7 @@ class _Home:
 
     @property
     def turns(self) -> bool:
-        """Whether somebody turns the loop now."""
+        """Whether a thread turns the loop now."""
         return self.loop.is_running() and not self.loop.is_closed()
 
     @property
@@ -120,7 +120,7 @@ class _Home:
         """Have ``what(attempt)`` called on the loop, in the order of posting; from any thread.
 
         A full claim comes in one go. Waking the loop for each attempt would cost a write to its pipe and a hand-over
-        of the interpreter each; so whoever comes while the loop is called already only puts in line.
+        of the interpreter each; so a caller that comes while the loop is called already only puts in line.
 
         Raises:
             RuntimeError: the loop is closed.
@@ -359,11 +359,11 @@ class LoopExecutor(Executor):
         if task.cancelled():  # before its first step, so the function was never called
             self._attempts.end(attempt, self._stopped(attempt))
         elif attempt.held_back is None and self._attempts.is_open(attempt):
-            # Whatever it was, the attempt is over, and nobody else would say so.
+            # Whatever it was, the attempt is over, and nothing else would say so.
             self._attempts.end(attempt, failed("RuntimeError", "the job's task ended without a word of how"))
 
     def _tell_held_back(self, attempt: _LoopAttempt) -> None:
-        """Report an attempt that was cancelled by somebody else, as soon as it is known what for."""
+        """Report an attempt that was cancelled by other code, as soon as it is known what for."""
         if attempt.held_back is None or not self._attempts.is_open(attempt):
             return
         attempt.looks += 1
@@ -434,7 +434,7 @@ class LoopExecutor(Executor):
             if home.loop.is_closed():
                 self._loop_is_closed(attempt)
             elif attempt.task is None and not isinstance(home, _OwnHome) and not home.turns:
-                self._cut_off(attempt)  # it stands in the line of a loop that nobody turns
+                self._cut_off(attempt)  # it stands in the line of a loop that no thread turns
         with self._lock:
             self._looking = bool(self._attempts.all())
             again = self._looking

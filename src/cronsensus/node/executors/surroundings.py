@@ -12,7 +12,7 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 class Surroundings:
-    """The working directory, the environment, the file mode mask, and who handles which signal; on the main thread.
+    """The working directory, the environment, the file mode mask, and what handles which signal; on the main thread.
 
     What a job did to modules, files and threads stays.
     """

@@ -9,7 +9,7 @@
                                         over its time: reported at once by the watchdog; the worker is abandoned,
                                         and leaves when its function at last returns
 
-Failure handling: Python cannot stop a thread. A stuck job therefore keeps its thread, but nobody waits for it: its
+Failure handling: Python cannot stop a thread. A stuck job therefore keeps its thread, but nothing waits for it: its
 result is ignored, others get new threads, and as all are daemons (those of ``concurrent.futures`` are joined at exit)
 the process can end. Nothing that a function raises ends its worker; what some other thread raises *into* a worker
 (``PyThreadState_SetAsyncExc``, as libraries for timeouts do) ends the attempt that it has, and the worker goes on.

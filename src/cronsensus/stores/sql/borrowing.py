@@ -1,4 +1,4 @@
-"""Work in a transaction that is somebody else's: on their connection, whatever it is made of.
+"""Work in a transaction of the user's: on its connection, whatever it is made of.
 
 Nothing here begins what it does not have to, and nothing commits, rolls back or closes. Statements go through
 SQLAlchemy, never straight to a driver, because the driver may be another one than the store's.

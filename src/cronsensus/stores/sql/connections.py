@@ -124,7 +124,7 @@ class Connections:
     # --- forks --------------------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        """Have no connection open while the process is copied, and let nobody open one until it is."""
+        """Have no connection open while the process is copied, and let no thread open one until it is."""
         self._changed.acquire()
         self._changed.wait_for(lambda: not self._used, timeout=FORK_PATIENCE)
         for connection in self._idle:
@@ -136,7 +136,7 @@ class Connections:
         self._changed.release()
 
     def after_fork_in_child(self) -> None:
-        """Begin anew, with a lock that nobody holds and without the parent's connections."""
+        """Begin anew, with a lock that is free and without the parent's connections."""
         _abandoned.extend((*self._idle, *self.under_way.values()))
         self.under_way.clear()
         self._changed = Condition()

@@ -41,7 +41,7 @@ LONGEST_TRYING = 10.0
 """Seconds after which nothing is tried a third time: a try may itself have waited for a lock."""
 _PATIENCE = SystemClock()
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
-"""Most seconds before the second try, and before any: who has met must not meet again, however slow the machine is."""
+"""Most seconds before the second try, and before any: two that met must not meet again, however slow the machine is."""
 
 
 def repeated(verb: Verb) -> Verb:

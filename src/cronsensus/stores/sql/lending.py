@@ -161,7 +161,7 @@ class _Lent(RunTransaction):
 
 @contextmanager
 def _kept_open(connection: alchemy.Connection) -> Iterator[None]:
-    """Let nobody commit through ``connection`` meanwhile: half of the effects would be there without the result."""
+    """Let no code commit through ``connection`` meanwhile: half of the effects would be there without the result."""
 
     def refuse(_: alchemy.Connection) -> None:
         raise UnsupportedTransaction(

@@ -70,7 +70,7 @@ class MysqlDialect(Dialect):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def begin_read(self, connection: Connection) -> None:
-        """Begin on one snapshot, and read the clock; a reader waits for nobody."""
+        """Begin on one snapshot, and read the clock; a reader waits for no writer."""
         self._begin(connection, self._read)
 
     def begin_write(self, connection: Connection) -> None:

@@ -1,6 +1,6 @@
 """A connection of PyMySQL that never waits for ever, and what the server is told when one is opened.
 
-Whoever falls silent, nothing hangs: the server ends a statement that takes too long, a wait for a lock, and a
+Whichever side falls silent, nothing hangs: the server ends a statement that takes too long, a wait for a lock, and a
 connection that was left idle inside a transaction; and where the server itself says nothing, this side gives up a
 little later and closes the connection.
 """
@@ -57,7 +57,7 @@ class BoundedConnection(pymysql.connections.Connection):
     _committed = False
 
     def hold_rows(self) -> str:
-        """Return what to say before a transaction that writes, so that nobody waits for one who stands still in it."""
+        """Return what to say before a transaction that writes, so that none waits for one that stands still."""
         if self.limits is None:
             return ""
         self._holds_rows = True
@@ -80,7 +80,7 @@ class BoundedConnection(pymysql.connections.Connection):
             self.limits = self.limits[0], seconds
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        """Return what PyMySQL would, without its 20 ms of work where nobody has said whom to trust.
+        """Return what PyMySQL would, without its 20 ms of work where no authority was named.
 
         It then uses TLS if the server offers it, and verifies nothing; yet for every connection it first reads all of
         the system's certificates.
@@ -304,7 +304,7 @@ def settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str
 def pause(url: MysqlUrl, timeout: float) -> int:
     """Return the seconds that a transaction may stand still.
 
-    Who is patient for more than the URL says, as a migration is, may also pause for longer.
+    What is patient for longer than the URL says, as a migration is, may also pause for longer.
     """
     return round(timeout if timeout > url.timeout else min(timeout, MOST_PAUSED))
 

@@ -83,7 +83,7 @@ class MysqlStore(PresenceStore):
         return present(tx, driver_of(tx.connection), self._place, sessions)
 
     def _notify(self) -> None:
-        """Do nothing: nobody could be told."""
+        """Do nothing: there is no way to notify."""
 
     # --- the schema ---------------------------------------------------------------------------------------------------
 

@@ -91,7 +91,7 @@ def close(tx: Transaction, outcome: Outcome) -> Done | None:
 
 
 def only_plan(tx: Transaction, step: Step) -> tuple[Plan, JobSpec, Want] | None:
-    """Return the plan that is all of a step but a wish for work, if its one occurrence may be taken by nobody else."""
+    """Return the plan that is all of a step but a wish for work, if no other node may take its one occurrence."""
     want = step.want
     if len(step.plans) != 1 or want is None or want.limit < 1 or step.notes or step.outcomes or step.give_back:
         return None

@@ -107,7 +107,7 @@ class PostgresDialect(Dialect):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def begin_read(self, connection: Connection) -> None:
-        """Begin on one snapshot, and read the clock; a reader waits for nobody."""
+        """Begin on one snapshot, and read the clock; a reader waits for no writer."""
         self._begin_ours(connection, _READ)
 
     def begin_write(self, connection: Connection) -> None:
@@ -144,7 +144,7 @@ class PostgresDialect(Dialect):
         driver.patience = None  # until the next transaction: an index may take its time
         driver.execute(
             f"SET LOCAL lock_timeout = '{_MIGRATING_FOR}'; SET LOCAL statement_timeout = 0; "
-            # Nodes that start are often short of processor time, and nobody works yet who could be held up.
+            # Nodes that start are often short of processor time, and there is no work yet that could be held up.
             f"SET LOCAL idle_in_transaction_session_timeout = '{_MIGRATING_FOR}'",
             prepare=False,
         )

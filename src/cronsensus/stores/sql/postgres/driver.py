@@ -1,6 +1,6 @@
 """A connection of psycopg that never waits for ever, and what is told to the server when one is opened.
 
-Nothing may hang, whoever falls silent: the server ends a statement that takes too long, a wait for a lock, and a
+Nothing may hang, whichever side falls silent: the server ends a statement that takes too long, a wait for a lock, and a
 transaction that was left idle; the kernel ends a connection whose peer is gone; and where the peer's kernel still
 answers but the server does not (a stopped process), this side gives up by its own clock.
 """
@@ -28,11 +28,11 @@ BEYOND = 5.0
 """Seconds that this side waits longer than the server, which gives up in better order."""
 MOST_PREPARED = 400
 CANCEL_WITHIN = 1.0
-"""Seconds for the server to be told that nobody waits for a statement any more."""
+"""Seconds for the server to be told that nothing waits for a statement any more."""
 _INTERVAL = 0.1
 """Seconds between two looks at the clock while the server is silent."""
 _SETTINGS = {
-    # One who waits is not to be held up by one who hangs.
+    # A thread that waits is not to be held up by one that hangs.
     "lock_timeout": "{lock}",
     "statement_timeout": "{statement}",
     "idle_in_transaction_session_timeout": "{paused}",
@@ -48,7 +48,7 @@ _SETTINGS = {
     # a statement that waited for a row must see the row as it is then.
     "default_transaction_isolation": "'read committed'",
 }
-# What is answered for must outlive a crash of the server; who gave that up has no ledger to rely on.
+# What is answered for must outlive a crash of the server; without that there is no ledger to rely on.
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', {local}) WHERE current_setting('synchronous_commit') = 'off'"
 _HAS_IDLE_TIMEOUT = 140000
 _ON_BOTH_SIDES = {
@@ -119,7 +119,7 @@ class BoundedConnection(psycopg.Connection[Any]):
             while True:
                 ready = yield wants
                 if not ready and PATIENCE.monotonic() > until:
-                    # Its state is unknown, also to the server: nobody is to use it again.
+                    # Its state is unknown, also to the server: it is not to be used again.
                     self.pgconn.finish()
                     raise NoAnswer(f"no answer from the server for {patience:g} s")
                 wants = conversation.send(ready)

@@ -58,7 +58,7 @@ class Text:
 
 
 class Part(NamedTuple):
-    """A statement with its values, and who waits for the answer."""
+    """A statement with its values, and what waits for the answer."""
 
     text: Text
     values: list[bytes | None]

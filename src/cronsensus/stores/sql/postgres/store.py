@@ -161,7 +161,7 @@ class PostgresStore(PresenceStore):
             return self._wake.wait(timeout)
 
     def _register_presence(self, session: str | None) -> None:
-        """Show a sign of life of ``session`` while somebody waits on this handle, and from its next renewal here."""
+        """Show a sign of life of ``session`` while a thread waits on this handle, and from its next renewal here."""
         super()._register_presence(session)
         self._wake.register_presence(session)
 
@@ -231,7 +231,7 @@ class PostgresStore(PresenceStore):
         return self._run(self._statements.extend, *given).rowcount == 1
 
     def _unlock(self, grant: LockGrant) -> bool:
-        """Free a lock that is still held, in one statement, and then tell who waits for it.
+        """Free a lock that is still held, in one statement, and then notify the first waiter.
 
         Raises:
             StoreUnavailable: the connection was cut, and the lock is not held under this token any more: whether it was

@@ -76,7 +76,7 @@ class SqliteDialect(Dialect):
         connection.info["file"] = (file.st_dev, file.st_ino)
 
     def begin_read(self, connection: Connection) -> None:
-        """Begin on one snapshot; a reader waits for nobody, but for a recovery after a crash."""
+        """Begin on one snapshot; a reader waits for no writer, but for a recovery after a crash."""
         driver = _driver(connection)
         self._set_busy_timeout(connection, driver, round(self.url.busy_timeout * 1000))
         self._check_same_file(connection)
