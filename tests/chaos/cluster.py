@@ -139,18 +139,24 @@ class Cluster:
 
         def froze() -> bool:
             for node in self.processes:
-                if not self._is_in(node, jobs):
-                    continue
-                self.freeze(node)
-                # On a busy machine a run may have ended before the signal came.
-                if self._is_in(node, jobs):
-                    found.append((node, self.at_work(node)))
+                if at_work := self.freeze_at_work(node, *jobs):
+                    found.append((node, at_work))
                     return True
-                self.thaw(node)
             return False
 
         self.until(froze, f"a node is in the middle of {jobs or 'a run'}")
         return found[0]
+
+    def freeze_at_work(self, node: str, *jobs: str) -> list[Line]:
+        """Freeze a node if it runs all of these jobs, anything at all if none is named; return its runs, or nothing."""
+        if not self._is_in(node, jobs):
+            return []
+        self.freeze(node)
+        # On a busy machine a run may have ended before the signal came.
+        if self._is_in(node, jobs):
+            return self.at_work(node)
+        self.thaw(node)
+        return []
 
     def _is_in(self, node: str, jobs: tuple[str, ...]) -> bool:
         at_work = {line.job for line in self.at_work(node)}

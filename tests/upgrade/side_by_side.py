@@ -135,14 +135,22 @@ class Upgrade(Cluster):
         reserving = name.startswith("new")
         [session] = [one.id for one in store.sessions() if one.pid == pid]
 
-        def busy() -> bool:
+        def reserves() -> bool:
             running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,), session=session), limit=500)
+            return any(one.job == "order" and one.reason == "reserved" for one in running)
+
+        def stopped() -> bool:
             if not store.pending_of(["order"]).get("order"):
                 self.enqueue(MUCH)
-            orders = [one for one in running if one.job == "order"]
-            return any(one.reason == "reserved" for one in orders) if reserving else bool(orders)
+            if (reserving and not reserves()) or not self.freeze_at_work(name, "order"):
+                return False
+            if not reserving or reserves():
+                return True
+            self.thaw(name)
+            return False
 
-        self.until(busy, f"{name} is in the middle of much")
+        # Frozen first: between a look and the signal its runs may end, and one that holds nothing is not taken over.
+        self.until(stopped, f"{name} is in the middle of much")
         self.kill(name)
         del self.processes[name]
         self.killed.add(pid)
@@ -158,7 +166,8 @@ class Upgrade(Cluster):
         """Stop a node for so long that the others take its runs over, and let it go on as a new session."""
         pid = self.processes[name].pid
         before = sum(one.pid == pid for one in self.store.sessions(ended=True, limit=1000))
-        self.freeze(name)
+        # One that holds nothing has a long lease.
+        self.until(lambda: self.freeze_at_work(name), f"{name} is in the middle of a run")
         self.killed.add(pid)
         for _passed in self.for_seconds(FROZEN):
             self.look()
