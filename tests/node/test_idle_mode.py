@@ -15,12 +15,14 @@ from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.node.executors.base import Call
-from cronsensus.node.idle_mode import HINTED
+from cronsensus.node.idle_mode import HINTED, NEIGHBOURS_KEPT, begin, go_on
 from cronsensus.node.round import Round
+from cronsensus.node.situation import Facts, Idle, Memory
 from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, TERM, idle_until, is_active, place, turn
 from cronsensus.stores.announcements import Announcements
 from cronsensus.stores.memory import MemoryStore
 from tests.node.recording_executor import RecordingExecutor, new_session, node_by_hand
+from tests.node.test_decide import HERE, NOW, WATCH, holder, view
 
 LEASE = timedelta(seconds=10)
 SECOND = timedelta(seconds=1)
@@ -330,3 +332,64 @@ def test_two_nodes_that_end_silently_before_their_turn_make_no_due_time_late(sec
     crowd.run(5)
     assert len(crowd.ran()) - before == 5
     assert max(map(lateness, crowd.ran()[before:])) <= 4 * STAGGER / SECOND
+
+
+# --- one sleep --------------------------------------------------------------------------------------------------------
+
+NODE = Facts(session="a", watch=WATCH)
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected", "fast_evidence", "look_in", "watch_in"),
+    [
+        (True, None, True, 9.0, WATCH),
+        (True, 3.0, True, 9.0, WATCH),
+        (False, 3.0, True, 9.0, 2.0 + WATCH),
+        (False, 0.5, True, 9.0, WATCH),
+        (False, None, True, 9.0, 9.0),
+        (True, 3.0, False, 9.0, 9.0),
+        (True, None, True, WATCH, WATCH),
+        (True, None, True, -1.0, WATCH),
+    ],
+    ids=[
+        "others run something", "and more is due later", "something is due later", "it is due since the look",
+        "nothing", "no fast evidence", "the look comes as soon", "the look is overdue",
+    ],
+)  # fmt: skip
+def test_idle_node_watches_the_processes_of_its_host_from_when_others_may_run(
+    runs, expected, fast_evidence, look_in, watch_in
+):
+    memory = Memory(
+        looked_at=HERE - 1, look_at=HERE + look_in, expected=None if expected is None else NOW + expected * SECOND
+    )
+    facts = Facts(session="a", watch=WATCH, fast_evidence=fast_evidence)
+    todo, after = begin(memory, view(), facts, HERE, runs=runs)
+    assert after.idle == Idle(until=HERE + look_in, watch_at=HERE + watch_in)
+    assert todo.sleep == max(0.0, min(look_in, watch_in))
+    assert todo.read_neighbours is (watch_in < look_in), "only those that are watched before the look are read"
+
+
+@pytest.mark.parametrize(("kept_for", "reads"), [(NEIGHBOURS_KEPT, False), (NEIGHBOURS_KEPT + 0.001, True)])
+def test_idle_node_reads_its_neighbours_again_when_they_are_old(kept_for, reads):
+    memory = Memory(looked_at=HERE, look_at=HERE + 9, neighbours_at=HERE - kept_for)
+    assert begin(memory, view(), NODE, HERE, runs=True)[0].read_neighbours is reads
+
+
+def test_notification_ends_an_idle_sleep_soon_and_never_later_than_it_would_have_ended():
+    soon, _ = go_on(Idle(until=HERE + 60, watch_at=HERE + 60), (), NODE, HERE)
+    assert soon is not None
+    assert HINTED[0] <= soon.until - HERE <= HINTED[1]
+    assert go_on(Idle(until=HERE + 0.01, watch_at=HERE + 60), (), NODE, HERE)[0] == Idle(
+        until=HERE + 0.01, watch_at=HERE + 60
+    )
+    assert go_on(Idle(until=HERE, watch_at=HERE + 60), (), NODE, HERE)[0] is None
+
+
+def test_dead_neighbour_ends_an_idle_sleep_at_the_time_to_watch_and_not_at_its_end():
+    neighbours, facts = (holder("b"), holder("c")), Facts(session="a", watch=WATCH, gone=frozenset({"b"}))
+    assert go_on(Idle(until=HERE + 9, watch_at=HERE), neighbours, facts, HERE) == (None, (holder("c"),))
+    assert go_on(Idle(until=HERE, watch_at=HERE), neighbours, facts, HERE) == (None, neighbours)
+    assert go_on(Idle(until=HERE + 9, watch_at=HERE), neighbours, NODE, HERE) == (
+        Idle(until=HERE + 9, watch_at=HERE + WATCH),
+        neighbours,
+    )

@@ -26,7 +26,7 @@ def go_on(
 ) -> tuple[Idle | None, tuple[SessionView, ...]]:
     """Return how the sleep in idle mode goes on (``None``: it is time to look), and which neighbours still live."""
     until, watch_at = idle.until, idle.watch_at
-    if now < min(watch_at, until):
+    if now < watch_at:
         # Called before the time that was asked for: a notification. All idle nodes get it in the same instant.
         least, most = HINTED
         until = min(until, now + least + lot(f"{facts.session} {now:.3f}") * (most - least))
@@ -45,9 +45,8 @@ def begin(memory: Memory, view: View, facts: Facts, now: float, *, runs: bool) -
     another host can tell that one of them is dead. ``runs``: other nodes run something now.
     """
     watch_at, read = memory.look_at, False
-    if facts.fast_evidence and (runs or memory.expected is not None):
-        begins = 0.0 if runs or memory.expected is None else (memory.expected - view.now).total_seconds()
-        watch_at = max(now, memory.looked_at + begins) + facts.watch
+    if facts.fast_evidence and (begins := view.now if runs else memory.expected) is not None:
+        watch_at = max(now, memory.looked_at + (begins - view.now).total_seconds()) + facts.watch
         read = now - memory.neighbours_at > NEIGHBOURS_KEPT and watch_at < memory.look_at
     idle = Idle(until=memory.look_at, watch_at=watch_at)
     sleep = max(0.0, min(watch_at, memory.look_at) - now)
