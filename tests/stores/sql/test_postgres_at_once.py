@@ -1,5 +1,6 @@
 """What is usual for an occurrence on PostgreSQL takes one trip; where something is unusual, nothing is done by it."""
 
+import select
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -11,9 +12,10 @@ import pytest
 from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreUnavailable, UnknownJob
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.occurrence import Claim, Item, Note, Outcome
+from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
-from cronsensus.model.step import Done, Step, Want
+from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
@@ -120,6 +122,72 @@ def test_where_something_is_unusual_nothing_is_done_at_once(store: PostgresStore
     assert store.step("s1", step).carried_out == (carried_out,)
 
 
+def test_step_with_one_more_part_is_not_taken_in_one_trip(queue: PostgresStore) -> None:
+    define(queue)
+    queue.enqueue([Item(job="queue")] * 3)
+    mine, other = take(queue, "s1", 2, {"f"}, lease=LEASE)
+    [job] = queue.look().due
+    each, want = plan(job, queue.now()), Want(limit=1, functions=("f",), lease=LEASE)
+    parts: dict[str, Any] = {
+        "outcomes": end(mine, state=State.SUCCEEDED).outcomes, "notes": (Note(other.id, other.token, (1.0, 2.0)),),
+        "give_back": (GiveBack(claim=other),), "plans": (each,), "want": want,
+    }  # fmt: skip
+    usual = [{"outcomes"}, {"want"}, {"plans", "want"}]
+    for one in usual:
+        for more in parts.keys() - one:
+            if (names := one | {more}) not in usual:
+                assert queue._step_in_one_trip("s1", Step(**{name: parts[name] for name in names})) is None, names
+    ends = (*end(mine, state=State.SUCCEEDED).outcomes, *end(other, state=State.SUCCEEDED).outcomes)
+    for step in (
+        Step(),
+        Step(outcomes=ends),
+        Step(plans=(each, each), want=want),
+        Step(plans=(each,)),
+        Step(plans=(each,), want=replace(want, limit=0)),
+        Step(want=replace(want, limit=0)),
+        Step(want=replace(want, reserve=1)),
+        end(mine, state=State.PENDING, retry_in=timedelta(0)),
+    ):
+        assert queue._step_in_one_trip("s1", step) is None, step
+    verdict = VerdictRange(first=START, last=START, count=1, state=State.MISSED, reason="late")
+    for change in ({"occurrences": ()}, {"verdicts": (verdict,)}, {"cancel_previous": True}, {"active_seen": 1}):
+        unusual = Step(plans=(replace(each, **change),), want=want)  # type: ignore[arg-type]
+        assert queue._step_in_one_trip("s1", unusual) is None, change
+    assert queue.sibling()._step_in_one_trip("s1", Step(plans=(each,), want=want)) is None, "its job is not known"
+    assert queue._step_in_one_trip("s1", Step(plans=(each,), want=want)) is None, "something else waits"
+    assert (queue.counts().running, queue.counts().pending) == (2, 1)
+
+
+def test_occurrence_that_may_overlap_is_taken_in_one_trip_while_others_run(
+    store: PostgresStore, sent: list[list[str]]
+) -> None:
+    define(store, overlap="allow")
+    claims = list(fire(store).claims)
+    for _ in range(2):
+        store._given[1].advance(30)  # type: ignore[union-attr]
+        [job] = store.look().due
+        sent.clear()
+        want = Want(limit=1, functions=("f",), lease=LEASE)
+        claims += store.step("s1", Step(plans=(plan(job, store.now()),), want=want)).claims
+        assert sent == USUAL
+    assert len({claim.token for claim in claims}) == 3
+    assert not store.look().due
+
+
+def test_plan_ahead_is_taken_in_one_trip_once_its_time_is_near(store: PostgresStore) -> None:
+    define(store)
+    [claim] = fire(store).claims
+    store.step("s1", end(claim, state=State.SUCCEEDED))
+    store._given[1].advance(29)  # type: ignore[union-attr]
+    [job] = store.look(ahead=timedelta(seconds=2)).jobs
+    assert job.due_at is not None
+    each = replace(plan(job, job.due_at), not_before=job.due_at)
+    for ahead, claimed in ((0.9, 0), (1.0, 1)):
+        want = Want(limit=1, functions=("f",), lease=LEASE, ahead=timedelta(seconds=ahead))
+        done = store._step_in_one_trip("s1", Step(plans=(each,), want=want))
+        assert len(done.claims if done else ()) == claimed
+
+
 @pytest.mark.parametrize("policies", [{"concurrency": 1}, {"overlap": "queue"}])
 def test_a_job_whose_runs_are_counted_is_taken_as_ever(
     store: PostgresStore, sent: list[list[str]], policies: dict[str, Any]
@@ -143,6 +211,29 @@ def test_a_claim_whose_answer_is_lost_is_not_repeated(store: PostgresStore, monk
     with pytest.raises(StoreUnavailable):
         store.step("s1", step)
     assert len(store.renew("s1", lease=LEASE).held or ()) == 1
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        "UPDATE cronsensus_jobs SET watermark = next_due, next_due = NULL, wake_at = NULL WHERE name = 'job'",
+        "UPDATE cronsensus_occurrences SET due_at = 1",
+    ],
+    ids=["another node carries the plan out", "something begins to wait"],
+)
+def test_a_plan_in_one_trip_that_waits_for_its_job_sees_what_was_committed_meanwhile(
+    queue: PostgresStore, happens: str
+) -> None:
+    queue.enqueue([Item(job="queue", delay=10 * LEASE)])
+    define(queue)
+    [job] = queue.look().due
+    step = Step(plans=(plan(job, queue.now()),), want=Want(limit=4, functions=("f",), lease=LEASE))
+    with holding(queue, "SELECT 1 FROM cronsensus_jobs FOR UPDATE") as other:
+        fired = in_thread(lambda: queue._step_in_one_trip("s1", step))
+        until_somebody_waits(queue)
+        other.execute(happens)
+    assert fired() is None
+    assert (queue.counts().running, queue.counts().pending) == (0, 1)
 
 
 def test_a_plan_of_a_job_that_other_nodes_run_is_taken_by_none(store: PostgresStore) -> None:
@@ -266,15 +357,20 @@ def test_an_enqueue_whose_answer_is_lost_is_not_repeated(queue: PostgresStore, m
     assert waiting(queue) == 1
 
 
+@pytest.mark.parametrize("polls", [True, False])
 def test_an_enqueue_on_a_connection_that_was_closed_meanwhile_is_done_once(
-    queue: PostgresStore, postgres_url: str
+    queue: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch, polls: bool
 ) -> None:
+    if not polls:  # as on Windows
+        monkeypatch.delattr(select, "poll")
+        assert queue.enqueue([Item(job="queue")])[0].created
     with psycopg.connect(postgres_url.partition("?")[0], autocommit=True) as operator:
         for idle in queue._connections._idle:
             pid = driver_of(idle).info.backend_pid
             operator.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    before = waiting(queue)
     assert queue.enqueue([Item(job="queue")])[0].created
-    assert waiting(queue) == 1
+    assert waiting(queue) == before + 1
 
 
 # --- claiming ---------------------------------------------------------------------------------------------------------

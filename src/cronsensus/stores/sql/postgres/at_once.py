@@ -90,12 +90,11 @@ def close(tx: Transaction, outcome: Outcome) -> Done | None:
     return Done(settled=(Settled(outcome.id, outcome.token, accepted=True, state=outcome.state),))
 
 
-def only_plan(tx: Transaction, step: Step) -> tuple[Plan, JobSpec, Want] | None:
-    """Return the plan that is all of a step but a wish for work, if no other node may take its one occurrence."""
+def only_plan(tx: Transaction, step: Step, plan: Plan) -> tuple[Plan, JobSpec, Want] | None:
+    """Return the one plan of a step if that is all but a wish for work, and its one occurrence goes to this node."""
     want = step.want
-    if len(step.plans) != 1 or want is None or want.limit < 1 or step.notes or step.outcomes or step.give_back:
+    if want is None or want.limit < 1 or step.notes or step.outcomes or step.give_back:
         return None
-    [plan] = step.plans
     spec = tx.definitions.specs.get(plan.job_id, plan.definition) if plan.definition else None
     if spec is None or spec.function not in want.functions or spec.policies.concurrency is not None:
         return None

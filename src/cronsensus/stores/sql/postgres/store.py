@@ -102,7 +102,7 @@ class PostgresStore(PresenceStore):
                 return at_once.close(tx, outcome)
         if len(step.plans) == 1:
             with self._glancing() as tx:
-                found = at_once.only_plan(tx, step)
+                found = at_once.only_plan(tx, step, step.plans[0])
                 if found is not None and not at_once.was_closed(driver_of(tx.connection)):
                     return at_once.fire(tx, session, *found)
         if (wanted := at_once.only_want(self._definitions, step)) is not None:
