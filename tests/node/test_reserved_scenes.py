@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -378,6 +379,27 @@ def test_plan_that_fails_each_time_keeps_no_result_and_no_reserved_run_from_goin
     scene.go_on()
     scene.each_ran_once()
     assert caplog.text.count("job 'broken' cannot be fired") == 1
+
+
+def test_claim_that_fails_each_time_undoes_a_result_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, asked = scene.a.store.step, list[Step]()
+
+    def poisoned(session: str, said: Step) -> Done:
+        asked.append(said)
+        if said.want is not None:
+            raise StoreUnavailable("a deadlock each time")
+        return step(session, said)
+
+    monkeypatch.setattr(scene.a.store, "step", poisoned)
+    for _ in range(40):
+        scene.a.end(SLOTS)
+        scene.a.round.step()
+        scene.clock.advance(GATHER)
+    undone = [(one, after) for one, after in pairwise(asked) if one.want is not None and one.outcomes]
+    assert undone
+    assert all(after.want is None and after.outcomes[: len(one.outcomes)] == one.outcomes for one, after in undone)
+    assert len(scene.a.begun) == 3 + RESERVED
+    assert {scene.look(number).state for number in scene.a.begun} == {State.SUCCEEDED}
 
 
 @BOTH

@@ -151,7 +151,7 @@ def test_step_with_one_more_part_is_not_taken_in_one_trip(queue: PostgresStore) 
         assert queue._step_in_one_trip("s1", step) is None, step
     verdict = VerdictRange(first=START, last=START, count=1, state=State.MISSED, reason="late")
     for change in ({"occurrences": ()}, {"verdicts": (verdict,)}, {"cancel_previous": True}, {"active_seen": 1}):
-        unusual = Step(plans=(replace(each, **change),), want=want)  # type: ignore[arg-type]
+        unusual = Step(plans=(replace(each, **change),), want=want)
         assert queue._step_in_one_trip("s1", unusual) is None, change
     assert queue.sibling()._step_in_one_trip("s1", Step(plans=(each,), want=want)) is None, "its job is not known"
     assert queue._step_in_one_trip("s1", Step(plans=(each,), want=want)) is None, "something else waits"
