@@ -18,7 +18,7 @@ STORES = [
     "tests/stores/sql/test_ending.py",
     "tests/stores/sql/test_deciding.py",
 ]
-POSTGRES = ["tests/stores/sql/test_postgres_at_once.py", "tests/stores/test_postgres.py"]
+AT_ONCE = ["tests/stores/sql/test_postgres_at_once.py"]
 REDIS = [
     "tests/stores/redis/scripts/test_*",
     "tests/stores/test_redis.py",
@@ -90,8 +90,8 @@ SAFETY: dict[str, list[str]] = {
     "stores/sql/locks.py": STORES,
     "stores/sql/transaction.py": [*STORES, *SENDING],
     "stores/sql/sending.py": [*STORES, *SENDING],
-    "stores/sql/postgres/at_once.py": POSTGRES,
-    "stores/sql/queries/at_once.sql": POSTGRES,
+    "stores/sql/postgres/at_once.py": AT_ONCE,
+    "stores/sql/queries/at_once.sql": AT_ONCE,
     **{
         f"stores/sql/queries/{name}.sql": STORES
         for name in (
