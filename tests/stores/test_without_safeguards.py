@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -172,7 +173,7 @@ def gives_locks_to_the_dead(patch: pytest.MonkeyPatch) -> None:
 
 def finds_all_dead(patch: pytest.MonkeyPatch) -> None:
     """A session may renew its lease between the look for the dead and the step that ends one."""
-    patch.setattr(sessions, "find_dead", lambda *_: ["s1"])
+    patch.setattr(sessions, "find_dead", lambda *_: SimpleNamespace(rows=[SimpleNamespace(id="s1")]))
 
 
 def ends_whom_it_found(patch: pytest.MonkeyPatch) -> None:

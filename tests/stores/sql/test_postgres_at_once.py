@@ -493,3 +493,23 @@ def test_work_whose_claim_is_not_answered_is_not_claimed_again(
         with pytest.raises(StoreUnavailable):
             take(queue, "s1", 4, {"f"}, lease=LEASE)
     assert len(queue.renew("s1", lease=LEASE).held or ()) == 1
+
+
+# --- taking over ------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_is_presumed_dead_is_ended_in_two_trips(queue: PostgresStore, sent: list[list[str]]) -> None:
+    queue.enqueue([Item(job="queue")])
+    [claim] = take(queue, "s1", 4, {"f"}, lease=LEASE)
+    queue.open_session(a_session("s2"), lease=LEASE)
+    queue.open_session(a_session("overdue"), lease=LEASE / 2)
+    queue._given[1].advance(40)  # type: ignore[union-attr]
+    sent.clear()
+    assert [one.id for one in queue.reclaim(["s1"])] == [claim.id]
+    assert sent[0] == ["find_dead", "lock_session_at_hand", "lock_held_at_hand", "held_runs"]
+    assert [name for name in sent[1] if name == "end_session"], "the second trip writes, and commits"
+    assert sent[2][0] == "lock_session_at_hand", "that of another one begins"
+    assert [one.id for one in queue.sessions() if one.ended_at is None] == ["s2"]
+    sent.clear()
+    assert queue.reclaim(["s1"]) == []
+    assert len(sent) == 1

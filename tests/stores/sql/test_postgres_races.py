@@ -214,6 +214,25 @@ def test_runs_of_a_session_that_may_be_renewing_count_towards_concurrency(open_p
     assert len(take(store, "s2", 1, {"f"}, lease=LONG)) == 1
 
 
+def test_runs_of_a_session_that_another_node_has_locked_are_not_locked(open_postgres):
+    store = open_postgres()
+    store.migrate()
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.open_session(a_session("s1"), lease=LONG)
+    store.enqueue([Item(job="job")])
+    [claim] = take(store, "s1", 1, ["f"], lease=LONG)
+    mine = {"session": "s1", "space": store.namespace}
+    with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE") as other:
+        with store._writing() as tx:
+            assert not tx.send("lock_session_at_hand", **mine, boot=tx.epoch, moment=tx.moment).rows
+            assert not tx.send("lock_held_at_hand", **mine).rows
+            assert tx.send("held_runs", **mine).rows
+            [free] = other.execute("SELECT id FROM cronsensus_occurrences FOR UPDATE SKIP LOCKED").fetchall()
+            assert free == (claim.id,)
+        assert store.reclaim(["s1"]) == []
+    assert [one.id for one in store.reclaim(["s1"])] == [claim.id]
+
+
 def test_lock_of_a_session_that_is_renewing_is_not_taken(open_postgres):
     store = open_postgres()
     store.open_session(a_session("s1"), lease=SHORT)

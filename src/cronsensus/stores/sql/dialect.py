@@ -66,6 +66,8 @@ class Dialect(ABC):
     """How much text of rows one statement takes."""
     sends_later: bool = False
     """Whether statements by name wait for each other, because it costs a trip to send them."""
+    asks_before_locking: bool = False
+    """Whether a statement that locks rows on a condition knows that first, and the condition may be a lock itself."""
     server_epoch: str = ""
     """The epoch of the lease clock, where it is always the same."""
 

@@ -18,6 +18,7 @@ from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import specs_of
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, whole
@@ -138,11 +139,10 @@ def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def find_dead(tx: Transaction, presumed: Collection[str]) -> list[str]:
-    """Return open sessions whose lease ran out, or that are presumed dead, in the order in which they were opened."""
+def find_dead(tx: Transaction, presumed: Collection[str]) -> Pending:
+    """Ask for open sessions whose lease ran out, or that are presumed dead, in the order in which they were opened."""
     named = list(presumed)[:MOST_PRESUMED] or [""]
-    rows = tx.send("find_dead", space=tx.namespace, presumed=named, boot=tx.epoch, moment=tx.moment).rows
-    return [row.id for row in rows]
+    return tx.send("find_dead", space=tx.namespace, presumed=named, boot=tx.epoch, moment=tx.moment)
 
 
 def reclaim(
@@ -164,10 +164,12 @@ def reclaim(
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     at_hand = tx.send("lock_session_at_hand", **mine, boot=tx.epoch, moment=tx.moment)
-    if not at_hand.rows:
-        # Before any run is locked: two that reclaim at the same instant would each keep runs from the other.
+    # No run is locked without the session: two that reclaim at the same instant would each keep runs from the other.
+    if not tx.dialect.asks_before_locking and not at_hand.rows:
         return []
     locked, held = tx.send("lock_held_at_hand", **mine), tx.send("held_runs", **mine)
+    if not at_hand.rows:
+        return []
     found = {row.id for row in locked.rows}
     if blocked := [row.id for row in held.rows if row.id not in found]:
         on_blocked(session, blocked)

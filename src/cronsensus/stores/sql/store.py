@@ -175,27 +175,49 @@ class SqlStore(SqlHandle):
 
         return self._carefully(close, f"session {session!r} cannot be ended")
 
-    @repeated
-    def _find_dead(self, presumed: Collection[str]) -> list[str]:
-        with self._glancing() as tx:
-            return sessions.find_dead(tx, presumed)
-
     def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
-        """End dead sessions, each in a transaction of its own; look for them without the write lock."""
+        """End dead sessions, each in a transaction of its own; look for them without the write lock.
+
+        Mostly one is presumed dead and no other is: then the look for others goes with the end of that one.
+        """
         taken: list[Takeover] = []
-        for session in self._find_dead(presumed_dead):
-            taken += self._reclaim_one(session, presumed=session in presumed_dead)
+        first = next(iter(presumed_dead), None)
+        if first is None:
+            dead = self._find_dead(presumed_dead)
+        else:
+            taken, dead = self._reclaim_one(first, presumed_dead, look=True)
+        for session in dead:
+            if session != first:
+                taken += self._reclaim_one(session, presumed_dead)[0]
         return taken
 
     @repeated
-    def _reclaim_one(self, session: str, *, presumed: bool) -> list[Takeover]:
+    def _find_dead(self, presumed: Collection[str]) -> list[str]:
+        with self._glancing() as tx:
+            return [row.id for row in sessions.find_dead(tx, presumed).rows]
+
+    @repeated
+    def _reclaim_one(
+        self, session: str, presumed: Collection[str], *, look: bool = False
+    ) -> tuple[list[Takeover], list[str]]:
+        """End a session, if it is dead; return its runs, and where ``look`` is wanted which sessions may be dead."""
+        dead: list[str] = []
+
         def reclaim(*, careful: bool) -> list[Takeover]:
             with self._writing(queued=True) as tx:
-                return sessions.reclaim(
-                    tx, session, presumed=presumed, careful=careful, on_blocked=self._blocked_takeovers.report
+                found = sessions.find_dead(tx, presumed) if look else None
+                taken = sessions.reclaim(
+                    tx,
+                    session,
+                    presumed=session in presumed,
+                    careful=careful,
+                    on_blocked=self._blocked_takeovers.report,
                 )
+                if found is not None:
+                    dead[:] = [row.id for row in found.rows]
+                return taken
 
-        return self._carefully(reclaim, f"session {session!r} cannot be ended")
+        return self._carefully(reclaim, f"session {session!r} cannot be ended"), dead
 
     _drain = writes(sessions.drain)
 

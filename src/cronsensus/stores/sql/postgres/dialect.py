@@ -51,6 +51,7 @@ class PostgresDialect(Dialect):
     most_parameters = 10_000
     most_rows = 5000
     sends_later = True
+    asks_before_locking = True
 
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
         """Make a dialect for the tables of one schema."""

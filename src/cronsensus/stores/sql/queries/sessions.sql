@@ -101,6 +101,19 @@ SELECT {part: run_and_job}
 {part: held}
 {for_update} {skip_locked};
 
+-- name: lock_held_at_hand [postgres]
+-- Lock those runs of a session that are not locked, and read them, if the session can be locked as well. Race: as above; what the statement before has locked is locked at once.
+SELECT {part: run_and_job}
+FROM cronsensus_occurrences AS o
+WHERE o.namespace = :space AND o.session = :session AND o.state = 'running'
+    AND EXISTS (
+        SELECT 1 FROM cronsensus_sessions AS s
+        WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
+        {for_update} {skip_locked}
+    )
+ORDER BY o.id
+{for_update} {skip_locked};
+
 -- name: held_runs
 -- Read what a session runs. Race: none, the session is locked, so it begins nothing.
 SELECT o.id
