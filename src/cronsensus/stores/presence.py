@@ -10,16 +10,17 @@ says so. Peers ask the server for signs in their looks. The answers mean:
 - the sign was never there while the asking connection was open: nothing. After a restart of the server, or on another
   server, the asking connection is a new one too. So no identity of a server has to be kept with a sign.
 
-A sign was there while a connection was open if that connection has seen it, or if the session was opened after the
-connection was first used and says that it showed its sign. A replica is not asked: its rows tell of events on another
-server.
+A sign was there while a connection was open if that connection has seen it, or if the session says that it showed its
+sign, and had not said so when the connection was first used. A node begins to observe with the opening of its session:
+where several start together, one may run something and die before the first look of the others. A replica is not asked:
+its rows tell of events on another server.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class Observations:
     """The signs that one connection has observed. A new connection begins with none.
 
     Attributes:
-        since: the number of the newest session when signs were first asked for; ``None``: they never were.
+        since: the number of the newest session when the connection began to observe; ``None``: it has not.
         asked: how often the sign of each session was asked for; a new session shows its sign a moment later.
         seen: sessions of which this connection has seen a sign.
         silent: sessions of which the row, when last read, did not yet say that they showed their sign.
@@ -57,6 +58,11 @@ class Observations:
     seen: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     blind: bool = False
+
+    def begin(self, silent: Iterable[str], newest: int) -> None:
+        """Begin to observe, if this connection has not: ``silent`` are sessions that have not said of their sign."""
+        if self.since is None:
+            self.since, self.silent = newest, frozenset(silent)
 
     def worth_asking(self, holding: frozenset[str], every: frozenset[str]) -> bool:
         """Whether to ask for ``every`` session: at first, and while one of them holds runs or may yet show its sign."""

@@ -91,6 +91,13 @@ CASES = [
     Case("prolong", "prolong", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case("note sign", "note_sign", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("signs", "signs", _s, [SESSION, OVERDUE], NOT_MINE),
+    Case(
+        "silent",
+        "silent_sessions",
+        _s,
+        [SESSION, OVERDUE],
+        [{"namespace": "theirs"}, ENDED, {"concurrency": 0}, {"shown": 1}, {"shown": 0}],
+    ),
     Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("open again", "open_again", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED, {"epoch": "other"}, LONG_OVERDUE]),
     Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
@@ -15,6 +16,7 @@ from cronsensus.stores.redis.codec import Row, length, takeover, write_session_s
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.presence import SecondSign
+from cronsensus.stores.values import AT_ONCE, Partition, View
 
 
 class SessionVerbs(Handle):
@@ -30,11 +32,17 @@ class SessionVerbs(Handle):
     _noted: tuple[str, bool] = "", False
     """What the hash of a session says of its sign, as far as this handle wrote it."""
 
+    @abstractmethod
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View: ...
+
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         text = write_session_spec(session).decode()
         release = session.release if session.is_node else None
         self._own_session = session.id
         now = self._write("open_session", session.id, session.node, text, release, length(lease))
+        if session.is_node:
+            with contextlib.suppress(StoreError):  # from this moment on its connection observes the signs of the others
+                self._look(1, None, AT_ONCE)
         return from_micros(int(now))
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from cronsensus.errors import StoreError
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.stores.presence import Observations, SignRecord
-from cronsensus.stores.sql import looking
+from cronsensus.stores.sql import looking, sessions
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.store import SqlStore
@@ -43,9 +43,16 @@ class PresenceStore(SqlStore):
         """Show a sign of life of ``session`` on this handle from its next renewal."""
         self._registered = session
 
+    @repeated
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
+        """Begin a session; from this moment on its connection observes the signs of the others."""
         self._own_session = session.id
-        return super()._open_session(session, lease)
+        with self._writing(queued=True) as tx:
+            opened_at = sessions.open_session(tx, session, lease)
+            silent, newest = tx.send("silent_sessions", space=tx.namespace), tx.send("newest_session")
+        observations = tx.connection.info.setdefault("observations", Observations())
+        observations.begin((row.id for row in silent.rows), newest.rows[0].number)
+        return opened_at
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
         """Set the lease, if it has not run out; show a sign of life of the registered session, and write that down."""

@@ -161,6 +161,11 @@ JOIN LATERAL (
     SELECT one.* FROM cronsensus_sessions AS one WHERE one.namespace = :space AND one.id = asked.id LIMIT 1
 ) AS s ON TRUE;
 
+-- name: silent_sessions
+-- Read which nodes have not said of their signs of life. Race: one says so in this moment; that it did is seen later, too.
+SELECT s.id FROM cronsensus_sessions AS s
+WHERE s.namespace = :space AND s.ended_at IS NULL AND s.concurrency > 0 AND s.shown IS NULL;
+
 -- name: newest_session
 -- Read the number of the newest session. Race: one that is committed later, and has a lower number, counts as older.
 SELECT coalesce(max(s.number), 0) AS number FROM cronsensus_sessions AS s;
