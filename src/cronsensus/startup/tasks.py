@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, Never
 
 from cronsensus.durations import Duration
@@ -225,6 +224,8 @@ class _Startup:
             asyncio.run(called)
         else:
             # start() on the thread of an event loop, which another loop cannot be run on.
+            from concurrent.futures import ThreadPoolExecutor  # few programs need it, all would load it
+
             with ThreadPoolExecutor(1, thread_name_prefix="cronsensus-startup") as other:
                 other.submit(contextvars.copy_context().run, asyncio.run, called).result()
 
