@@ -495,6 +495,24 @@ def test_work_whose_claim_is_not_answered_is_not_claimed_again(
     assert len(queue.renew("s1", lease=LEASE).held or ()) == 1
 
 
+def test_first_claim_of_a_job_takes_one_trip_on_a_handle_that_found_it_declared(
+    queue: PostgresStore, sent: list[list[str]]
+) -> None:
+    other = queue.sibling()
+    other.open_session(a_session("s2"), lease=LEASE)
+    [declared] = queue.jobs()
+    other.define_jobs([declared.spec], release="r1")
+    queue.enqueue([Item(job="queue", args=({"a": (2,)},))])
+    sent.clear()
+    [claim] = take(other, "s2", 4, {"f"}, lease=LEASE)
+    assert sent == [["take_due"]]
+    assert (claim.spec, claim.args) == (declared.spec, ({"a": [2]},))
+    sent.clear()
+    assert [one.id for one in other.reclaim(["s2"])] == [claim.id]
+    assert len(sent) == 2
+    other.close()
+
+
 # --- taking over ------------------------------------------------------------------------------------------------------
 
 

@@ -7,14 +7,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 from cronsensus.codec import write_payload
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.planning import next_nominal
+from cronsensus.stores.sql.definitions import MOST_MET, read_spec
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.job_rows import last_eras, readable_eras
+from cronsensus.stores.sql.job_rows import definition_of, last_eras, readable_eras
 from cronsensus.stores.sql.occurrence_rows import micros
 from cronsensus.stores.sql.retiring import retire_all
 from cronsensus.stores.sql.sending import Pending
@@ -78,7 +80,16 @@ def unchanged(tx: Transaction, declared: Declared) -> DefineResult | None:
     declared.differing = [name for name in declared.specs if not _is_same(declared, name, stored.get(name))]
     if declared.differing or asked.release.row.known is None or (gone and not asked.release.row.other_lives):
         return None
+    _know(tx, declared, stored)
     return DefineResult(unchanged=tuple(declared.specs), kept=tuple(row.name for row in gone))
+
+
+def _know(tx: Transaction, declared: Declared, stored: Mapping[str, AnyRow]) -> None:
+    """Keep the definitions that stand in the store, so that a node claims the first run of a job like any later one."""
+    for name in islice(declared.specs, MOST_MET):
+        row = stored[name]
+        tx.definitions.specs.put(row.id, definition_of(row), read_spec(_written(declared.specs[name])))
+        tx.definitions.claimed.note(row.id, row.id, definition_of(row))
 
 
 def prepare(declared: Declared, now: datetime) -> None:
@@ -92,7 +103,11 @@ def _prepare(spec: JobSpec, now: datetime) -> Prepared:
     data = spec.to_json()
     trigger = None if data["trigger"] is None else json.dumps(data["trigger"], separators=(",", ":"))
     first = None if spec.trigger is None else spec.trigger.next_after(now)
-    return Prepared(json.dumps(data, ensure_ascii=False, separators=(",", ":")), trigger, first)
+    return Prepared(_written(spec), trigger, first)
+
+
+def _written(spec: JobSpec) -> str:
+    return json.dumps(spec.to_json(), ensure_ascii=False, separators=(",", ":"))
 
 
 def define(tx: Transaction, declared: Declared) -> DefineResult:

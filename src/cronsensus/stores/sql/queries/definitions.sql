@@ -8,7 +8,8 @@ s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment AND s.concurr
 
 -- name: definitions
 -- Read which definitions stand under names. Race: another node defines them; what is to be changed is locked and read again.
-SELECT j.id, j.name, j.digest, j.retired_at FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name IN :names;
+SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.retired_at
+FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name IN :names;
 
 -- name: declared_jobs
 -- Read which jobs are declared in code. Race: as above.
