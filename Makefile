@@ -11,8 +11,9 @@ FAR ?= 1 10 40 100
 SECONDS ?= 600
 DISTANCE ?= 10
 
-# make upgrade: commits whose nodes run beside today's. Before the verbs look and step, and before work is claimed ahead
-OLD ?= ad1e4f9 048c4e4
+# make upgrade: commits whose nodes run beside today's. Before the verbs look and step, before work is claimed ahead, and
+# before decisions are announced
+OLD ?= ad1e4f9 048c4e4 2c33c85
 
 .PHONY: help setup servers demo test far faults upgrade check lint types layers snippets bench mutants simulate coverage lock clean
 
