@@ -103,6 +103,7 @@ def plan(job: JobState, now: datetime, *, most: int = MOST_OCCURRENCES) -> Plan:
         job=job.spec.name,
         revision=job.revision,
         definition=job.definition,
+        function=job.spec.function,
         watermark_seen=job.watermark,
         active_seen=job.active,
         occurrences=tuple(occurrences),

@@ -46,7 +46,7 @@ class Plan:
     ``watermark_seen``, ``revision``, ``active_seen`` and ``definition`` (where it is given) are what the decision rests
     on. If one of them differs when the plan is carried out, another node was faster and nothing is written. It holds
     from ``not_before`` on, by the store's clock: it may have been made ahead of its time, or the clock may have been
-    set back since.
+    set back since. ``function`` is the job's; a store need not look at it.
     """
 
     job_id: int
@@ -61,3 +61,4 @@ class Plan:
     next_due: datetime | None
     not_before: datetime | None = None
     definition: str = ""
+    function: str = ""

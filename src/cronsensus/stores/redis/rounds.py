@@ -68,7 +68,7 @@ class RoundVerbs(Handle):
 
     def _begin_rounds(self) -> None:
         """Know nothing yet of functions and of unreadable definitions."""
-        self._functions: tuple[tuple[str, ...], str] = ((), "")
+        self._functions: tuple[tuple[str, ...], str, frozenset[str]] = ((), "", frozenset())
         self._left_out: dict[str, bool] = {}
         self._left_out_at = 0.0
         self._observer = PresenceObserver()
@@ -116,7 +116,7 @@ class RoundVerbs(Handle):
             self._notes(step.notes),
             self._outcomes(step.outcomes),
             [[*self._held(one.claim), *self._cut(one.cut)] for one in step.give_back],
-            self._plans(step.plans),
+            self._plans(step.plans, step.want),
             length(step.want.ahead) if step.want else 0,
             step.want.reserve if step.want else 0,
             step.want.nodes if step.want else 1,
@@ -167,7 +167,7 @@ class RoundVerbs(Handle):
         self._client.require_replicas()
         if self._left_out and _CLOCK.monotonic() - self._left_out_at > LEFT_OUT_FOR:
             self._left_out = {}
-        names, digest = self._known_functions(want.functions)
+        names, digest, _ = self._known_functions(want.functions)
         for told in (None, names):
             try:
                 answer = self._decide(
@@ -182,12 +182,12 @@ class RoundVerbs(Handle):
                 return row
         raise StoreError(f"session {session} forgot its functions while it was told them; please report this")
 
-    def _known_functions(self, functions: Collection[str]) -> tuple[tuple[str, ...], str]:
+    def _known_functions(self, functions: Collection[str]) -> tuple[tuple[str, ...], str, frozenset[str]]:
         """Return names and what stands for them; they are the same with each claim, and may be thousands."""
         known = self._functions
         if known[0] != (names := tuple(functions)) or not known[1]:
             text = "\n".join(sorted(names)).encode()
-            known = self._functions = names, hashlib.blake2b(text, digest_size=16).hexdigest()
+            known = self._functions = names, hashlib.blake2b(text, digest_size=16).hexdigest(), frozenset(names)
         return known
 
     def _claims(self, session: str, taken: Row, limit: int = sys.maxsize) -> list[Claim]:
@@ -228,7 +228,8 @@ class RoundVerbs(Handle):
         except StoreError as error:
             _log.warning("%d claims could not be given back; they end with their session: %s", len(rows), error)
 
-    def _plans(self, plans: Sequence[Plan]) -> list[list[Any]]:
+    def _plans(self, plans: Sequence[Plan], want: Want | None) -> list[list[Any]]:
+        functions = self._known_functions(want.functions)[2] if plans and want else ()
         return [
             [
                 self._keyspace.job_number(plan.job_id),
@@ -251,6 +252,7 @@ class RoundVerbs(Handle):
                 ],
                 [[micros(verdict.last), write_range(verdict)] for verdict in plan.verdicts],
                 plan.definition,
+                plan.function if plan.function in functions else False,
             ]
             for plan in plans
         ]

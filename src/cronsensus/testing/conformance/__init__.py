@@ -42,6 +42,7 @@ pytest.register_assert_rewrite(
             "finishing",
             "firing",
             "fixtures",
+            "herds",
             "key_reuse",
             "lead_time",
             "limiting",
@@ -68,6 +69,7 @@ from cronsensus.testing.conformance.enqueuing import Enqueuing  # noqa: E402
 from cronsensus.testing.conformance.finishing import Finishing  # noqa: E402
 from cronsensus.testing.conformance.firing import Firing, Looking  # noqa: E402
 from cronsensus.testing.conformance.fixtures import StoreTest  # noqa: E402
+from cronsensus.testing.conformance.herds import Herds  # noqa: E402
 from cronsensus.testing.conformance.key_reuse import KeyReuse  # noqa: E402
 from cronsensus.testing.conformance.lead_time import LeadTime  # noqa: E402
 from cronsensus.testing.conformance.limiting import Limiting  # noqa: E402
@@ -91,6 +93,7 @@ __all__ = [
     "Enqueuing",
     "Finishing",
     "Firing",
+    "Herds",
     "KeyReuse",
     "LeadTime",
     "Limiting",
@@ -117,6 +120,7 @@ class StoreConformance(
     Looking,
     Stepping,
     Firing,
+    Herds,
     LeadTime,
     Claiming,
     Reserving,

@@ -201,6 +201,7 @@ class StoreTest:
             cancel_previous=cancel_previous,
             watermark=moved_to,
             next_due=next_nominal(state.eras, moved_to),
+            function=state.spec.function,
         )
 
     def fire(self, *times: datetime, job: str = "job", **more: Any) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.stores.redis.scripts.by_hand import (
     Case,
     J,
+    K,
     Place,
     Scores,
     State,
@@ -32,7 +33,7 @@ RUNS = merged(AROUND, running(1, origin="manual"))
 OUTCOME = [ONE, "7", "succeeded", None, None, None, 0, "s1"]
 NOTE = [ONE, "7", None, ["line"], None]
 PLAN = [
-    J, "job", "1", at(-100), 0, at(5), None, at(5), False, [[at(5), "new", at(5), None]], [], f"d:1:{at(-100)}",
+    J, "job", "1", at(-100), 0, at(5), None, at(5), False, [[at(5), "new", at(5), None]], [], f"d:1:{at(-100)}", "f",
 ]  # fmt: skip
 OTHER = [J, "other", *PLAN[2:]]
 FIRED = [*PLAN[:7], None, *PLAN[8:]]
@@ -93,6 +94,13 @@ STEPS = [
         RUNS,
         told(PLAN, OTHER, outcomes=(OUTCOME,)),
         done(True, False, settled=(SETTLED,), taken=[at(0), [CLAIM], [[J, "spec of job"]]]),
+        TAKEN,
+    ),
+    Case(
+        "a plan of a job whose function it has not told",
+        RUNS,
+        told([*PLAN[:-1], False], outcomes=(OUTCOME,)),
+        done(True, settled=(SETTLED,), taken=[at(0), [CLAIM], [[J, "spec of job"]]]),
         TAKEN,
     ),
     Case(
@@ -161,3 +169,26 @@ def test_step_takes_what_waited_before_and_what_it_fires(place: Place) -> None:
     place.put(world(AROUND, pending(2), meta(occurrence="2")))
     *_, claims, _ = place.run("step", *told(PLAN))
     assert [one[0] for one in claims] == [TWO, occurrence_id(3)]
+
+
+def test_a_job_of_a_herd_that_is_broken_stops_no_other(place: Place) -> None:
+    place.put(merged(AROUND, job(K, "other", next_due=at(5)), {f"job:{K}:keys": {"no hash"}}))
+    other = [K, "other", *PLAN[2:]]
+    _, _, _, won, _, _, claims, _ = place.run("step", *told(other, PLAN))
+    assert (won, [one[1] for one in claims]) == ([False, True], [J])
+    assert [key for key in place.stands() if key.endswith(" state")] == [f"occurrence:{claims[0][0]} state"]
+
+
+def test_a_herd_is_given_as_many_numbers_as_it_takes(place: Place) -> None:
+    place.put(merged(AROUND, job(K, "other", next_due=at(5))))
+    other = [K, "other", *PLAN[2:]]
+    *_, claims, _ = place.run("step", *told(PLAN, other))
+    stands = place.stands()
+    assert [(one[0], one[7]) for one in claims] == [(TWO, at(0)), (occurrence_id(3), at(1))]
+    assert (stands["meta occurrence"], stands["meta token"]) == ("3", at(1))
+
+
+def test_a_job_whose_function_is_another_by_now_is_not_claimed_by_what_its_plan_saw(place: Place) -> None:
+    place.put(merged(AROUND, job(function="g")))
+    _, _, _, won, _, _, claims, _ = place.run("step", *told([*PLAN[:-2], "", "f"]))
+    assert (won, claims) == ([True], [])

@@ -132,6 +132,21 @@ local function is_full()
   return type(said) == 'table' and said.err and string.find(said.err, 'OOM', 1, true)
 end
 
+-- Write what a full server is to take too, without a command more on one that is not: its refusal comes before anything
+-- is written, and then all of it is done anew. What `act` has gathered until then is sent twice in one command, which
+-- changes nothing.
+local function write_even_if_full(act)
+  local fine, said = pcall(act)
+  if fine then
+    return
+  end
+  if not string.find(type(said) == 'table' and said.err or tostring(said), 'OOM', 1, true) then
+    error(said, 0)
+  end
+  even_if_full()
+  act()
+end
+
 local function refuse(word)
   return redis.error_reply(word)
 end

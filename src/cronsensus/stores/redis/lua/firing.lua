@@ -1,5 +1,6 @@
 -- Carry plans out. A plan is {job, name, revision, watermark seen, active seen, watermark, next due, not before,
--- cancel previous, {{nominal, key, due, expires}, …}, {{last, text of the range without its id}, …}, definition}.
+-- cancel previous, {{nominal, key, due, expires}, …}, {{last, text of the range without its id}, …}, definition, function
+-- of the job if the session has told it}.
 -- needs: occurrences jobs
 
 -- Whether everything that the plan rests on is as it was when the plan was made, and its time comes by `til`. Two nodes that
@@ -46,7 +47,7 @@ local function fire_one(plan, til)
   for _, verdict in ipairs(verdicts) do
     add_range(job, verdict[1], verdict[2], row.keep)
   end
-  set_due(job, next_due, true, watermark)
+  set_due(job, next_due, true, watermark, gather)
   return true
 end
 

@@ -12,8 +12,9 @@ local function living(name)
   return job
 end
 
--- Set the next due time (none: false) and index it if the job fires; and the watermark, if one is given.
-local function set_due(job, next_due, fires, watermark)
+-- Set the next due time (none: false) and index it if the job fires, at once or by `gather`; and the watermark, if one is
+-- given.
+local function set_due(job, next_due, fires, watermark, write)
   local changes = watermark and { 'watermark', watermark } or {}
   if next_due then
     changes[#changes + 1] = 'next_due'
@@ -24,10 +25,11 @@ local function set_due(job, next_due, fires, watermark)
   if #changes > 0 then
     call('HSET', job_key(job), unpack(changes))
   end
+  write = write or call
   if next_due and fires then
-    call('ZADD', SPACE .. 'due', next_due, job)
+    write('ZADD', SPACE .. 'due', next_due, job)
   else
-    call('ZREM', SPACE .. 'due', job)
+    write('ZREM', SPACE .. 'due', job)
   end
 end
 

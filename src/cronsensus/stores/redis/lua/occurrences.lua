@@ -105,6 +105,23 @@ local function leave_running(id, row)
   end)
 end
 
+local kept, prunable = {}, {}
+
+-- Have a job looked at once what it now has was kept for long enough.
+local function look_for_pruning_after(keep, job)
+  if not kept[job] then
+    kept[job] = true
+    prunable[#prunable + 1] = later(keep)
+    prunable[#prunable + 1] = job
+  end
+  afterwards('prunable', function()
+    for start = 1, #prunable, MOST_WORDS do
+      call('ZADD', SPACE .. 'prunable', 'LT', unpack(prunable, start, math.min(start + MOST_WORDS - 1, #prunable)))
+    end
+    kept, prunable = {}, {}
+  end)
+end
+
 -- Make a new occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and may have
 -- nominal, expires, retry_of, fingerprint. It is pending, or it runs from the start: then the row has attempt, token,
 -- session, node, started, too. With an id of its own it is made only if its key is free; nil: it is not.
@@ -128,6 +145,9 @@ local function create(job, row)
   local named = write(row.id and 'HSETNX' or 'HSET', of_job(job, 'keys'), row.key, id)
   if row.id and named ~= 1 then
     call('DEL', occurrence_key(id))
+    if named ~= 0 then
+      error(named.err, 0)
+    end
     return nil
   end
   gather('ZADD', IDS, id, id)
@@ -143,9 +163,7 @@ local function create(job, row)
   else
     enter_pending(id, row)
   end
-  afterwards('prunable' .. job, function()
-    call('ZADD', SPACE .. 'prunable', 'LT', later(row.keep), job)
-  end)
+  look_for_pruning_after(row.keep, job)
   return id
 end
 

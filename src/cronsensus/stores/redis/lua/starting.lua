@@ -67,32 +67,68 @@ local function start(chosen, session, lease, ahead, limit)
   return claims, specs
 end
 
--- Carry out a plan with one occurrence that may start at once, and start it: then it stands in no index of what waits.
--- Returns the claim and the definition; nil where something is not as it mostly is, and then nothing is left but
--- numbers that were given.
-local function fire_and_start(plan, session, lease, til)
-  local job, planned = plan[1], plan[10][1]
-  local nominal, key, due, expires = unpack(planned, 1, 4)
-  if #call('ZRANGEBYSCORE', PENDING, '-inf', whole(til), 'LIMIT', 0, 1) > 0 then
-    return nil
-  end
-  local row, last = still_holds(plan, til), tonumber(last_occurrence or 0)
-  if not row or not last or whole(last) ~= (last_occurrence or '0') or row.concurrency or tonumber(due) > til
-    or call('SISMEMBER', SPACE .. 'functions:' .. session, row['function']) == 0 then
-    return nil
-  end
-  local holder, id = holder_of(session), string.format(NUMBER, last + 1)
-  local token = whole(next_tokens(1, 'occurrence', whole(last + 1)))
+-- Carry out a plan with one occurrence, and start that. Returns a list of its claim; empty: an occurrence
+-- with its key was there.
+local function start_planned(plan, row, id, token, session)
+  local job, nominal, key, due, expires = plan[1], unpack(plan[10][1], 1, 4)
   local made = create(job, {
     id = id, key = key, origin = 'schedule', nominal = nominal, due = due, expires = expires, priority = row.priority,
-    payload = row.payload, keep = row.keep, attempt = 1, token = token, session = session, node = holder.node,
-    started = tonumber(due) > now and due or NOW,
+    payload = row.payload, keep = row.keep, attempt = 1, token = token, session = session,
+    node = holder_of(session).node, started = tonumber(due) > now and due or NOW,
   })
-  if not made then
+  set_due(job, plan[7], true, plan[6], gather)
+  return { made and { id, job, key, 'schedule', nominal, due, 1, token, row.payload, 0, 0 } }
+end
+
+-- Highest priority first, then earliest due, then oldest.
+local function goes_before(one, other)
+  if one.priority ~= other.priority then
+    return one.priority > other.priority
+  end
+  local due, other_due = tonumber(one.claim[6]), tonumber(other.claim[6])
+  return due < other_due or (due == other_due and one.claim[1] < other.claim[1])
+end
+
+-- Carry out plans with one occurrence each, all of which may start at once, and start these: then they stand in no index
+-- of what waits. Returns which plans were carried out, the claims, and the definitions that they are of; nil where
+-- something is not as it mostly is, and then nothing was done.
+local function fire_and_start(plans, session, lease, til)
+  local last = tonumber(last_occurrence or 0)
+  if not last or whole(last) ~= (last_occurrence or '0')
+    or #call('ZRANGEBYSCORE', PENDING, '-inf', whole(til), 'LIMIT', 0, 1) > 0 then
     return nil
   end
-  set_due(job, plan[7], true, plan[6])
+  local rows, seen, count = {}, {}, 0
+  for index, plan in ipairs(plans) do
+    local job, row = plan[1], try(still_holds, plan, til) or false
+    local due, expires = unpack(plan[10][1], 3, 4)
+    if seen[job] or tonumber(due) > til or (expires and tonumber(expires) < now)
+      or (row and (row.concurrency or row['function'] ~= plan[13])) then
+      return nil
+    end
+    rows[index], seen[job], count = row, true, count + (row and 1 or 0)
+  end
+  local won, started, token = {}, {}, count > 0 and next_tokens(count, 'occurrence', whole(last + count))
+  for index, row in ipairs(rows) do
+    local begun = nil
+    if row then
+      last = last + 1
+      begun = try(start_planned, plans[index], row, string.format(NUMBER, last), whole(token), session)
+      token = token + 1
+    end
+    won[index] = begun ~= nil
+    if begun and begun[1] then
+      started[#started + 1] = { claim = begun[1], spec = row.spec, priority = tonumber(row.priority) }
+    end
+  end
   send()
-  hold(session, holder.number, lease)
-  return { { id, job, key, 'schedule', nominal, due, 1, token, row.payload, 0, 0 }, { job, row.spec } }
+  local claims, specs = {}, {}
+  if #started > 0 then
+    hold(session, holder_of(session).number, lease)
+    table.sort(started, goes_before)
+  end
+  for place, one in ipairs(started) do
+    claims[place], specs[place] = one.claim, { one.claim[2], one.spec }
+  end
+  return won, claims, specs
 end

@@ -10,40 +10,45 @@ if claims and not names and not knows(session, digest) then
   return answer(false)
 end
 
-local full = false
-if #outcomes + #given_back > 0 then
-  full = (limit or #plans + #notes > 0) and is_full()
-  even_if_full()
-end
+local ends = #outcomes + #given_back > 0
+local full = ends and (limit or #plans + #notes > 0) and is_full()
 local noted, settled, returned = {}, {}, {}
 for index, note in ipairs(notes) do
   noted[index] = not full and try(keep_note, unpack(note, 1, 6)) or false
 end
-for index, outcome in ipairs(outcomes) do
-  settled[index] = try(settle, unpack(outcome, 1, 9)) or { false, false }
+local function end_runs()
+  for index, outcome in ipairs(outcomes) do
+    settled[index] = try(settle, unpack(outcome, 1, 9)) or { false, false }
+  end
+  for index, claim in ipairs(given_back) do
+    returned[index] = try(give_back, unpack(claim, 1, 5)) or false
+  end
 end
-for index, claim in ipairs(given_back) do
-  returned[index] = try(give_back, unpack(claim, 1, 5)) or false
+if ends then
+  write_even_if_full(end_runs)
 end
 send()
 if full then
   return refuse('OOM')
 end
 
-local won, taken, specs = {}, {}, {}
-local plan = plans[1]
-local usual = claims and limit > 0 and #plans == 1 and #plan[10] == 1 and #plan[11] == 0 and not plan[9]
-  and plan[5] == 0 and reserve == 0 and not left_out[plan[1]] and not names
-local begun = usual and try(fire_and_start, plan, session, lease, now + ahead)
-if begun then
-  won[1], taken[1], specs[1] = true, begun[1], begun[2]
-elseif lost then
+local won, taken, specs
+local usual = claims and not names and #plans > 0 and #plans <= limit
+for _, plan in ipairs(usual and plans or {}) do
+  usual = usual and #plan[10] == 1 and #plan[11] == 0 and not plan[9] and plan[5] == 0 and plan[13]
+    and not left_out[plan[1]]
+end
+if usual then
+  won, taken, specs = fire_and_start(plans, session, lease, now + ahead)
+end
+if not won and lost then
+  won, taken, specs = {}, {}, {}
   for index = 1, #plans do
     won[index] = false
   end
-else
+elseif not won then
   local til = now + ahead
-  won = fire(plans, til)
+  won, taken, specs = fire(plans, til), {}, {}
   if claims then
     if names then
       knows(session, digest, names)
