@@ -267,6 +267,11 @@ ARGUED: dict[str, str] = {
     "membership/liveness.py: is_gone: seen is None or seen != started → (seen != started)": (
         "started is a number there, and None is none"
     ),
+    "node/reconciling.py: Reconciling.judge: now - at < LET_IT_WORK → now - at <= LET_IT_WORK": (
+        "two equal times: a run is left alone for one renewal more"
+    ),
+    "stores/sql/postgres/at_once.py: only_outcome: outcome.state is not State.PENDING and outcome.session is not None "
+    "→ (outcome.state is not State.PENDING)": "no row is of a session that is not named: a trip more, the same answer",
     "once/claims.py: Claims.reclaim_if_dead: session is not None and gone → (gone)": (
         "what is gone is a session; said again for mypy"
     ),

@@ -763,6 +763,7 @@ def test_what_was_foreseen_wrongly_is_looked_at_at_once(outcome: Any, looks: boo
     assert memory.coming is not None
     todo, memory = decide.ahead(memory, memory.coming.view, facts, now)
     assert [each.watermark for each in todo.plans] == [NOW + SECOND]
+    assert [each.not_before for each in todo.plans] == [NOW + SECOND], "by the store's clock, which may have been set"
     fired = outcome(todo.plans, todo.want)
     memory = decide.learn_ahead(memory, facts, fired, 0.001, now, foreseen=True)
     assert (memory.look_at == now) is looks

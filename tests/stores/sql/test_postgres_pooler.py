@@ -106,10 +106,12 @@ def test_a_pooler_may_be_declared(server, schema):
     told.close()
 
 
-def test_settings_behind_a_pooler_last_for_one_transaction(store, bouncer):
+@pytest.mark.parametrize("queued", [False, True], ids=["a trip for itself", "with what waits"])
+def test_settings_behind_a_pooler_last_for_one_transaction(store, bouncer, queued):
     with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
         other.execute("RESET ALL")  # a store that was told of a session's pooler may have been here before
-    with store._writing() as tx:
+    with store._writing(queued=queued) as tx:
+        assert tx.now
         ours = tx.connection.execute("SHOW enable_seqscan").fetchone()[0]
     with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
         theirs = [other.execute("SHOW enable_seqscan").fetchone() for _ in range(5)]

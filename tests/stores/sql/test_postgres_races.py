@@ -17,6 +17,8 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Note, Outcome
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
+from cronsensus.model.step import Step, Want
+from cronsensus.planning import plan
 from cronsensus.stores.sql import defining
 from cronsensus.stores.sql.migrations import MIGRATIONS
 from cronsensus.stores.sql.postgres import PostgresStore
@@ -24,6 +26,7 @@ from cronsensus.stores.sql.postgres.locks import turn_of
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import say, settle, take
+from cronsensus.triggers import every
 
 SHORT = timedelta(milliseconds=600)
 LONG = timedelta(minutes=5)
@@ -363,6 +366,33 @@ def test_a_lock_that_waited_until_its_session_ended_is_refused(open_postgres):
     assert isinstance(asked(), LeaseLost)
     with psycopg.connect(others_url(store)) as connection:
         assert connection.execute(f"SELECT count(*) FROM {store._url.schema}.cronsensus_locks").fetchone() == (0,)
+
+
+# --- the order of locks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", ["jobs", "occurrences"])
+def test_step_locks_jobs_then_runs_then_its_session(open_postgres, held):
+    store = open_postgres()
+    jobs = [JobSpec(name="queue", function="f"), JobSpec(name="job", function="f", trigger=every("2s"))]
+    store.define_jobs(jobs, release="r1")
+    store.open_session(a_session("s1"), lease=LONG)
+    store.enqueue([Item(job="queue"), Item(job="queue")])
+    [claim] = take(store, "s1", 1, {"f"}, lease=LONG)
+    [job] = store.look(ahead=4 * SHORT).jobs
+    step = Step(
+        outcomes=(Outcome(id=claim.id, token=claim.token, session="s1", state=State.SUCCEEDED),),
+        plans=(plan(job, job.due_at),),
+        want=Want(limit=1, functions=("f",), lease=LONG),
+    )
+    with holding(store, f"SELECT 1 FROM cronsensus_{held} FOR UPDATE") as other:
+        done = in_thread(lambda: store.step("s1", step))
+        until_somebody_waits(store)
+        # What comes later in the order is not in its hands while it waits, or two steps would wait for each other.
+        for later in ("occurrences", "sessions") if held == "jobs" else ("sessions",):
+            other.execute(f"SELECT 1 FROM cronsensus_{later} FOR UPDATE NOWAIT")
+    assert done().settled[0].accepted
+    assert len(done().claims) == 1
 
 
 # --- pruning ----------------------------------------------------------------------------------------------------------
