@@ -67,15 +67,24 @@ def test_an_intact_store_passes(furnished):
     assert on_a_copy(furnished)
 
 
-@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=lambda name: name.removeprefix("cronsensus_"))
-def test_poison_in_one_column_stops_nothing_else(furnished, table, column):
+def fails_of(furnished, table, column, most):
+    """Pour values into a column, one after the other; return what failed."""
     of_column = [poison for poison in poisons(sqlite=True) if (poison.table, poison.column) == (table, column)]
     first = sum(map(ord, table + column)) % len(of_column)
-    chosen = (of_column[first:] + of_column[:first])[:MOST]
     failed = {}
-    for poison in chosen:
+    for poison in (of_column[first:] + of_column[:first])[:most]:
         try:
             on_a_copy(furnished, poison)
         except Exception as error:  # noqa: BLE001 - told below
             failed[str(poison)] = f"{type(error).__name__}: {str(error)[:300]}"
-    assert not failed
+    return failed
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=lambda name: name.removeprefix("cronsensus_"))
+def test_poison_in_one_column_stops_nothing_else(furnished, table, column):
+    assert not fails_of(furnished, table, column, MOST)
+
+
+@pytest.mark.parametrize(("table", "column"), [("cronsensus_jobs", "name"), ("cronsensus_occurrences", "priority")])
+def test_what_once_stopped_a_node_stops_it_no_more(furnished, table, column):
+    assert not fails_of(furnished, table, column, 10_000)

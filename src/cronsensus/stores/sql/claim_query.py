@@ -148,8 +148,9 @@ def choose(tx: Transaction, selection: Selection, page: Sequence[AnyRow], levels
     """
     first = page[0].priority if page else levels[0] if levels else 0
     _choose_at(tx, selection, first, page)
-    for level in levels:
-        if level < first and selection.wanted > 0:
+    # By their places: one that was damaged cannot be compared.
+    for level in levels[levels.index(first) + 1 :] if first in levels else levels:
+        if selection.wanted > 0:
             _choose_at(tx, selection, level, first_page(tx, selection, level).rows)
 
 

@@ -241,11 +241,11 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
         waking = None if row.paused_at is not None else next_due
         when = (revision, since, watermark, next_due, waking)
         changes.append((*_columns(declared, row.name), *when, row.id, row.revision))
-        new_eras.append((row.name, since, revision, declared.prepared[row.name].trigger))
+        new_eras.append((row.id, since, revision, declared.prepared[row.name].trigger))
         if (row.overlap == "allow") != (spec.policies.overlap == "allow"):
             serial[int(spec.policies.overlap != "allow")].append(row.id)
     tx.send_rows("redefine_jobs", changes, one_each=True)
-    tx.send_rows("insert_eras", new_eras, space=tx.namespace)
+    tx.send_rows("insert_further_eras", new_eras)
     for ruled, ids in serial.items():
         found = tx.send_in("active_of_jobs", "ids", ids, space=tx.namespace, ruled=ruled)
         active = sorted(row.id for one in found for row in one.rows)

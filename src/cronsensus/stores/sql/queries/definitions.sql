@@ -57,9 +57,15 @@ WHERE j.id = given.job AND j.revision = given.seen;
 -- name: insert_eras
 -- types: space text
 -- rows: job text, began bigint, revised integer, fires text
--- Begin eras of jobs. Race: none, the jobs are locked or new.
+-- Begin the first eras of jobs. Race: none, the jobs are new.
 INSERT INTO cronsensus_eras (job_id, since, revision, "trigger")
 {values: (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = given.job), given.began, given.revised, given.fires};
+
+-- name: insert_further_eras
+-- rows: job bigint, began bigint, revised integer, fires text
+-- Begin eras of jobs that stand already. Race: none, the jobs are locked.
+INSERT INTO cronsensus_eras (job_id, since, revision, "trigger")
+{values: given.job, given.began, given.revised, given.fires};
 
 -- name: active_of_jobs
 -- Read what is active of jobs, comes from their schedule or an operator, and is not ruled by overlap as it is to be. The job is hidden in a sum, so that the index of what is pending is walked, and not the whole history of the job. Race: a claim, or a retry; one statement sees each occurrence in exactly one state, and then they are locked.
