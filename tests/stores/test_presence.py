@@ -173,7 +173,7 @@ class Place:
                 with mysql_connection(self.url) as mysql, mysql.cursor() as cursor:
                     cursor.execute("SELECT id, host FROM information_schema.processlist")
                     for thread, host in cursor.fetchall():
-                        if int(host.rpartition(":")[2] or 0) in ports:
+                        if int(host.partition(":")[2] or 0) in ports:  # the server's own threads have no port
                             cursor.execute(f"KILL {thread}")
             case _:
                 with redis.Redis.from_url(self.url.partition("?")[0]) as client:

@@ -149,13 +149,21 @@ def test_step_with_one_more_part_is_not_taken_in_one_trip(queue: PostgresStore) 
         end(mine, state=State.PENDING, retry_in=timedelta(0)),
     ):
         assert queue._step_in_one_trip("s1", step) is None, step
-    verdict = VerdictRange(first=START, last=START, count=1, state=State.MISSED, reason="late")
-    for change in ({"occurrences": ()}, {"verdicts": (verdict,)}, {"cancel_previous": True}, {"active_seen": 1}):
-        unusual = Step(plans=(replace(each, **change),), want=want)
-        assert queue._step_in_one_trip("s1", unusual) is None, change
     assert queue.sibling()._step_in_one_trip("s1", Step(plans=(each,), want=want)) is None, "its job is not known"
     assert queue._step_in_one_trip("s1", Step(plans=(each,), want=want)) is None, "something else waits"
     assert (queue.counts().running, queue.counts().pending) == (2, 1)
+
+
+def test_plan_that_is_more_than_one_occurrence_is_not_taken_in_one_trip(store: PostgresStore) -> None:
+    define(store)
+    [job] = store.look().due
+    each, want = plan(job, store.now()), Want(limit=1, functions=("f",), lease=LEASE)
+    store._step_in_one_trip("s1", Step(plans=(replace(each, revision=7),), want=want))  # reads the definition
+    verdict = VerdictRange(first=START, last=START, count=1, state=State.MISSED, reason="late")
+    for change in ({"occurrences": ()}, {"verdicts": (verdict,)}, {"cancel_previous": True}, {"active_seen": 1}):
+        unusual = Step(plans=(replace(each, **change),), want=want)
+        assert store._step_in_one_trip("s1", unusual) is None, change
+    assert store._step_in_one_trip("s1", Step(plans=(each,), want=want)) is not None
 
 
 def test_occurrence_that_may_overlap_is_taken_in_one_trip_while_others_run(

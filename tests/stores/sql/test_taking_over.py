@@ -14,6 +14,7 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
+from cronsensus.model.step import Step, Want
 from cronsensus.stores.sql import sessions
 from cronsensus.stores.sql.schema import counters, jobs, occurrences, runs
 from cronsensus.stores.sql.sending import Pending
@@ -141,6 +142,19 @@ def test_a_run_that_the_database_refuses_to_take_back_stays_and_those_beside_it_
     assert (stands(store, refused), stands(store, other)) == ((State.RUNNING, 0), (State.PENDING, 1))
     assert [run.end for run in store.runs(other.id)] == ["crashed"]
     assert told(store) == [f"run {refused.id} that was cut off is left out"]
+
+
+def test_result_that_the_database_refuses_undoes_no_other_part_of_its_step(store: SqliteStore) -> None:
+    refused, other = two_claims(store)
+    clash = {"token": refused.token, "occurrence_id": 99, "attempt": 1, "session": "s0"}
+    by_hand(store, insert(runs).values(**clash, started_at=1, finished_at=2, end="failed"))
+    store.enqueue([Item(job="job")])
+    ends = [Outcome(id=one.id, token=one.token, session="s1", state=State.SUCCEEDED) for one in (refused, other)]
+    done = store.step("s1", Step(outcomes=tuple(ends), want=Want(limit=1, functions=("f",), lease=LEASE)))
+    assert [one.accepted for one in done.settled] == [False, True]
+    assert len(done.claims) == 1
+    assert (stands(store, refused)[0], stands(store, other)[0]) == (State.RUNNING, State.SUCCEEDED)
+    assert told(store) == [f"the end of run {refused.id} cannot be recorded"]
 
 
 @pytest.mark.parametrize(("began", "told"), [(5, 5), (0, 0), (None, 9)])
