@@ -12,6 +12,9 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
+
+# Not later: it cannot be loaded once the main thread has ended, and drivers that a thread then opens load it too.
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, Never
 
 from cronsensus.durations import Duration
@@ -224,8 +227,6 @@ class _Startup:
             asyncio.run(called)
         else:
             # start() on the thread of an event loop, which another loop cannot be run on.
-            from concurrent.futures import ThreadPoolExecutor  # few programs need it, all would load it
-
             with ThreadPoolExecutor(1, thread_name_prefix="cronsensus-startup") as other:
                 other.submit(contextvars.copy_context().run, asyncio.run, called).result()
 
