@@ -28,8 +28,8 @@ ORDER BY j.id
 -- name: eras_after
 -- Read the eras of jobs that still matter: the one that holds at the watermark, and those after it. Race: none; what is kept of them is known by the digest of the definition.
 SELECT e.job_id, e.since, e.revision, e."trigger"
-FROM cronsensus_jobs AS j
-JOIN cronsensus_eras AS e ON e.job_id = j.id
+FROM cronsensus_jobs AS j {by_id}
+JOIN cronsensus_eras AS e {along: eras_of_job} ON e.job_id = j.id
 WHERE j.id IN :ids AND e.since >= (SELECT last.since FROM cronsensus_eras AS last
     WHERE last.job_id = j.id AND last.since <= j.watermark ORDER BY last.since DESC LIMIT 1)
 ORDER BY e.id;
