@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronsensus.node.backoff import MOST_DOUBLINGS, backoff
-from cronsensus.node.decide import FULL, LEAST_DUE, before_look
+from cronsensus.node.decide import FULL, LEAST_DUE, SPARE, before_look
 from cronsensus.node.pace import GATHER, Pace
 from cronsensus.node.situation import Facts, Memory, Todo
 from cronsensus.stores.values import Partition
@@ -82,3 +82,55 @@ def test_node_in_a_herd_fires_more_when_slots_are_free_or_after_a_while() -> Non
 def test_wait_after_very_many_failures_is_the_longest_one() -> None:
     assert backoff(5000, (0.1, 5.0), "a") <= 5.0
     assert backoff(MOST_DOUBLINGS, (0.1, 1e9), "a") <= 0.1 * 2**MOST_DOUBLINGS
+
+
+@pytest.mark.parametrize(
+    ("facts", "memory"),
+    [({"few_reserved": True}, {}), ({"in_doubt": True}, {}), ({}, {"alone": True}), ({}, {"full": False})],
+    ids=["slots soon free", "claims in doubt", "results alone", "no long queue"],
+)
+def test_results_do_not_gather_where_a_step_is_wanted_soon(facts: dict[str, Any], memory: dict[str, Any]) -> None:
+    reserved: dict[str, Any] = {"free": 0, "reserved": 80, "few_reserved": False, "reserved_for": 0.05}
+    assert sleep(reserved | facts, LONG_QUEUE | memory) != pytest.approx(GATHER - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("facts", "memory", "reserves"),
+    [
+        ({}, {}, True),
+        ({"in_doubt": True}, {}, False),
+        ({"draining": True}, {}, False),
+        ({"may_claim": False}, {}, False),
+        ({"given_up": True}, {}, False),
+        ({"few_reserved": False}, {}, False),
+        ({}, {"full": False}, False),
+        ({}, {"partition": Partition(2, 0)}, False),
+        ({}, {"looked_at": HERE - 1}, False),
+    ],
+    ids=str,
+)
+def test_runs_are_reserved_in_a_long_queue_by_a_node_that_may_take_them(
+    facts: dict[str, Any], memory: dict[str, Any], reserves: bool
+) -> None:
+    results: dict[str, Any] = {"unsettled": True, "free": 0, "may_claim": True, "few_reserved": True}
+    todo = decided(results | facts, LONG_QUEUE | {"pace": Pace(1000.0, HERE, 100)} | memory)[0]
+    assert todo.settle
+    assert bool(todo.reserve) is reserves
+
+
+@pytest.mark.parametrize(
+    ("facts", "memory", "spares"),
+    [
+        ({}, {}, True),
+        ({"free": 0}, {}, False),
+        ({"trusted": False}, {}, False),
+        ({}, {"partition": Partition(2, 0)}, False),
+    ],
+    ids=["a claim left slots free", "no slots", "a lease that is not trusted", "a herd"],
+)
+def test_look_for_a_notification_is_spared_after_a_claim_that_left_slots_free(
+    facts: dict[str, Any], memory: dict[str, Any], spares: bool
+) -> None:
+    notified: dict[str, Any] = {"notified_at": HERE, "look_at": HERE + 5}
+    wait = sleep({"free": 4} | facts, notified | memory, claimed=1)
+    assert (wait == pytest.approx(SPARE)) is spares
