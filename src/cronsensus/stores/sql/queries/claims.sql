@@ -38,10 +38,18 @@ ORDER BY levels.priority DESC
 o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
 o.payload, o.priority
 
+-- part: head
+SELECT min(o.id) FROM cronsensus_occurrences AS o
+WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending'
+
+-- part: head [mysql]
+SELECT o.id FROM cronsensus_occurrences AS o {index: serial}
+WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending'
+ORDER BY o.job_id, o.serial, o.finished_at, o.state, o.id LIMIT 1
+
 -- part: job_and_turn
 j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
-CASE WHEN page.serial = 1 THEN (SELECT min(o.id) FROM cronsensus_occurrences AS o {index: serial}
-    WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending') END AS head,
+CASE WHEN page.serial = 1 THEN ({part: head}) END AS head,
 CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index: serial}
     WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
     LIMIT 1) END AS busy
@@ -61,7 +69,7 @@ ORDER BY levels.priority DESC;
 
 -- name: candidates
 -- types: size bigint
--- Lock the first entries that are due at the highest priority that has any, and read their jobs, and whose turn it is in those. Race: two nodes claim; what another transaction has locked is passed over. A turn may be older than the lock: an entry that had its turn before it was locked, and is still pending, still has it.
+-- Lock the first entries that are due at the highest priority that has any, and read their jobs, and whose turn it is in those. MySQL 9 follows the index to the first of a line only if the order names all of its columns. Race: two nodes claim; what another transaction has locked is passed over. A turn may be older than the lock: an entry that had its turn before it was locked, and is still pending, still has it.
 SELECT page.*, {part: job_and_turn}
 FROM (
     SELECT {part: entry}
