@@ -53,18 +53,6 @@ def test_a_transaction_that_is_dropped_after_its_connection_ends_quietly(driver)
     dropped.gen.close()
 
 
-def test_a_savepoint_undoes_its_own_part_alone(driver):
-    connection = Connection(driver)
-    with connection.transaction():
-        connection.execute("BEGIN")
-        connection.execute("INSERT INTO words VALUES ('before')")
-        with pytest.raises(sqlite3.IntegrityError), connection.savepoint():
-            connection.execute("INSERT INTO words VALUES ('undone'), (NULL)")
-        with connection.savepoint():
-            connection.execute("INSERT INTO words VALUES ('after')")
-    assert words(driver) == ["before", "after"]
-
-
 def test_a_connection_that_is_lost_is_closed(driver):
     connection = Connection(driver)
     del connection

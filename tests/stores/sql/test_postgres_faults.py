@@ -269,6 +269,26 @@ def test_a_connection_that_is_cut_within_a_verb_leaves_nothing_half_done(open_po
     assert len(store.jobs()) == 1
 
 
+def test_runs_that_cannot_be_recorded_are_left_out_and_the_rest_is_taken_over(open_postgres):
+    """Where a part of a transaction is undone, what the connection has prepared is still there."""
+    store = open_postgres()
+    work_with(store)
+    store.enqueue([Item(job="job") for _ in range(8)])
+    first, second, *held = take(store, "s1", 8, {"f"}, lease=LEASE)
+    settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in (first, second)])
+    with store._writing() as tx:  # their numbers are those of other runs, which are recorded
+        for over, one in ((first, held[2]), (second, held[4])):
+            tx.connection.execute(
+                f"UPDATE {store._url.schema}.cronsensus_occurrences SET token = {over.token} WHERE id = {one.id}"
+            )
+    store.close_session("s1")
+    assert len(store.unreadable) == 2
+    waits, stays = State.PENDING, State.RUNNING
+    assert [store.occurrence(one.id).state for one in held] == [waits, waits, stays, waits, stays, waits]
+    store.open_session(a_session("s2"), lease=LEASE)
+    assert len(take(store, "s2", 8, {"f"}, lease=LEASE)) == 4
+
+
 def test_a_commit_whose_answer_is_lost_is_resolved_by_asking_again(open_postgres, monkeypatch):
     store = open_postgres()
     work_with(store)

@@ -1,5 +1,6 @@
 """Sessions and what is taken over from them: what else a row may hold, and what must not depend on it."""
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
@@ -200,3 +201,29 @@ def test_a_session_that_is_opened_again_has_its_whole_lease_again(store: SqliteS
     clock.advance(LEASE / 2)
     assert store.open_session(a_session("s1"), lease=HOUR) == START + LEASE / 2
     assert [one.expires_in for one in store.sessions()] == [HOUR]
+
+
+# --- a part of a transaction ------------------------------------------------------------------------------------------
+
+
+def test_a_savepoint_undoes_its_own_part_alone(store: SqliteStore) -> None:
+    name = "INSERT INTO cronsensus_counters VALUES ('{}', {})"
+    with store._writing() as tx:
+        tx.connection.execute(name.format("before", 1))
+        with pytest.raises(sqlite3.IntegrityError), tx.savepoint():  # noqa: PT012
+            tx.connection.execute(name.format("undone", 1))
+            tx.connection.execute(name.format("refused", "NULL"))
+        with tx.savepoint():
+            tx.connection.execute(name.format("after", 1))
+    with store._reading() as tx:
+        found = tx.connection.execute("SELECT name FROM cronsensus_counters").fetchall()
+    assert {row[0] for row in found} & {"before", "undone", "after"} == {"before", "after"}
+
+
+def test_error_that_ended_the_whole_transaction_within_a_savepoint_is_the_one_that_is_raised(
+    store: SqliteStore,
+) -> None:
+    """As MySQL does after a deadlock: the verb is done again because of that error, and of no other."""
+    with pytest.raises(KeyError, match="deadlock"), store._writing() as tx, tx.savepoint():  # noqa: PT012
+        tx.connection.execute("ROLLBACK")
+        raise KeyError("deadlock")

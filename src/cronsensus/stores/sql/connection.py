@@ -54,17 +54,6 @@ class Connection:
             self.driver.rollback()
             raise
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what is done in the block, and nothing else of the transaction, if an exception leaves the block."""
-        self.execute("SAVEPOINT cronsensus_part")
-        try:
-            yield
-        except Exception:
-            self.execute("ROLLBACK TO SAVEPOINT cronsensus_part")
-            raise
-        self.execute("RELEASE SAVEPOINT cronsensus_part")
-
     def close(self) -> None:
         """Close the connection, whatever state it is in. Idempotent."""
         _close(self.driver)

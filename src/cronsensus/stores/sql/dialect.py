@@ -171,6 +171,10 @@ class Dialect(ABC):
         """Return what the statement that takes tokens is told of the clock, below which it gives none."""
         return now - 1
 
+    def undo(self, connection: Connection, text: str) -> None:
+        """Roll back, as a statement says it, all of the transaction or a part of it."""
+        connection.execute(text)
+
     def glances(self, connection: Connection) -> bool:  # noqa: ARG002 - a transaction costs a file nothing
         """Whether a query may go without a transaction around it, where that saves journeys to a server."""
         return False

@@ -306,10 +306,8 @@ def _write(tx: Transaction, taken: Sequence[_Taken]) -> None:
 
 def _write_alone(tx: Transaction, one: _Taken) -> _Taken:
     """Write what becomes of one run, or nothing of it."""
-    tx.flush()
-    with tx.connection.savepoint():
+    with tx.savepoint():
         _write(tx, [one])
-        tx.flush()
     return one
 
 

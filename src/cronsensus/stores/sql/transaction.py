@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -178,6 +179,20 @@ class Transaction:
             self.connection.was_good = True
             self._reading = reading
             self.tell_clocks()
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is done in the block, and nothing else of the transaction, if an exception leaves the block."""
+        self.flush()
+        self.connection.execute("SAVEPOINT cronsensus_part")
+        try:
+            yield
+            self.flush()
+        except Exception:
+            with suppress(Exception):  # after a deadlock there is nothing any more to go back to, and that is told
+                self.dialect.undo(self.connection, "ROLLBACK TO SAVEPOINT cronsensus_part")
+            raise
+        self.connection.execute("RELEASE SAVEPOINT cronsensus_part")
 
     def on_clocks(self, act: Callable[[], None]) -> None:
         """Do something as soon as the clocks are read, before anything is done by them."""

@@ -135,6 +135,10 @@ class PostgresDialect(Dialect):
             [now] = cast("tuple[int]", answer.fetchone())
             connection.info["reading"] = Reading(now, now, _SERVER, asked_at)
 
+    def undo(self, connection: Connection, text: str) -> None:
+        """Roll back, and keep what is prepared."""
+        driver_of(connection).undo(text.encode())
+
     def glances(self, connection: Connection) -> bool:
         """Save a look the journeys of BEGIN and COMMIT; through a pooler it needs them, for its settings."""
         return not driver_of(connection).pooled

@@ -127,20 +127,24 @@ class BoundedConnection(psycopg.Connection[Any]):
             return cast("Value", end.value)
 
     def rollback(self) -> None:
-        """Roll back, unless the connection is gone and its transaction with it.
-
-        psycopg would have the server forget all prepared statements after that, at some later moment, and not only its
-        own. No verb of ours makes a table in a transaction, so they are as good as before.
-        """
+        """Roll back, unless the connection is gone and its transaction with it."""
         if self.closed:
             return
         if not self.names:
             super().rollback()
         elif self.pgconn.transaction_status != TransactionStatus.IDLE:
-            self.pgconn.send_query(b"ROLLBACK")
-            for result in self.wait(generators.execute(self.pgconn)):
-                if result.status != ExecStatus.COMMAND_OK:
-                    raise error_from_result(result, self.info.encoding)
+            self.undo(b"ROLLBACK")
+
+    def undo(self, text: bytes) -> None:
+        """Roll back, all or as far as to a savepoint.
+
+        psycopg would have the server forget all prepared statements after that, at some later moment, and not only its
+        own. No verb of ours makes a table in a transaction, so they are as good as before.
+        """
+        self.pgconn.send_query(text)
+        for result in self.wait(generators.execute(self.pgconn)):
+            if result.status != ExecStatus.COMMAND_OK:
+                raise error_from_result(result, self.info.encoding)
 
 
 def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnection:
