@@ -18,7 +18,7 @@ STORES = [
     "tests/stores/sql/test_ending.py",
     "tests/stores/sql/test_deciding.py",
 ]
-AT_ONCE = ["tests/stores/sql/test_postgres_at_once.py"]
+AT_ONCE = ["tests/stores/sql/test_postgres_at_once_conditions.py", "tests/stores/sql/test_postgres_at_once.py"]
 REDIS = [
     "tests/stores/redis/scripts/test_*",
     "tests/stores/test_redis.py",
@@ -220,6 +220,14 @@ ARGUED: dict[str, str] = {
     "(o.priority = levels.priority OR 1 = 1)": ("something is due at one of the levels, or at none"),
     "stores/sql/queries/looks.sql: next_pending: o.priority = levels.priority → "
     "(o.priority = levels.priority OR 1 = 1)": ("the first of all is the first of the firsts of all levels"),
+    "stores/sql/queries/at_once.sql: something_waits: levels.priority IS NOT NULL → "
+    "(levels.priority IS NOT NULL OR 1 = 1)": "no occurrence has a priority that is not there",
+    "stores/sql/queries/at_once.sql: something_waits: o.priority = levels.priority → "
+    "(o.priority = levels.priority OR 1 = 1)": "something is due at one of the levels, or at none",
+    "stores/sql/queries/at_once.sql: take_due [postgres]: due.expires_at IS NULL → "
+    "(due.expires_at IS NULL AND 1 = 0)": (
+        "a comparison with no time is neither true nor false, and bool_and passes over that"
+    ),
     "stores/sql/queries/named.sql: standing_at: o.finished_at IS NOT NULL → (o.finished_at IS NOT NULL OR 1 = 1)": (
         "for the index: what has succeeded is finished"
     ),

@@ -184,7 +184,7 @@ class Heartbeat:
                 store = self._fresh(store)
                 wait = _guarded(self.beat, store)
                 with self._lock:
-                    self._beats_at = min(self._beats_at, self._clock.monotonic() + wait)
+                    self._beats_at = self._clock.monotonic() + wait
                 self._wake.wait(wait)
                 self._wake.clear()
         finally:

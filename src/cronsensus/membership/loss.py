@@ -99,7 +99,7 @@ class StoreWatch:
         self._identity: Identity | None = None
         self._session = ""
         self._beats: OrderedDict[int, datetime] = OrderedDict()
-        """When this node's renewals were, by their number."""
+        """When this node's renewals were, by their number; 0: the opening. The older, the fewer of them are kept."""
         self._watermarks: OrderedDict[tuple[int, str], tuple[datetime, datetime]] = OrderedDict()
         """Each with a time at which the store had it, or was just about to."""
         self._to_tell: list[Loss] = []
@@ -153,21 +153,22 @@ class StoreWatch:
             if session != self._session:
                 return
             identity, last = self._identity, max(self._beats, default=0)
-            since: datetime | None = None
-            why = ""
+            since, why = renewal.now, ""
             if identity is not None and renewal.store != identity.id:
                 pass
             elif renewal.beats - renewal.alive < last:
                 counted = renewal.beats - renewal.alive
                 why = f"of {last} renewals of this {self._subject}'s session the store remembers {counted}"
-                # None: not even the opening of the session, perhaps.
-                earlier = [beat for beat in self._beats if 0 < beat <= counted] or [min(self._beats)]
+                earlier = [beat for beat in self._beats if beat <= counted]
+                # Where none is counted, not even the opening of the session is remembered, perhaps.
                 since = self._beats[earlier[-1]] - (timedelta(0) if counted else BEFORE)
                 self._beats = OrderedDict({beat: self._beats[beat] for beat in earlier})
             if renewal.alive:
                 self._beats[renewal.beats] = renewal.now
                 if len(self._beats) > MOST_BEATS:
-                    self._beats.popitem(last=False)
+                    # Not the oldest ones: a loss that reaches back to before those that are kept would seem shorter.
+                    for beat in [*self._beats][1:-1:2]:
+                        del self._beats[beat]
         if identity is not None and renewal.store != identity.id:
             self._found_empty(renewal.now)
         elif why:
@@ -245,20 +246,18 @@ class StoreWatch:
                 raise
             losses.pop(0)
 
-    def _found_lost(self, since: datetime | None, now: datetime | None, why: str) -> None:
+    def _found_lost(self, since: datetime, until: datetime, why: str) -> None:
         with self._lock:
-            until = now or next(reversed(self._beats.values()), None)
-            if until is None or (self._last is not None and until - self._last.until < ONE_LOSS):
+            if self._last is not None and until - self._last.until < ONE_LOSS:
                 return
             self._last = loss = Loss(since, until, emptied=False, why=why)
             self._to_tell.append(loss)
             self._watermarks.clear()
-        began = "at a time that is not known" if since is None else f"after {format_instant(since)}"
         _log.aside.warning(
-            "the store lost a moment, %s and before %s (%s): it went back to an earlier state, as after a failover to "
-            "a standby that lags, a restart from a snapshot, a restored backup. What it forgot is decided again, and "
-            "may run again; see: cronsensus doctor",
-            began, format_instant(until), why,
+            "the store lost a moment, after %s and before %s (%s): it went back to an earlier state, as after a "
+            "failover to a standby that lags, a restart from a snapshot, a restored backup. What it forgot is decided "
+            "again, and may run again; see: cronsensus doctor",
+            format_instant(since), format_instant(until), why,
         )  # fmt: skip
         self._wake()
 

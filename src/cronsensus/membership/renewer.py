@@ -27,7 +27,7 @@ from cronsensus.clock import Clock
 from cronsensus.durations import format_duration
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
-from cronsensus.membership.heartbeat import SOONEST, Resource
+from cronsensus.membership.heartbeat import Resource
 from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
 from cronsensus.model.session import Renewal
 from cronsensus.stores.base import Store
@@ -118,7 +118,7 @@ class SessionRenewer:
         if self._hinted:
             look = QUICK_LOOK if self._holds() else IDLE_LOOK
             wait = min(wait, self._looked_at + look - self._clock.monotonic())
-        return min(wait, every.total_seconds())
+        return wait
 
     def _renew(self, store: Store, lease: SessionLease) -> float:
         asked = lease.ask()
@@ -128,7 +128,7 @@ class SessionRenewer:
         except StoreError as error:
             self._hinted = True
             self._on_trouble(error)
-            return max(SOONEST, min(1.0, self._lease.total_seconds() / 10))
+            return min(1.0, self._lease.total_seconds() / 10)
         self._measure(self._clock.monotonic() - asked.at)
         if self._stopped:
             # The owner is closing the session.
@@ -139,7 +139,7 @@ class SessionRenewer:
         else:
             lease.lose()
         self._on_renewal(lease, renewal, asked)
-        return max(SOONEST, self._due_in(lease))
+        return self._due_in(lease)
 
     def _measure(self, seconds: float) -> None:
         """Note how long a renewal took; warn once if the lease is too short for such a distance."""

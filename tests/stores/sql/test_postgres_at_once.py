@@ -31,8 +31,8 @@ USUAL = [["lock_jobs", "fire_one"]]
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    made = PostgresStore(postgres_url, clock=ManualClock(START))
+def store(conforming_postgres_url: str) -> Iterator[PostgresStore]:
+    made = PostgresStore(conforming_postgres_url, clock=ManualClock(START))
     made.migrate()
     made.open_session(a_session("s1"), lease=LEASE)
     yield made
@@ -367,12 +367,12 @@ def test_an_enqueue_whose_answer_is_lost_is_not_repeated(queue: PostgresStore, m
 
 @pytest.mark.parametrize("polls", [True, False])
 def test_an_enqueue_on_a_connection_that_was_closed_meanwhile_is_done_once(
-    queue: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch, polls: bool
+    queue: PostgresStore, conforming_postgres_url: str, monkeypatch: pytest.MonkeyPatch, polls: bool
 ) -> None:
     if not polls:  # as on Windows
         monkeypatch.delattr(select, "poll")
         assert queue.enqueue([Item(job="queue")])[0].created
-    with psycopg.connect(postgres_url.partition("?")[0], autocommit=True) as operator:
+    with psycopg.connect(conforming_postgres_url.partition("?")[0], autocommit=True) as operator:
         for idle in queue._connections._idle:
             pid = driver_of(idle).info.backend_pid
             operator.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])

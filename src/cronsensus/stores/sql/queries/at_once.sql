@@ -99,7 +99,7 @@ RETURNING id;
 
 -- name: take_due [postgres]
 -- types: now bigint, until bigint, moment bigint, begun bigint, lease bigint, size bigint, floor bigint
--- Start all that is due, if it is no more than the size, of known definitions, in no turn and not expired. Race: two nodes take some; what another transaction has locked is passed over, and each row is asked again once it is locked. The session is asked again once its row is locked, last: if it is over by then, this fails, and nothing is written.
+-- Start all that is due, if it is no more than the size, of known definitions, in no turn and not expired. Race: two nodes take some; what another transaction has locked is passed over, and each row is asked again once it is locked, by the part that locks it. The session is asked again once its row is locked, last: if it is over by then, this fails, and nothing is written.
 WITH RECURSIVE asked AS MATERIALIZED (SELECT :now AS now, :until AS until),
 {part: levels},
 seen AS MATERIALIZED (
@@ -143,7 +143,7 @@ started AS (
         session = :session, node = judged.node, started_at = greatest(:begun, o.due_at), reason = NULL, error = NULL,
         progress_done = NULL, progress_total = NULL
     FROM numbered, token, judged
-    WHERE o.id = numbered.id AND o.state = 'pending'
+    WHERE o.id = numbered.id
     RETURNING o.id, o.job_id, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
         o.token
 ),
