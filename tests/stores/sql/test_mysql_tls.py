@@ -13,6 +13,7 @@ from cronsensus.stores.sql.mysql.driver import open_connection, run
 from cronsensus.stores.sql.mysql.url import read_url
 from tests.servers.fixtures import with_query
 from tests.servers.mariadb import MariadbServer
+from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.programs import ServiceMissing
 
 
@@ -22,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbServer]:
     if not shutil.which("openssl"):
         pytest.skip("service missing: openssl is not on PATH; apt-get install openssl")
     try:
-        made = MariadbServer(durable=False)
+        made = mysql_or_mariadb(durable=False)
     except ServiceMissing as missing:
         pytest.skip(str(missing))
     try:
@@ -32,6 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbServer]:
              "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
         )  # fmt: skip
         made.settings |= {"ssl-key": str(key), "ssl-cert": str(certificate)}
+        made.settings |= {"tls-version": "TLSv1.2,TLSv1.3"}  # our MySQL has none otherwise
         yield made.start()
     finally:
         made.end()
