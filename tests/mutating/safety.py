@@ -275,6 +275,14 @@ ARGUED: dict[str, str] = {
     "membership/liveness.py: is_gone: seen is None or seen != started → (seen != started)": (
         "started is a number there, and None is none"
     ),
+    "node/decide.py: _hands_back.stalled: facts.reserved_for is not None and facts.reserved_for > STALLED → "
+    "(facts.reserved_for > STALLED)": "asked only where something is reserved, which has waited; said again for mypy",
+    "node/decide.py: clock_set: before.sample is None or after.sample is None → (before.sample is None)": (
+        "after a look there is a sample; said again for mypy"
+    ),
+    "node/decide.py: learn_ahead: coming is None or instant is None → (coming is None)": (
+        "what is learnt ahead was decided, so there is an instant; said again for mypy"
+    ),
     "node/reconciling.py: Reconciling.judge: now - at < LET_IT_WORK → now - at <= LET_IT_WORK": (
         "two equal times: a run is left alone for one renewal more"
     ),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from cronsensus.node.backoff import MOST_DOUBLINGS, backoff
-from cronsensus.node.decide import FULL, LEAST_DUE, SPARE, before_look
-from cronsensus.node.pace import GATHER, Pace
-from cronsensus.node.situation import Facts, Memory, Todo
+from cronsensus.node.decide import FULL, INSTANT, LEAST_DUE, SPARE, before_look
+from cronsensus.node.pace import GATHER, STALLED, Pace
+from cronsensus.node.situation import Facts, Idle, Memory, Todo
+from cronsensus.node.turn_order import STAGGER, place
 from cronsensus.stores.values import Partition
+from tests.node.test_decide import FOUR, NOW, SECOND, foresees, holder, in_place
 
 HERE = 0.0
 LONG_QUEUE: dict[str, Any] = {
@@ -134,3 +138,125 @@ def test_look_for_a_notification_is_spared_after_a_claim_that_left_slots_free(
     notified: dict[str, Any] = {"notified_at": HERE, "look_at": HERE + 5}
     wait = sleep({"free": 4} | facts, notified | memory, claimed=1)
     assert (wait == pytest.approx(SPARE)) is spares
+
+
+IN_IDLE_MODE: dict[str, Any] = {"idle": Idle(until=HERE + 9, watch_at=HERE + 5), "look_at": HERE + 9, "backlog": False}
+
+
+def test_idle_node_whose_neighbour_is_gone_looks_at_once() -> None:
+    asleep = IN_IDLE_MODE | {"idle": Idle(until=HERE + 9, watch_at=HERE), "neighbours": (holder("b"),)}
+    assert decided(NO_NEWS | {"gone": frozenset("b")}, asleep)[0].look is not None
+    assert sleep(NO_NEWS, asleep) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("facts", "memory"),
+    [
+        ({"progress_in": 0.0}, IN_IDLE_MODE),
+        ({"unsettled": True, "draining": True}, {}),
+        ({"unsettled": True, "may_claim": False}, {}),
+    ],
+    ids=["in idle mode", "draining", "nothing that it can run"],
+)
+def test_step_that_settles_claims_nothing_for_a_node_that_is_to_take_nothing(
+    facts: dict[str, Any], memory: dict[str, Any]
+) -> None:
+    assert decided({"notified": True} | facts, memory)[0] == Todo(settle=True)
+
+
+def test_notification_for_which_nothing_could_be_claimed_is_looked_for_at_once() -> None:
+    for facts in ({"may_claim": False}, {"may_claim": False, "unsettled": True}):
+        memory = decided({"notified": True} | facts, NOTHING_WAITS)[1]
+        assert before_look(memory, Facts(session="a", free=4), HERE, 0)[0].look is not None
+
+
+def test_claim_that_no_notification_asked_for_puts_off_no_look() -> None:
+    todo, memory = decided({}, LONG_QUEUE | {"looked_at": HERE - 0.495})
+    assert todo.want == 4
+    assert before_look(memory, Facts(session="a", free=4), HERE + 0.01, 0)[0].look is not None
+
+
+def test_what_waited_in_a_partition_is_of_no_concern_after_it() -> None:
+    assert decided({}, IN_A_HERD | {"waits": True})[0].want == 4
+    assert decided({}, {"waits": True})[0].look is not None
+
+
+def test_reserved_run_may_wait_for_so_long_and_no_longer() -> None:
+    reserved: dict[str, Any] = {"free": 0, "reserved": 80, "few_reserved": False}
+    assert not decided(reserved | {"reserved_for": STALLED}, LONG_QUEUE)[0].hand_back
+    assert decided(reserved | {"reserved_for": STALLED + 0.001}, LONG_QUEUE)[0].hand_back
+
+
+def test_node_that_reserved_more_than_it_would_now_reserves_nothing_and_takes_nothing_less() -> None:
+    slower = LONG_QUEUE | {"pace": Pace(9.0, HERE, 100)}
+    todo = decided({"free": 0, "unsettled": True, "reserved": 3, "reserved_for": 0.05}, slower)[0]
+    assert todo.settle
+    assert todo.reserve == 0
+
+
+def test_node_does_not_sleep_for_less_than_a_clock_counts() -> None:
+    assert sleep(NO_NEWS, NOTHING_WAITS | {"look_at": HERE + 2 * INSTANT}) == 2 * INSTANT
+    assert sleep(NO_NEWS, NOTHING_WAITS | {"look_at": HERE + INSTANT}) is None
+
+
+# --- what was foreseen ------------------------------------------------------------------------------------------------
+
+
+def heard(session: str, memory: Memory, now: float, **facts: Any) -> tuple[Todo, Memory]:
+    """Return what a node does that heard that the job's next time was decided."""
+    known: dict[str, Any] = {"free": 4, "news": False, "announced": {1: NOW + SECOND}}
+    return before_look(memory, Facts(session=session, **known | facts), now)
+
+
+def test_first_node_brings_its_plan_whatever_it_heard() -> None:
+    memory = foresees(in_place(0), FOUR)
+    assert heard(in_place(0), memory, memory.look_at)[0].foreseen
+
+
+def test_node_whose_round_broke_off_after_its_look_foresees_nothing() -> None:
+    for number in (0, 2):
+        memory = replace(foresees(in_place(number), FOUR), coming=None)
+        todo = heard(in_place(number), memory, memory.look_at)[0]
+        assert not todo.foreseen
+        assert todo.look is not None
+
+
+def test_node_that_was_notified_at_its_turn_looks_at_once() -> None:
+    memory = foresees(in_place(2), FOUR)
+    memory = replace(memory, notified_at=memory.look_at)
+    assert heard(in_place(2), memory, memory.look_at, news=True)[0].look is not None
+
+
+def test_node_that_decided_ahead_before_and_hears_nothing_looks_at_its_turn() -> None:
+    memory = replace(foresees(in_place(2), FOUR), decided=NOW)
+    assert heard(in_place(2), memory, memory.look_at, announced={})[0].look is not None
+
+
+def test_node_decides_once_what_it_foresaw_and_looks_if_that_came_to_nothing() -> None:
+    memory = foresees(in_place(0), FOUR)
+    todo = heard(in_place(0), replace(memory, decided=NOW + SECOND), memory.look_at)[0]
+    assert (todo.foreseen, todo.look is None) == (False, False)
+
+
+def test_node_looks_at_its_turn_if_there_is_another_reason_to_look_by_then() -> None:
+    memory = foresees(in_place(0), FOUR)
+    assert heard(in_place(0), replace(memory, else_at=memory.look_at + 0.001), memory.look_at)[0].foreseen
+    assert heard(in_place(0), replace(memory, else_at=memory.look_at), memory.look_at)[0].look is not None
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_node_that_heard_goes_on_to_its_turn_at_the_next_due_time(number: int) -> None:
+    sessions, session = next(
+        (four, one)
+        for four in combinations("abcdefgh", 4)
+        for one in four
+        if place(one, four, NOW + SECOND) > 1 and place(one, four, NOW + 2 * SECOND) == number
+    )
+    memory = foresees(session, sessions)
+    todo, after = heard(session, memory, memory.look_at)
+    lead = memory.lead.seconds if number == 0 else 0.0
+    assert after.look_at == pytest.approx(memory.looked_at + 2 + number * STAGGER.total_seconds() - lead)
+    assert todo.sleep == after.look_at - memory.look_at
+    assert heard(session, memory, memory.look_at - INSTANT)[1] == after, "no clock counts less"
+    sooner = heard(session, replace(memory, else_at=memory.look_at + 0.1), memory.look_at)[1]
+    assert sooner.look_at == memory.look_at + 0.1, "there is another reason to look by then"

@@ -97,7 +97,7 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
         memory = replace(memory, idle=idle, neighbours=neighbours)
         if idle is not None:
             return Todo(sleep=min(idle.watch_at, idle.until) - now), memory
-        memory = replace(memory, look_at=min(memory.look_at, now))
+        memory = replace(memory, look_at=now)
     if claimed is None and (want := _without_look(memory, facts, now)):
         memory = _note_notification(memory, facts, now, want)
         return Todo(want=want, reserve=_reserve(memory, facts, now), nodes=memory.nodes), memory
@@ -111,7 +111,7 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
         if not facts.free:
             return Todo(sleep=max(0.0, min(facts.watch, memory.look_at - now))), memory
         memory = replace(memory, full=False)
-    elif not claimed and _foresees(memory, facts, now):
+    elif _foresees(memory, facts, now):
         return Todo(foreseen=True), memory
     elif (wait := max(_spares(memory, facts, now), 0.0 if claimed else _knows_all(memory, facts, now))) > INSTANT:
         return Todo(sleep=wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
@@ -129,7 +129,7 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
 
 def _hear(memory: Memory, facts: Facts, now: float) -> Memory:
     """Go on to the next due time where this node's turn has come, and it has heard that others decided."""
-    while memory.listens and memory.coming is not None and now >= memory.look_at - INSTANT and now < memory.else_at:
+    while memory.listens and memory.coming is not None and now >= memory.look_at - INSTANT:
         if _may_be_new(memory, facts) or (after := memory.coming.unless(facts.announced)) is None:
             break
         memory = _look_at_turn(memory, facts, after)
@@ -151,10 +151,10 @@ def _may_be_new(memory: Memory, facts: Facts) -> bool:
 
 def _foresees(memory: Memory, facts: Facts, now: float) -> bool:
     """Whether it is time to decide ahead, by what the last look showed."""
-    instant, sample = memory.ours, memory.sample
-    if memory.coming is None or instant is None or sample is None or instant == memory.decided:
+    instant = memory.ours
+    if memory.coming is None or instant is None or instant == memory.decided:
         return False
-    due = sample.time_of(instant)
+    due = _time_of(memory, instant)
     begins, ends = due - memory.lead.seconds - SLACK, due + STAGGER.total_seconds()  # then it is the second's turn
     return begins <= now < min(ends, memory.else_at) and not _may_be_new(memory, facts)
 
@@ -209,12 +209,7 @@ def _reserve(memory: Memory, facts: Facts, now: float) -> int:
 
     Only in a long queue that is not shared out.
     """
-    if (
-        not memory.full
-        or memory.partition is not None
-        or memory.idle is not None
-        or not _needs_no_look(memory, facts, now)
-    ):
+    if not memory.full or memory.partition is not None or not _needs_no_look(memory, facts, now):
         return 0
     if facts.in_doubt or facts.draining or not facts.may_claim or facts.given_up or not facts.few_reserved:
         return 0
@@ -297,11 +292,10 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
         backlog=view.backlog or fired.created > fired.claimed,
         full=not facts.free and (fired.claimed > 0 or view.backlog),
     )
+    memory = _after_races(memory, lost, taken=todo.plans)
+    coming = fired.coming(view.now)
+    again |= coming is not None and coming <= view.now
     tried = bool(todo.plans or todo.not_planned)
-    if tried and not facts.lost:
-        memory = _after_races(memory, lost, taken=todo.plans)
-        coming = fired.coming(view.now)
-        again |= coming is not None and coming <= view.now
     begins = todo.again and not tried
     if begins or todo.early > AT_ONCE or not (tried or memory.partition is not None):
         return again, memory
@@ -323,7 +317,7 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
 
 def settled(memory: Memory, *, ok: bool) -> Memory:
     """Take in whether a step with results was taken. If not, they are said again with nothing that could undo them."""
-    return memory if memory.alone is not ok else replace(memory, alone=not ok)
+    return replace(memory, alone=not ok)
 
 
 def failed(memory: Memory, plans: Sequence[Plan], now: float, *, passing: bool) -> Memory:
@@ -339,7 +333,7 @@ def failed(memory: Memory, plans: Sequence[Plan], now: float, *, passing: bool) 
         alone = plans[0].job_id, plans[0].revision, now + SET_ASIDE
         still = tuple(one for one in memory.set_aside if now < one[2])
         return replace(memory, set_aside=(*still, alone))
-    return replace(memory, most_plans=max(1, len(plans) // 2)) if plans else memory
+    return replace(memory, most_plans=len(plans) // 2) if plans else memory
 
 
 def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float, now: float, *, foreseen: bool) -> Memory:
@@ -379,8 +373,6 @@ def _look_at_turn(memory: Memory, facts: Facts, coming: Coming) -> Memory:
 
 def _at_its_time(memory: Memory, instant: datetime) -> Memory:
     """Look when ``instant`` has come, for what could not be decided ahead."""
-    if memory.coming is None:
-        return memory
     return replace(memory, coming=None, ours=None, look_at=min(memory.else_at, _time_of(memory, instant)))
 
 
@@ -391,7 +383,7 @@ def _time_of(memory: Memory, instant: datetime) -> float:
 def _after_races(memory: Memory, lost: int, taken: Iterable[Plan]) -> Memory:
     # A node that was faster knows when its jobs are due next; this node does not. A job whose plan the store took waits
     # behind no other any more.
-    behind = memory.behind and memory.behind - {each.job_id for each in taken}
+    behind = memory.behind - {each.job_id for each in taken}
     return replace(memory, lost_races=memory.lost_races + 1 if lost else 0, behind=behind)
 
 
@@ -436,17 +428,15 @@ def next_look(
     others = [holder.expires_in.total_seconds() for holder in view.holders if holder.id != facts.session]
     for left in others:
         # The lease of another node's runs: the active set watches them, an idle node only comes after its end.
-        waits.append(
-            max(0.0, left) + facts.watch if memory.in_idle_mode else min(_watch(memory, facts), max(0.0, left))
-        )
-    if early <= AT_ONCE and view.backlog and facts.free:
+        waits.append(max(0.0, left) + facts.watch if memory.in_idle_mode else min(_watch(memory, facts), left))
+    if view.backlog and facts.free:
         # What waits and is not for this node to claim: blocked behind a run, or no function for it here.
         waits.append(facts.watch * 2.0 ** min(max(0, memory.fruitless - 1), MOST_DOUBLINGS))
     if facts.progress_in is not None:
         waits.append(facts.progress_in)
     if facts.given_up or renew:
         waits.append(facts.watch)
-    if facts.fast_evidence and view.absent:
+    if facts.fast_evidence:
         holders = [holder.id for holder in view.holders if holder.id != facts.session]
         if (certain := memory.absences.certain_at(holders)) is not None:
             waits.append(certain - memory.looked_at)
@@ -513,23 +503,22 @@ def ahead(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, M
     Each instant is decided ahead once: whatever comes of it, the rest is for the look at the due time.
     """
     instant = memory.ours
-    if instant is None or instant == memory.decided or memory.sample is None:
+    if instant is None or instant == memory.decided:
         return Todo(), memory
     if memory.coming is not None:
         view = memory.coming.view
-    begins = memory.sample.time_of(instant) - memory.lead.seconds
+    begins = _time_of(memory, instant) - memory.lead.seconds
     if now < begins - SLACK:
         return Todo(), replace(memory, look_at=min(memory.look_at, begins))
     if instant != memory.sought and all(job.due_at != instant for job in view.jobs):
         # The look did not go so far, since the round has taken long; or the job was fired in this very round.
-        return Todo(), replace(memory, sought=instant, look_at=min(memory.look_at, now))
+        return Todo(), replace(memory, sought=instant, look_at=now)
     memory = replace(memory, decided=instant)
     if not facts.room:
         return Todo(), _at_its_time(memory, instant)
     comes = [job for job in view.jobs if job.due_at is not None and view.now < job.due_at <= instant]
     chosen, _ = at_once([job for job in comes if _is_decided_by_time_alone(job)], memory, now)
     plans, not_planned = plans_of(chosen, instant)
-    plans = tuple(replace(each, not_before=instant) for each in plans)
     within = timedelta(seconds=memory.lead.seconds + SLACK)
     if not plans:
         memory = _at_its_time(memory, instant)
