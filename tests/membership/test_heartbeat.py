@@ -8,7 +8,8 @@ import pytest
 
 from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.logger import flush
-from cronsensus.membership.heartbeat import AFTER_A_BUG, Heartbeat, Resource
+from cronsensus.membership import heartbeat as module
+from cronsensus.membership.heartbeat import AFTER_A_BUG, SOONEST, Heartbeat, Resource
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
@@ -216,10 +217,118 @@ def test_a_session_that_was_left_shows_no_sign_of_life_by_what_else_is_held():
     heartbeat.remove(lock)(PATIENCE)
 
 
-def test_beat_within_a_time_wakes_only_a_heartbeat_that_would_sleep_for_longer():
+@pytest.mark.parametrize("call", ["beat_within", "beat_in"])
+def test_beat_that_comes_as_soon_anyway_wakes_nobody(call: str):
     heartbeat = Heartbeat(a_store(), clock := ManualClock())
     heartbeat._beats_at = clock.monotonic() + 5
-    heartbeat.beat_within(5)
+    getattr(heartbeat, call)(5)
     assert not heartbeat._wake.is_set()
-    heartbeat.beat_within(4)
+    getattr(heartbeat, call)(4)
     assert heartbeat._wake.is_set()
+
+
+def test_member_that_joins_others_is_renewed_at_once():
+    heartbeat = Heartbeat(a_store(), ManualClock())
+    heartbeat._thread = threading.current_thread()
+    heartbeat.add(Member())
+    assert heartbeat._wake.is_set()
+
+
+def test_one_that_is_no_member_leaves_a_heartbeat_that_never_began():
+    heartbeat = Heartbeat(store := a_store(), ManualClock())
+    heartbeat.remove(Member())(0)
+    assert not heartbeat._wake.is_set()
+    assert not store.closed
+
+
+def test_handle_is_closed_when_the_last_leaves_also_while_the_store_hangs():
+    heartbeat, goes_on = Heartbeat(store := a_store(), SystemClock()), threading.Event()
+    hanging = Member(does=lambda: 30.0 * goes_on.wait(PATIENCE))
+    heartbeat.add(hanging)
+    assert hanging.renewed.acquire(timeout=PATIENCE)
+    heartbeat.remove(hanging)(0)
+    assert len(store.closed) == 1
+    goes_on.set()
+
+
+def test_handle_is_closed_by_the_thread_where_a_member_leaves_on_it():
+    heartbeat = Heartbeat(store := a_store(), SystemClock())
+
+    def leaves() -> float:
+        heartbeat.remove(member)
+        return 30.0
+
+    member = Member(does=leaves)
+    heartbeat.add(member)
+    thread = heartbeat._thread
+    assert member.renewed.acquire(timeout=PATIENCE)
+    for _ in range(int(PATIENCE / 0.01)):
+        if thread is None or not thread.is_alive():
+            break
+        thread.join(0.01)
+    assert len(store.closed) == 1
+
+
+def test_sign_of_life_is_shown_on_the_handle_that_is_open_already():
+    heartbeat = Heartbeat(store := a_store(), SystemClock())
+    lock = Member()
+    heartbeat.add(lock)
+    assert store.registered == []
+    heartbeat.register_presence("node")
+    assert store.registered == ["node"]
+    heartbeat.remove(lock)(PATIENCE)
+
+
+def test_thread_that_was_replaced_takes_no_new_handle():
+    heartbeat = Heartbeat(store := a_store(), ManualClock())
+    heartbeat._anew = True
+    assert heartbeat._fresh(store) is store
+    assert heartbeat._anew
+    heartbeat._thread = threading.current_thread()
+    assert heartbeat._fresh(store) is not store
+    assert not heartbeat._anew
+
+
+class Wanting(Slow):
+    """A lock that wants to be extended in so many seconds."""
+
+    def __init__(self, wants: float) -> None:
+        self.wants = wants
+
+    def step(self, store: Store) -> float:
+        return self.wants
+
+
+@pytest.mark.parametrize("wants", [(1.0, 2.0), (2.0, 1.0)])
+def test_next_beat_is_when_the_first_of_what_is_held_wants_it(wants: tuple[float, float]):
+    heartbeat = Heartbeat(store := a_store(), ManualClock())
+    heartbeat._members = {Member(*map(Wanting, wants)): None}
+    assert heartbeat.beat(store) == pytest.approx(1.0)
+
+
+def test_beat_that_is_wanted_now_comes_a_moment_later():
+    heartbeat = Heartbeat(store := a_store(), ManualClock())
+    heartbeat._members = {Member(does=lambda: 0.0): None}
+    assert heartbeat.beat(store) == pytest.approx(SOONEST)
+
+
+@pytest.mark.parametrize("calls", [(3.0, 5.0), (5.0, 3.0)])
+def test_what_is_taken_between_two_beats_is_renewed_as_soon_as_the_first_of_it_wants(calls: tuple[float, float]):
+    heartbeat = Heartbeat(store := a_store(), ManualClock())
+    heartbeat._members = {Member(): None}
+    for seconds in calls:
+        heartbeat.beat_in(seconds)
+    assert heartbeat.beat(store) == pytest.approx(3.0)
+    assert heartbeat.beat(store) == pytest.approx(30.0)
+
+
+@pytest.mark.parametrize(("takes", "times"), [(0.125, 3), (0.12, 2)])
+def test_sessions_are_renewed_again_once_locks_took_as_long_as_they_may(
+    takes: float, times: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "SESSIONS_EVERY", 0.125)
+    clock = ManualClock()
+    heartbeat, node = Heartbeat(store := a_store(), clock), Member()
+    heartbeat._members = {node: None, Member(Slow(clock, takes), Slow(clock, takes)): None}
+    heartbeat.beat(store)
+    assert node.times == times

@@ -1,7 +1,12 @@
 """The end of trust in a lease is noticed without a question to any store."""
 
+from typing import Any
+
+import pytest
+
 from cronsensus.clock import ManualClock
-from cronsensus.membership.lease_monitor import LeaseMonitor
+from cronsensus.membership.lease_monitor import SOONEST, LeaseMonitor
+from cronsensus.membership.timer import Timer
 
 
 class Lease:
@@ -60,3 +65,72 @@ def test_a_lease_that_is_renewed_meanwhile_is_watched_by_its_new_end():
     monitor._look()
     assert len(lease.expired_at) == 2
     monitor.close()
+
+
+class Asked:
+    """A timer that notes for when it is asked."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.closed = False
+
+    def after(self, seconds: float, action: Any) -> None:
+        self.seconds.append(round(seconds, 6))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def monitored(clock: ManualClock) -> tuple[LeaseMonitor, Asked]:
+    timer: Any = Asked()
+    return LeaseMonitor(clock, timer), timer
+
+
+def test_timer_that_is_shared_is_used_and_else_one_of_its_own():
+    clock = ManualClock()
+    shared = Timer(clock)
+    assert LeaseMonitor(clock, shared).timer is shared
+    assert LeaseMonitor(clock).timer is not shared
+
+
+def test_look_is_asked_for_when_the_first_lease_ends_and_only_then():
+    monitor, timer = monitored(clock := ManualClock())
+    for seconds in (9.0, 5.0, 5.0, 7.0):
+        monitor.begin(Lease(clock, seconds))
+    assert timer.seconds == [9.0, 5.0]
+
+
+def test_lease_that_is_over_already_is_looked_at_a_moment_later():
+    monitor, timer = monitored(clock := ManualClock())
+    monitor.begin(Lease(clock, -3.0))
+    assert timer.seconds == [SOONEST]
+
+
+@pytest.mark.parametrize("ends", [(5.0, 9.0), (9.0, 5.0)])
+def test_next_look_is_when_the_first_of_those_that_are_left_ends(ends: tuple[float, float]):
+    monitor, timer = monitored(clock := ManualClock())
+    for seconds in (1.0, *ends):
+        monitor.begin(Lease(clock, seconds))
+    timer.seconds.clear()
+    clock.advance(1.0)
+    monitor._look()
+    assert timer.seconds == [4.0]
+
+
+def test_without_leases_no_other_look_is_asked_for():
+    monitor, timer = monitored(clock := ManualClock())
+    monitor.begin(Lease(clock, 1.0))
+    clock.advance(1.0)
+    monitor._look()
+    monitor._look()
+    assert timer.seconds == [1.0]
+
+
+def test_after_the_close_nothing_is_told():
+    monitor, timer = monitored(clock := ManualClock())
+    monitor.begin(lease := Lease(clock, 1.0))
+    monitor.close()
+    clock.advance(5.0)
+    monitor._look()
+    assert lease.expired_at == []
+    assert timer.closed

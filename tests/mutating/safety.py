@@ -283,6 +283,16 @@ ARGUED: dict[str, str] = {
     "node/decide.py: learn_ahead: coming is None or instant is None → (coming is None)": (
         "what is learnt ahead was decided, so there is an instant; said again for mypy"
     ),
+    "membership/heartbeat.py: Heartbeat.remove: self._members or thread is None or store is None → "
+    "(self._members or store is None)": "thread and handle are set and taken away together; said again for mypy",
+    "membership/heartbeat.py: Heartbeat.remove: self._members or thread is None or store is None → "
+    "(self._members or thread is None)": "thread and handle are set and taken away together; said again for mypy",
+    "membership/session_host.py: SessionHost._look_at_store: lease is None or opened is None or lease.lost or "
+    "self._loss.session == lease.session → (lease is None or lease.lost or self._loss.session == lease.session)": (
+        "when a session was opened is noted before its lease; said again for mypy"
+    ),
+    "membership/timer.py: _Watch.close: thread is None or thread is threading.current_thread() → "
+    "(thread is threading.current_thread())": "without a thread no action is under way, and no end to wait for",
     "node/reconciling.py: Reconciling.judge: now - at < LET_IT_WORK → now - at <= LET_IT_WORK": (
         "two equal times: a run is left alone for one renewal more"
     ),

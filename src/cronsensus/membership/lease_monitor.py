@@ -38,7 +38,7 @@ class LeaseMonitor:
         self._watched: dict[Trusted, float] = {}
         """Each with the time before which it is not expired again."""
         self._looks_at = float("inf")
-        self.timer = timer or Timer(clock)
+        self.timer = Timer(clock) if timer is None else timer  # one with nothing to watch yet is false
 
     def begin(self, one: Trusted) -> None:
         """Monitor this lease, or check it anew because it may end earlier now."""
