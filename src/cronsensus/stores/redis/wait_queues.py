@@ -59,7 +59,7 @@ class RedisQueues(WaitQueues):
         """
         if not self._begun.wait(max(0.0, timeout)):
             return []
-        told = [name.decode() for name in self._subscription.receive(max(0.0, timeout))]
+        told = [name.decode(errors="replace") for name in self._subscription.receive(max(0.0, timeout))]
         with self._lock:
             self._joined.difference_update(told)
         return told
