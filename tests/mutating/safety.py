@@ -173,7 +173,12 @@ SAFETY: dict[str, list[str]] = {
             "turn_order",
         )
     },
-    "stores/announcements.py": ["tests/stores/test_memory.py", "tests/stores/test_redis.py", "tests/node/test_*"],
+    "stores/announcements.py": [
+        "tests/stores/test_announcements.py",
+        "tests/stores/test_memory.py",
+        "tests/stores/test_redis.py",
+        "tests/node/test_*",
+    ],
     "model/step.py": ["tests/model/test_*", "tests/stores/test_memory.py", "tests/node/test_claiming.py"],
     "planning.py": ["tests/test_planning.py", "tests/test_planning_retired.py"],
     "triggers/dst.py": ["tests/triggers/*"],
@@ -293,6 +298,13 @@ ARGUED: dict[str, str] = {
     ),
     "membership/timer.py: _Watch.close: thread is None or thread is threading.current_thread() → "
     "(thread is threading.current_thread())": "without a thread no action is under way, and no end to wait for",
+    "node/turn_order.py: _sets: len(sessions) <= ACTIVE → len(sessions) < ACTIVE": (
+        "so many are all active, in whichever order they are put: a rank does not depend on it"
+    ),
+    "node/turn_order.py: _rank: _weight(other, instant) < mine → _weight(other, instant) <= mine": (
+        "two sessions have two hashes of 64 bits, and a session is not compared with itself"
+    ),
+    "model/step.py: Want.part: rest <= 0 → rest < 0": "of nothing, each part is nothing",
     "node/reconciling.py: Reconciling.judge: now - at < LET_IT_WORK → now - at <= LET_IT_WORK": (
         "two equal times: a run is left alone for one renewal more"
     ),

@@ -52,7 +52,7 @@ def place(session: str, sessions: Sequence[str], instant: datetime) -> int:
     """Return how many of ``sessions`` go before ``session`` at ``instant``: the active set goes first."""
     active, idle = _sets(sessions, instant)
     if is_active(session, sessions, instant):
-        return min(_rank(session, active, instant), LAST_PLACE)
+        return _rank(session, active, instant)
     return min(len(active) + _rank(session, idle, instant), LAST_PLACE)
 
 
