@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.mutating.changes import mutants_of
-from tests.mutating.reach import places
+from tests.mutating.reach import Reach, digest, places
 
 ROOT = Path(__file__).parent.parent
 
@@ -121,6 +121,26 @@ def test_a_mutant_of_what_is_made_once_is_carried_out_where_its_name_is_used(tmp
         "1 <= 2": {("x.py", 7), ("y.py", 5)},
         "x <= 3": {("x.py", 8)},
     }
+
+
+def test_who_reaches_a_changed_file_is_known_only_once_all_tests_ran_with_it(tmp_path: Path):
+    file = tmp_path / "x.py"
+    file.write_text(CODE)
+    [mutant, *_] = mutants_of("x.py", CODE)
+    line = {"x.py": {str(mutant.line): ["b"]}}
+
+    def ran(*tests: str) -> Reach:
+        other = Reach(sources={"x.py": digest(file)})
+        other.add({"seconds": dict.fromkeys(tests, 1.0), "failed": [], "lines": line})
+        return other
+
+    reach = Reach(seconds={"a": 1.0}, sources={"x.py": "as it was"})
+    reach.merge(ran("b"))
+    assert reach.tests(mutant, tmp_path) is None
+    reach.merge(ran("a", "b"))
+    assert reach.tests(mutant, tmp_path) == {"b"}
+    reach.merge(ran("b"))
+    assert reach.tests(mutant, tmp_path) == {"b"}
 
 
 def test_a_share_is_told_with_its_bounds(mutants: ModuleType):

@@ -371,6 +371,11 @@ def test_session_that_was_opened_in_another_store_is_closed_and_the_loss_told(st
     assert [entry.action for entry in stopping.store.trail(target="")].count(STORE_EMPTIED) == 1
 
 
+def test_what_is_held_from_now_on_is_renewed_when_it_wants_to_be(scene: Scene) -> None:
+    scene.hold()
+    assert scene.beat.soon[-1] == 10.0
+
+
 def test_verify_soon_has_the_session_renewed_now(scene: Scene) -> None:
     scene.host.verify_soon()
     scene.hold()

@@ -36,11 +36,12 @@ class Reach:
     sources: dict[str, str] = field(default_factory=dict)
 
     def merge(self, other: Reach) -> None:
-        """Take in another run; what it says about a file that changed meanwhile is all that counts."""
-        for file, sources in other.sources.items():
-            if self.sources.get(file, sources) != sources:
-                self.lines.pop(file, None)
-        self.sources |= other.sources
+        """Take in another run; who reaches a file that changed meanwhile is known only if all tests ran again."""
+        changed = {file for file, text in other.sources.items() if self.sources.get(file, text) != text}
+        again = self.seconds.keys() <= other.seconds.keys()
+        for file in changed:
+            self.lines.pop(file, None)
+        self.sources |= other.sources | ({} if again else dict.fromkeys(changed, ""))
         self.add({"seconds": other.seconds, "failed": other.failed, "lines": other.lines})
 
     def add(self, told: dict[str, Any]) -> None:
