@@ -1,8 +1,11 @@
 """The session of locks and guarded calls, turned by hand: when it is opened, trusted, closed, and what its end ends."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -18,9 +21,11 @@ from cronsensus.membership.renewer import IDLE_RENEWAL
 from cronsensus.membership.session_host import ASK_AGAIN, IDLE_FOR, JOIN, KNOWS_AFTER, SessionHost
 from cronsensus.model.ids import new_id
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
+from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.snapshots import Snapshot, restore
 
+PATIENCE = 60.0
 IDLE = IDLE_RENEWAL.total_seconds()
 TRUST = IDLE_LEASE.total_seconds() * (1 - MARGIN)
 
@@ -298,6 +303,38 @@ def test_process_that_ends_closes_its_sessions_and_a_forked_child_leaves_them_al
     assert not any(one.open() for one in scenes)
 
 
+PROCESS = """
+import os, sys
+from cronsensus.clock import SystemClock
+from cronsensus.membership.session_host import SessionHost
+from cronsensus.stores import open_store
+
+store = open_store(sys.argv[1])
+store.migrate()
+host = SessionHost(store, SystemClock(), name="here")
+host.pin()
+if not os.fork():
+    sys.exit()
+os.wait()
+print(len(store.sessions()))
+"""
+
+
+def test_session_ends_with_its_process_and_not_with_a_forked_child_of_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROCESS, url],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert done.stdout == "1\n"
+    store = open_store(url)
+    assert store.sessions() == []
+    store.close()
+
+
 # --- an emptied store -------------------------------------------------------------------------------------------------
 
 
@@ -314,6 +351,8 @@ def test_store_is_asked_which_it_is_a_while_after_the_session_was_opened(scene: 
     lease.lose()
     scene.host._loss._session = ""
     assert scene.host._look_at_store(scene.store) == LONGEST_WAIT, "it is over"
+    scene.host.close()
+    assert scene.host._look_at_store(scene.store) == LONGEST_WAIT, "it is gone"
     assert scene.store.asked.count("identity") == 1
 
 
