@@ -227,6 +227,12 @@ def test_beat_that_comes_as_soon_anyway_wakes_nobody(call: str):
     assert heartbeat._wake.is_set()
 
 
+def test_wake_wakes():
+    heartbeat = Heartbeat(a_store(), ManualClock())
+    heartbeat.wake()
+    assert heartbeat._wake.is_set()
+
+
 def test_member_that_joins_others_is_renewed_at_once():
     heartbeat = Heartbeat(a_store(), ManualClock())
     heartbeat._thread = threading.current_thread()
