@@ -70,7 +70,9 @@ def signalled_when(happened: Callable[[], bool], number: int) -> Iterator[None]:
     assert target is not None
 
     def watch() -> None:
-        while not ended.wait(0.01):
+        # InnoDB shows its transactions as they were until nobody has read them for 0.1 s: asked more often, it would
+        # go on showing the moment before the wait.
+        while not ended.wait(0.15):
             if happened():
                 signal.pthread_kill(target, number)
                 return
