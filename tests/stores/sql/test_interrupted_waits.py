@@ -14,6 +14,7 @@ from cronsensus import JobSpec
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from tests.servers.fixtures import mysql_connection
+from tests.stores.sql.lock_waits import waits_for_a_lock
 
 PATIENCE = 30.0
 
@@ -26,6 +27,7 @@ class Blocker:
     """Keeps a table to itself, on a connection beside the store."""
 
     def __init__(self, url: str, table: str) -> None:
+        self._url = url
         self._table = f"cronsensus_{table}"
         self._is_postgres = url.startswith("postgresql")
         if self._is_postgres:
@@ -45,13 +47,10 @@ class Blocker:
 
     @property
     def is_waited_for(self) -> bool:
-        return bool(
-            self._ask(
-                f"SELECT 1 FROM pg_locks WHERE NOT granted AND relation = '{self._schema}.{self._table}'::regclass"
-                if self._is_postgres
-                else "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-            )
-        )
+        if not self._is_postgres:
+            return waits_for_a_lock(self._url)
+        relation = f"'{self._schema}.{self._table}'::regclass"
+        return bool(self._ask(f"SELECT 1 FROM pg_locks WHERE NOT granted AND relation = {relation}"))
 
     def _ask(self, question: str) -> Any:
         cursor = self._connection.cursor()
@@ -70,9 +69,7 @@ def signalled_when(happened: Callable[[], bool], number: int) -> Iterator[None]:
     assert target is not None
 
     def watch() -> None:
-        # InnoDB shows its transactions as they were until nobody has read them for 0.1 s: asked more often, it would
-        # go on showing the moment before the wait.
-        while not ended.wait(0.15):
+        while not ended.wait(0.01):
             if happened():
                 signal.pthread_kill(target, number)
                 return

@@ -39,6 +39,7 @@ from tests.servers.fixtures import mysql_connection
 from tests.servers.mariadb import MariadbServer
 from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.server import free_port
+from tests.stores.sql.lock_waits import waits_for_a_lock
 
 LEASE = timedelta(minutes=5)
 
@@ -373,20 +374,6 @@ def test_a_deadlock_is_resolved_by_doing_the_verb_again(open_mysql, mysql_url):
     thread.join(30)
     assert answers == [State.SUCCEEDED]
     assert len(store.occurrences(OccurrenceFilter(job="job"))) == 50
-
-
-def waits_for_a_lock(url: str) -> bool:
-    with mysql_connection(url) as connection:
-        cursor = connection.cursor()
-        # InnoDB shows what it saw when this was last asked, unless that is a tenth of a second ago: never poll faster.
-        threading.Event().wait(0.15)
-        # Of this test's own database: others use the server at the same time.
-        cursor.execute(
-            "SELECT COUNT(*) FROM information_schema.innodb_trx t "
-            "JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id "
-            "WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()"
-        )
-        return bool((cursor.fetchone() or [0])[0])
 
 
 def test_a_statement_that_takes_too_long_is_cancelled(open_mysql):
