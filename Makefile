@@ -11,16 +11,19 @@ FAR ?= 1 10 40 100
 SECONDS ?= 600
 DISTANCE ?= 10
 
+# Byte code is written even where the environment says otherwise: the tests start some thousand processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 # make upgrade: commits whose nodes run beside today's. Before the verbs look and step, before work is claimed ahead, and
 # before decisions are announced
 OLD ?= ad1e4f9 048c4e4 2c33c85
 
-.PHONY: help setup servers demo test far faults upgrade check lint types layers snippets bench mutants simulate coverage lock clean
+.PHONY: help setup servers demo test long test-all far faults upgrade check lint types layers snippets bench mutants simulate coverage lock clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
 	printf "%scronsensus%s: each scheduled occurrence is run by exactly one replica\n\n" "$$c" "$$r"; \
-	awk -v c="$$c" -v r="$$r" -F ':.*## ' '/^[a-z]+:.*## / { printf "  %smake %-9s%s %s\n", c, $$1, r, $$2 }' $(MAKEFILE_LIST); \
+	awk -v c="$$c" -v r="$$r" -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %smake %-9s%s %s\n", c, $$1, r, $$2 }' $(MAKEFILE_LIST); \
 	printf "\n%sARGS=… is passed on: make test ARGS='-k watermark'%s\n" "$$d" "$$r"
 
 setup: ## Make .venv from the lock (the other targets do it too)
@@ -32,8 +35,16 @@ servers:
 demo: setup ## Three real processes share a schedule; one is killed; the audit counts
 	@$(BIN)/cronsensus demo $(ARGS)
 
-test: setup servers ## Run the tests, in parallel
-	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+
+test: setup servers ## Run the tests of every commit, in parallel (five minutes on two cores)
+	@$(PYTEST) -m 'not long' $(ARGS)
+
+long: setup servers ## Run the tests that a nightly run adds (tests/tiers.py says which, and why)
+	@$(PYTEST) -m long $(ARGS)
+
+test-all: setup servers ## Run both
+	@$(PYTEST) $(ARGS)
 
 far: setup servers ## Run the tests of servers again, 1, 10, 40 and 100 ms away (long)
 	@status=0; for far in $(FAR); do echo "$$far ms away"; \

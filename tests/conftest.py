@@ -3,11 +3,13 @@
 import os
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from cronsensus import logger
+from tests.tiers import is_long, is_long_file
 
 pytest_plugins = ["tests.servers.fixtures"]
 # Their assertions tell what differed, as those of tests do.
@@ -70,9 +72,24 @@ FIRST = ("test_each_snapshot_is_made_exactly_once_while_processes_are_killed_at_
 """What takes longest, so that it is not what the others wait for in the end."""
 
 
+SHORT_TIER = "not long"
+"""What ``make test`` asks for; ``make long`` asks for the mark itself."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first."""
+    """Put the longest first, and mark the long tier, before the marks are asked for."""
     items.sort(key=lambda item: item.name not in FIRST)
+    for item in items:
+        if is_long(item.nodeid):
+            item.add_marker(pytest.mark.long)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file for the short tier that has none of its tests."""
+    if config.option.markexpr != SHORT_TIER or not collection_path.is_relative_to(config.rootpath):
+        return None
+    return True if is_long_file(collection_path.relative_to(config.rootpath).as_posix()) else None
 
 
 @pytest.hookimpl(wrapper=True)

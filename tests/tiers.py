@@ -1,0 +1,83 @@
+"""Which tests are the long tier: what ``make test`` leaves to ``make long``.
+
+By path and parameter, in one table, so that what each commit pays and what a nightly run pays is seen in one place. A
+new test is in the tier of every commit unless its path stands here; a row says why.
+
+What stays in every commit: the conformance suite on all five stores, the stores that are broken on purpose, what is
+taken out of nodes and stores (ablations), a hundred nights and all past seeds of the simulation, a real kill on each
+server, the README, the examples, and all tests of units.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+LONG: tuple[tuple[str, str], ...] = (
+    # Each waits for real time to pass on real servers.
+    ("tests/faults/*", "kills, freezes, fills and cuts off servers, each for some seconds"),
+    ("tests/far/*", "servers 40 ms away"),
+    ("*40ms*", "the same"),
+    ("tests/chaos/test_freeze.py*", "sleeps past real leases"),
+    ("tests/chaos/test_transactions.py*", "kills around the commit, on each server"),
+    ("tests/stores/test_presence.py*", "waits for signs of life to go, on each server"),
+    ("tests/stores/redis/test_presence.py*", "the same"),
+    ("tests/stores/sql/test_mysql_presence.py*", "the same"),
+    ("tests/stores/sql/test_standing_still.py*", "transactions that stand still until a server ends them"),
+    ("tests/stores/sql/test_sqlite_epoch.py*", "processes that die, fork and wait around the epoch of a file"),
+    ("tests/user_code/test_forks.py*", "starts programs that fork"),
+    ("tests/user_code/test_gunicorn.py*", "starts gunicorn"),
+    # Many processes at one thing.
+    ("tests/lock/test_processes.py*", "locks in many processes"),
+    ("tests/lock/test_counting.py*", "16 processes count in a file under each lock"),
+    ("tests/lock/test_set.py*", "the same, with a set"),
+    ("tests/once/test_processes.py*", "guarded functions in many processes"),
+    ("tests/once/test_left.py*", "a signal at each line of a call"),
+    # The same promise on one more kind of store, held by the conformance suite and by the other kinds.
+    ("tests/lock/*[[]mysql*", "locks and guards run on SQLite, PostgreSQL and Redis in every commit"),
+    ("tests/lock/*redlock*", "the same"),
+    ("tests/once/*[[]mysql*", "the same"),
+    ("tests/stores/sql/test_postgres_pooler.py*", "the suite again, behind PgBouncer"),
+    ("tests/stores/redis/test_cluster.py*", "the suite again, on a Redis Cluster"),
+    ("tests/stores/redis/test_replicas.py*", "replicas that lag and are promoted"),
+    ("tests/stores/redis/test_sentinel.py*", "failovers by Sentinel"),
+    # Whole matrices, of which every commit asks a part elsewhere.
+    ("tests/stores/poison/*", "each column damaged in turn"),
+    ("tests/stores/sql/test_*plans.py*", "query plans over tables of 10,000 rows and more"),
+    ("tests/stores/sql/test_growth.py*", "statements and rows over a growing history"),
+    ("tests/stores/redis/test_growth.py*", "the same"),
+    ("tests/simulation/test_crowds.py*", "crowds of nodes"),
+    ("tests/simulation/test_forgetting.py*", "stores that forget"),
+    ("tests/simulation/test_reserving.py*", "work that is claimed ahead"),
+    ("tests/stores/sql/test_many_sessions.py*", "what a look costs beside thousands of sessions"),
+    ("tests/node/test_idle_mode.py::*[[]30]", "thirty real nodes"),
+    ("tests/node/test_idle_mode.py::test_thirty_nodes*", "the same"),
+    ("tests/simulation/test_simulation.py::*rough_enough*", "counts what 300 nights met"),
+    *(
+        (f"tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[[]{seed}]", "nights 100 to 499")
+        for seed in range(100, 500, 25)
+    ),
+    ("tests/triggers/test_cron_dst.py::*2010_to_2040*", "each minute around 31 years of clock changes"),
+    ("tests/triggers/test_cron_dst.py::*over_a_whole_year*", "each minute of a year"),
+    ("tests/cli/test_demo.py::test_however_it_is_stopped*", "the demo, stopped in three ways"),
+    ("tests/cli/test_demo.py::test_in_a_pipe*", "the demo again, in a pipe"),
+    # Tests of what tests the library, and of what makes its environment.
+    ("tests/servers/*", "the servers that tests start"),
+    ("tests/test_servers_script.py*", "the script that installs them"),
+    ("tests/test_mutants.py*", "the script that changes code"),
+    ("tests/test_setup.py*", "the script that makes the environment"),
+    ("tests/test_snippets.py*", "the script that runs snippets; make check runs it on the pages"),
+    ("tests/test_scheduler_typing.py*", "a type checker over programs of users"),
+)
+"""Patterns of node ids, and why each costs more than it tells at every commit."""
+
+
+def is_long(nodeid: str) -> bool:
+    """Tell whether a test is in the long tier."""
+    return any(fnmatchcase(nodeid, pattern) for pattern, _ in LONG)
+
+
+def is_long_file(path: str) -> bool:
+    """Tell whether all tests of a file are, so that the short tier need not import it; ``path`` is from the root."""
+    return any(
+        fnmatchcase(path, pattern) for pattern, _ in LONG if pattern.endswith((".py*", "/*")) and "[" not in pattern
+    )
