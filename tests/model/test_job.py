@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption
-from cronsensus.model.job import JobSpec, Policies, check_name
+from cronsensus.model.job import STORED_DEFAULTS, JobSpec, Policies, UnknownPolicies, check_name
 from cronsensus.triggers import any_of, at, cron, every
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
@@ -109,8 +109,30 @@ def test_every_policy_is_part_of_the_digest(field):
 def test_json_of_a_newer_release_is_refused_rather_than_half_understood():
     data = JobSpec(name="job", function="job").to_json()
     data["policies"]["quorum"] = 3
-    with pytest.raises(InvalidOption, match="unknown option 'quorum'"):
+    with pytest.raises(
+        UnknownPolicies, match=r"job 'job' has a policy of a newer version of cronsensus \(quorum\)"
+    ) as told:
         JobSpec.from_json(data)
+    assert told.value.known == JobSpec(name="job", function="job")
+
+
+def test_definition_names_only_the_policies_that_differ_from_what_stored_ones_mean():
+    spec = JobSpec(name="job", function="job", policies=Policies.read({"retries": 2, "keep": "30d"}))
+    assert spec.to_json()["policies"] == {"retries": 2}
+
+
+def test_what_a_stored_definition_means_by_what_it_does_not_name_never_changes():
+    bare = JobSpec(name="job", function="job").to_json() | {"policies": {}}
+    assert JobSpec.from_json(bare).policies == Policies(
+        overlap="skip", catch_up="latest", catch_up_window=timedelta(days=1), grace=None, on_crash="retry",
+        max_crashes=3, retries=0, retry_delay=timedelta(seconds=1), retry_factor=2.0,
+        retry_max_delay=timedelta(hours=1), timeout=None, concurrency=None, priority=0, keep=timedelta(days=30),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("field", [item.name for item in dataclasses.fields(Policies)])
+def test_every_policy_has_a_meaning_where_it_is_not_named(field):
+    assert field in STORED_DEFAULTS
 
 
 # --- policies ---------------------------------------------------------------------------------------------------------

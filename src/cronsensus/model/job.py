@@ -124,6 +124,29 @@ class JobDefaults:
         return f"JobDefaults({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
 
+STORED_DEFAULTS: dict[str, Any] = {
+    "overlap": "skip",
+    "catch_up": "latest",
+    "catch_up_window": 86_400_000_000,
+    "grace": None,
+    "on_crash": "retry",
+    "max_crashes": 3,
+    "retries": 0,
+    "retry_delay": 1_000_000,
+    "retry_factor": 2.0,
+    "retry_max_delay": 3_600_000_000,
+    "timeout": None,
+    "concurrency": None,
+    "priority": 0,
+    "keep": 2_592_000_000_000,
+}
+"""What a stored definition means by a policy that it does not name; durations in microseconds.
+
+A format: no value here ever changes, whatever the defaults of ``Policies`` become, or stored jobs would change with them.
+A new policy is added with the value that means what was before it. Then a job that does not use it reads the same to
+nodes of every release, and a job that does is left alone by those that do not know it.
+"""
+
 _CHOICES = {"overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash}
 _OPTIONAL_DURATIONS = {"grace", "timeout"}
 _DURATIONS = {"catch_up_window", "retry_delay", "retry_max_delay", "keep"}
@@ -242,8 +265,12 @@ class JobSpec:
         check_name(self.function, what="function")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the definition as plain JSON values; equal definitions give equal JSON."""
-        policies = {item.name: _dump(getattr(self.policies, item.name)) for item in dataclasses.fields(Policies)}
+        """Return the definition as plain JSON values; equal definitions give equal JSON.
+
+        Of the policies only those that differ from ``STORED_DEFAULTS``.
+        """
+        policies = {name: _dump(getattr(self.policies, name)) for name in STORED_DEFAULTS}
+        policies = {name: value for name, value in policies.items() if value != STORED_DEFAULTS[name]}
         return {
             "name": self.name,
             "function": self.function,
@@ -257,14 +284,20 @@ class JobSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> JobSpec:
-        """Read what ``to_json`` wrote. Durations are microseconds there. Names are looked up, never imported."""
+        """Read what ``to_json`` wrote. Durations are microseconds there. Names are looked up, never imported.
+
+        Raises:
+            UnknownPolicies: a newer version wrote it, with policies that this one does not know.
+            InvalidOption: a value cannot be.
+        """
         trigger = data["trigger"]
         durations = _DURATIONS | _OPTIONAL_DURATIONS
         policies = {
             name: timedelta(microseconds=value) if name in durations and value is not None else value
-            for name, value in data["policies"].items()
+            for name, value in {**STORED_DEFAULTS, **data["policies"]}.items()
+            if name in STORED_DEFAULTS
         }
-        return cls(
+        spec = cls(
             name=data["name"],
             function=data["function"],
             trigger=None if trigger is None else trigger_from_json(trigger),
@@ -274,6 +307,10 @@ class JobSpec:
             executor=data["executor"],
             source=data["source"],
         )
+        unknown = data["policies"].keys() - STORED_DEFAULTS.keys()
+        if unknown:
+            raise UnknownPolicies(spec, unknown)
+        return spec
 
     @property
     def guarded(self) -> bool:
@@ -285,6 +322,22 @@ class JobSpec:
         """A hash of the whole definition: equal means nothing to write."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class UnknownPolicies(InvalidOption):
+    """A stored definition has policies that this version does not know; it leaves that job alone.
+
+    Attributes:
+        known: the definition without them. It says what becomes of a run whose node is gone, and nothing else: to fire
+            or to run the job by it would be to break a rule that somebody wrote down.
+    """
+
+    def __init__(self, known: JobSpec, unknown: Iterable[str]) -> None:
+        self.known = known
+        super().__init__(
+            f"job {known.name!r} has a policy of a newer version of cronsensus ({', '.join(sorted(unknown))}): this node "
+            "leaves the job to newer ones; upgrade cronsensus here"
+        )
 
 
 def _dump(value: Any) -> Any:

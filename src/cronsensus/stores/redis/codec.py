@@ -17,7 +17,7 @@ import msgspec
 from cronsensus.codec import loads, read_error, read_payload
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
-from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
+from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, UnknownPolicies
 from cronsensus.model.ledger import LedgerRange, TrailEntry
 from cronsensus.model.occurrence import Claim, LogLine, Occurrence, RunView, Takeover
 from cronsensus.model.plan import VerdictRange
@@ -93,6 +93,8 @@ def read_spec(text: str) -> JobSpec:
     """
     try:
         return JobSpec.from_json(loads(text))
+    except UnknownPolicies as error:
+        raise StoreCorrupt(str(error)) from error
     except READING_RAISES as error:
         raise _unreadable("definition", error, text) from error
 

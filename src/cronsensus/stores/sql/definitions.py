@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
-from cronsensus.model.job import Era, JobSpec
+from cronsensus.model.job import Era, JobSpec, UnknownPolicies
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable
 
 MOST_KEPT = 4096
@@ -101,6 +101,8 @@ def read_spec(text: str) -> JobSpec:
     """
     try:
         return JobSpec.from_json(loads(text))
+    except UnknownPolicies as error:
+        raise StoreCorrupt(str(error)) from error
     except READING_RAISES as error:
         raise StoreCorrupt(
             f"the store holds a job definition that this version cannot read ({error}): {str(text)[:200]}; "
