@@ -56,8 +56,8 @@ class Fake:
         self.told.append(("take",))
         return self.takes.pop(0)
 
-    def look(self, wanted: CallKey, key: str | None = None) -> Any:
-        self.told.append(("look", key))
+    def look(self, wanted: CallKey) -> Any:
+        self.told.append(("look", wanted.key))
         return self.looks.pop(0)
 
     def waits(self, chain: Any, name: Any) -> None:

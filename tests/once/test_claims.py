@@ -339,34 +339,6 @@ def test_fields_are_named_as_far_as_they_are_known():
     assert "payload than the other: x, y differ (compared" in told(names=("x", "y"))
 
 
-# --- the key of an earlier version ------------------------------------------------------------------------------------
-
-FORMER = replace(WANTED, former="former", fingerprint=payload("1"))
-
-
-@pytest.mark.parametrize("after", [KEEP, KEEP + MICROSECOND])
-def test_former_key_counts_until_the_microsecond_of_its_keep(claims, store, clock, after):
-    claim = another(store, "former")
-    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
-    clock.advance(after)
-    found = claims._former(FORMER)
-    assert (found is None) is (after > KEEP)
-
-
-def test_former_key_counts_only_while_it_runs_in_an_earlier_version(claims, store):
-    assert claims._former(FORMER) is None
-    claim = another(store, "former")
-    found = claims._former(FORMER)
-    assert found is not None
-    assert found.id == claim.id
-    assert claims.take(FORMER, Ticket()) == found
-    assert claims._former(WANTED) is None
-    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
-    assert claims._former(FORMER) is None
-    another(store, "former too", "s3", fingerprint=payload("2"))
-    assert claims._former(replace(FORMER, former="former too")) is None
-
-
 # --- calls that went away ---------------------------------------------------------------------------------------------
 
 
@@ -382,7 +354,6 @@ def test_a_look_leaves_alone_what_a_call_of_this_process_runs(claims):
     found = claims.look(WANTED)
     assert (found.state, found.token) == (State.RUNNING, held.claim.token)
     assert claims.look(replace(WANTED, key="other")) is None
-    assert claims.look(WANTED, "other") is None
     assert not claims._was_left(found)
 
 

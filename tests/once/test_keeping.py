@@ -1,16 +1,14 @@
 """How long a key is kept, how it is forgotten, and that no call returns nothing for a reason that is none."""
 
 import asyncio
-import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from cronsensus import InvalidOption, InvalidTransition, LeaseLost, Scheduler, State, StoreBusy
+from cronsensus import InvalidOption, InvalidTransition, LeaseLost, Scheduler, StoreBusy
 from cronsensus.clock import ManualClock
-from cronsensus.model.occurrence import OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.claims import Claims
-from cronsensus.testing.conformance.steps import settle
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -55,11 +53,11 @@ def test_a_call_that_is_pruned_between_the_two_looks_runs_or_says_so(scheduler, 
     assert work() == 1
     look, left = Claims.look, [1]
 
-    def pruned_before(self, wanted, key=None):
+    def pruned_before(self, wanted):
         if left:
             left.pop()
             assert self.store.sibling().prune(datetime(9000, 1, 1, tzinfo=UTC)) >= 1
-        return look(self, wanted, key)
+        return look(self, wanted)
 
     monkeypatch.setattr(Claims, "look", pruned_before)
     assert work() == 2, "it said None, and ran nothing"
@@ -136,76 +134,3 @@ def test_a_start_up_task_may_be_forgotten_and_runs_at_the_next_start(local):
     assert task.forget()
     local.run_startup()
     assert ran == [1, 1]
-
-
-# --- keys of an earlier version ---------------------------------------------------------------------------------------
-
-
-def former(scheduler, job: str, key: str, state: State = State.SUCCEEDED, result: str = "7") -> None:
-    """Do what an earlier version did: run a function under a key in which values were not quoted."""
-    claims = scheduler._opened.claims()
-    session = claims._host.pin()
-    claim = claims.store.acquire(session.session, job, key=key, lease=timedelta(seconds=10))
-    assert claim is not None
-    settle(claims.store, [Outcome(id=claim.id, token=claim.token, state=state, result=result)])
-    claims._host.unpin()
-
-
-def test_former_key_is_found_while_it_is_kept(timed):
-    scheduler, clock = timed
-    ran = []
-
-    @scheduler.once("{tenant}:{order}", keep="1h")
-    def work(tenant: str, order: str) -> str:
-        ran.append(tenant)
-        return tenant
-
-    work("x", "y")
-    former(scheduler, "once:work", "a:b:c")
-    assert work("a:b", "c") == 7, "a deploy repeats nothing"
-    clock.advance(3601)
-    assert work("a:b", "c") == "a:b"
-    assert ran == ["x", "a:b"]
-
-
-def test_former_key_with_a_fingerprint_is_another_call(scheduler):
-    work = scheduler.once("{tenant}:{order}", name="work")(lambda tenant, order: [tenant, order])
-    assert work("a", "b:c") == ["a", "b:c"]
-    assert work("a:b", "c") == ["a:b", "c"]
-
-
-def test_former_key_that_failed_is_tried_anew(scheduler):
-    work = scheduler.once("{tenant}:{order}", name="work")(lambda tenant, order: tenant)
-    work("x", "y")
-    former(scheduler, "once:work", "a:b:c", State.PENDING)
-    assert work("a:b", "c") == "a:b"
-
-
-def test_forgetting_finds_the_key_of_an_earlier_version_too(scheduler):
-    work = scheduler.once("{tenant}:{order}", name="work")(lambda tenant, order: tenant)
-    work("x", "y")
-    former(scheduler, "once:work", "a:b:c")
-    assert work.forget("a:b", "c")
-    assert work("a:b", "c") == "a:b"
-
-
-def test_former_key_that_runs_is_waited_for(shared_url):
-    """In a rolling deploy: the old node has begun with the call, and the message comes again to the new one."""
-    old, new = Scheduler(shared_url), Scheduler(shared_url)
-    guarded = [one.once("{tenant}:{order}", name="w")(lambda tenant, order: tenant) for one in (old, new)]
-    guarded[0]("x", "y")
-    claims = old._opened.claims()
-    session = claims._host.pin()
-    claim = claims.store.acquire(session.session, "once:w", key="a:b:c", lease=timedelta(seconds=10))
-    assert claim is not None
-    found = []
-    caller = threading.Thread(target=lambda: found.append(guarded[1]("a:b", "c")))
-    caller.start()
-    while not new._opened.claims().waiters:
-        threading.Event().wait(0.01)
-    settle(claims.store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="7")])
-    caller.join(20)
-    assert found == [7]
-    claims._host.unpin()
-    for one in (old, new):
-        one._opened.close()

@@ -1,10 +1,14 @@
-"""What an earlier version wrote, byte by byte, and a process of it that was killed: it is read, and it goes on.
+"""What a process wrote that was killed, byte by byte in another place: it is read, and it goes on.
 
-``tests/upgrade/record.py`` and ``dump.py`` made it, with the code of the commit that each file is named after.
+No version was released yet, so today's writes it, by ``tests/upgrade/record.py``. What ``dump.py`` tells of a release
+is to be kept beside it, and loaded here too.
 """
 
 import json
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -20,20 +24,26 @@ from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
+from tests.upgrade import dump
 
-RECORDED = Path(__file__).parent.parent / "upgrade" / "recorded"
+RECORD = Path(__file__).parent.parent / "upgrade" / "record.py"
 LEASE = timedelta(seconds=10)
 
 
-def load_sqlite(recorded: Path, database: Path) -> None:
+def record(url: str) -> None:
+    done = subprocess.run([sys.executable, str(RECORD), url], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+
+
+def load_sqlite(recorded: str, database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
-        connection.executescript(recorded.read_text(encoding="utf-8"))
+        connection.executescript(recorded)
 
 
-def load_redis(recorded: Path, url: str) -> None:
+def load_redis(recorded: str, url: str) -> None:
     server, _, prefix = url.partition("?prefix=")
     with redis.Redis.from_url(server) as client:
-        for line in recorded.read_text(encoding="utf-8").splitlines():
+        for line in recorded.splitlines():
             name, kind, rows = json.loads(line)
             key = f"{{{prefix}:{name}"
             if kind == "string":
@@ -52,12 +62,14 @@ def load_redis(recorded: Path, url: str) -> None:
 
 @pytest.fixture(params=["sqlite", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    [recorded] = RECORDED.glob(f"*-{request.param}.*")
     if request.param == "sqlite":
-        load_sqlite(recorded, tmp_path / "recorded.db")
+        record(f"sqlite:///{tmp_path / 'written.db'}")
+        load_sqlite(dump.of_file(str(tmp_path / "written.db")), tmp_path / "recorded.db")
         return f"sqlite:///{tmp_path / 'recorded.db'}"
-    url = str(request.getfixturevalue("redis_url"))
-    load_redis(recorded, url)
+    written = str(request.getfixturevalue("redis_url"))
+    record(written)
+    url = f"{written}_recorded"
+    load_redis(dump.of_redis(written), url)
     return url
 
 
@@ -74,7 +86,7 @@ def one_of(store: Store, job: str):
     return found
 
 
-def test_a_store_of_an_earlier_version_is_read_and_its_dead_process_is_taken_over(store: Store, url: str) -> None:
+def test_a_store_that_was_recorded_is_read_and_its_dead_process_is_taken_over(store: Store, url: str) -> None:
     done, failed, running = (one_of(store, job) for job in ("order", "failing", "long"))
     assert (done.state, done.result, done.attempt) == (State.SUCCEEDED, '{"number":1}', 1)
     assert (failed.state, failed.failures, failed.error.message) == (State.PENDING, 1, "as it was: 2")

@@ -36,4 +36,5 @@ def of_redis(url: str) -> str:
     return "\n".join(lines)
 
 
-print(of_redis(sys.argv[1]) if sys.argv[1].startswith("redis") else of_file(sys.argv[1]))
+if __name__ == "__main__":
+    print(of_redis(sys.argv[1]) if sys.argv[1].startswith("redis") else of_file(sys.argv[1]))

@@ -1,6 +1,6 @@
 """Leave a store behind as the version on PYTHONPATH writes it, with a process that was killed: ``record.py URL``.
 
-What versions wrote stands in ``recorded/`` (``dump.py`` made it), and ``tests/stores/test_recorded.py`` reads it.
+``tests/stores/test_recorded.py`` reads what ``dump.py`` then tells of it.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class FileLockBackend(LockBackend):
                 lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append)
                 try:
                     lock.acquire(blocking=False)
-                except Timeout:  # one of an earlier version, which takes no turns
+                except Timeout:  # another program has it, which takes no turns
                     return None
                 try:
                     os.pwrite(files[0], b"%-15d\n" % request.limit, 0)

@@ -65,7 +65,7 @@ class Identity:
 
     Attributes:
         id: a random text.
-        since: when the store began, so that its ledger tells of nothing earlier; ``None``: it is older than identities.
+        since: when the store began, so that its ledger tells of nothing earlier; ``None``: that is lost.
     """
 
     id: str

@@ -72,7 +72,7 @@ def acquire(  # noqa: PLR0917 - it is one call
             if wait.is_over:
                 break
             yield from wait.for_news()
-            got = yield partial(claims.look, wanted, got.key)
+            got = yield partial(claims.look, wanted)
             if got is None:
                 got = yield lambda: claims.take(wanted, ticket)
         if isinstance(got, OwnedClaim):

@@ -155,9 +155,6 @@ class Claims:
     def _take(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
         self._host.refuse_if_emptied()
         self._define(wanted.spec)
-        former = self._former(wanted)
-        if former is not None:
-            return former
         for _ in range(LOOKS):
             try:
                 held = self._try(wanted, ticket)
@@ -179,18 +176,6 @@ class Claims:
                 return None
         raise StoreBusy(f"{wanted.spec.name!r}: the key {wanted.key!r} comes and goes; try again")
 
-    def _former(self, wanted: CallKey) -> Occurrence | None:
-        """Return what an earlier version of cronsensus runs, or has recorded, of the same call, while it is kept."""
-        if wanted.former is None:
-            return None
-        seen = self.look(wanted, wanted.former)
-        # What has a fingerprint is of this version, and of another call that has this text for its key.
-        if seen is None or seen.fingerprint is not None or seen.state is State.PENDING:
-            return None
-        if seen.finished_at is not None and seen.finished_at < self.store.now() - wanted.spec.policies.keep:
-            return None
-        return seen
-
     def _of_this_payload(self, held: OwnedClaim, wanted: CallKey) -> OwnedClaim:
         """Return the claim, unless an attempt that was cut off had another payload."""
         found = wanted.differs_from(held.claim.fingerprint)
@@ -199,24 +184,20 @@ class Claims:
         self.let_go(held)
         raise wanted.mismatch(found, "an attempt that was cut off", None)
 
-    def look(self, wanted: CallKey, key: str | None = None) -> Occurrence | None:
+    def look(self, wanted: CallKey) -> Occurrence | None:
         """Return the occurrence as it stands; a claim of this process whose answer was lost is given back first.
-
-        Args:
-            wanted: the occurrence.
-            key: the one to look at, if it is the former one.
 
         Raises:
             PayloadMismatch: it is about another payload.
         """
-        where = OccurrenceFilter(job=wanted.spec.name, key=key or wanted.key)
+        where = OccurrenceFilter(job=wanted.spec.name, key=wanted.key)
         found = self.store.occurrences(where, limit=1)
         if found and found[0].state is State.RUNNING and self._was_left(found[0]):
             found = self.store.occurrences(where, limit=1)
         if not found:
             return None
         differs = wanted.differs_from(found[0].fingerprint)
-        if differs is not None and key in {None, wanted.key}:
+        if differs is not None:
             raise wanted.mismatch(differs, f"the call that is {found[0].state} there", found[0])
         return found[0]
 

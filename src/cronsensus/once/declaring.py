@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         GuardedOrSkipped,
         GuardedOrSkippedInTransaction,
     )
-    from cronsensus.once.once import CallKeyOf, KeysOf, Once
+    from cronsensus.once.once import CallKeyOf, Once, RecordedKeyOf
     from cronsensus.once.owned_claim import CallKey
 
 MOST_CRASHES = 10
@@ -150,17 +150,15 @@ class Guards:
                 return CallKey(
                     spec,
                     found.text,
-                    former=found.former,
                     fingerprint=fingerprint_of(args, kwargs, given, found),
                     fields=found.fields,
                     lenient=on_mismatch == "return",
                 )
 
-            def keys(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
-                found = key_of(args, kwargs, key_of.arguments(args, kwargs, partly=True))
-                return (found.text,) if found.former is None else (found.text, found.former)
+            def recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+                return key_of(args, kwargs, key_of.arguments(args, kwargs, partly=True)).text
 
-            return self.guard("once", looked_at, wanted, options, transaction=transaction, keys=keys)
+            return self.guard("once", looked_at, wanted, options, transaction=transaction, recorded=recorded)
 
         return decorate
 
@@ -224,7 +222,7 @@ class Guards:
         options: dict[str, Any],
         *,
         transaction: bool = False,
-        keys: KeysOf | None = None,
+        recorded: RecordedKeyOf | None = None,
     ) -> Once[..., Any]:
         """Return the guarded function, under a name of its own."""
         from cronsensus.once.once import Once
@@ -252,7 +250,7 @@ class Guards:
             on_error=options["on_error"],
             wait_for=options["wait_for"],
             transaction=transaction,
-            keys=keys,
+            recorded=recorded,
         )
         self.guarded[name] = looked_at.place
         return guarded

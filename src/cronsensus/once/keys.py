@@ -9,8 +9,7 @@ values never give one text, and what has no text of its own has no place in a ke
     {tenant}:{order}         a:b, c      ~2:"a:b":"c"           each value quoted, where it cannot
     anything beyond 400 characters       ~2#<hash>:<its beginning>
 
-``~2`` is the version of this form. Keys of the form before, in which values were never quoted, are still found: see
-``Key.former``.
+``~2`` is the version of this form.
 """
 
 from __future__ import annotations
@@ -46,13 +45,11 @@ class Key:
         text: as the store has it.
         kinds: of the values in it, one letter each: ``1``, ``"1"`` and ``True`` are spelled alike and are not the same.
         fields: what the values are called.
-        former: what an earlier version of cronsensus would have made of it, if that is something else.
     """
 
     text: str
     kinds: str = ""
     fields: tuple[str, ...] = ()
-    former: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +114,7 @@ class KeyOf:
         text = plain
         if not self._can_be_read_back(texts) or not _is_free(plain):
             text = _QUOTED + self._joined([json.dumps(one, ensure_ascii=False) for one in texts])
-        text = check_key(_shortened(text, plain))
-        former = None
-        if text != plain or "c" in kinds:
-            former = self._former(given)
-        fields = tuple(part.field for part in self._parts)
-        return Key(text, kinds, fields, None if former == text else former)
+        return Key(check_key(_shortened(text, plain)), kinds, tuple(part.field for part in self._parts))
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, partly: bool = False) -> dict[str, Any]:
         """Return what a call passes, by name, with the defaults; ``partly``: some of it may be left out.
@@ -247,7 +239,7 @@ class KeyOf:
                 "or an empty text, would make one call of all such calls"
             )
         key = text if _is_free(text) else _QUOTED + json.dumps(text, ensure_ascii=False)
-        return Key(check_key(_shortened(key, text)), "s", ("key",), _allowed(text) if key != text else None)
+        return Key(check_key(_shortened(key, text)), "s", ("key",))
 
     # --- what cannot be -----------------------------------------------------------------------------------------------
 
@@ -264,13 +256,6 @@ class KeyOf:
             f"no text of its own but its address, so no two calls would have the same key; name what tells it apart, "
             f"as in {{{field}.id}}, or write key=lambda …: …"
         )
-
-    def _former(self, given: dict[str, Any]) -> str | None:
-        """Return the key that an earlier version of cronsensus made of this call, if it did."""
-        try:
-            return _allowed(_FORMATTER.vformat(str(self._key), (), given))
-        except (KeyError, AttributeError, IndexError, TypeError, ValueError):
-            return None
 
 
 def require_argument(option: str, field: str, name: str, signature: inspect.Signature | None) -> None:
@@ -325,10 +310,3 @@ def _shortened(key: str, plain: str) -> str:
     except UnicodeEncodeError:
         return check_key(key[:LONGEST_KEY])  # half a character; says so
     return f"{_HASHED}{digest}:{plain[:_SHOWN]}".replace("\0", "\\0")
-
-
-def _allowed(text: str) -> str | None:
-    try:
-        return check_key(text)
-    except InvalidOption:
-        return None

@@ -61,8 +61,8 @@ T = TypeVar("T")
 
 CallKeyOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], CallKey]
 """Returns the occurrence that a call asks for. May ask the store."""
-KeysOf = Callable[[tuple[Any, ...], dict[str, Any]], tuple[str, ...]]
-"""Returns the keys under which a call may be recorded."""
+RecordedKeyOf = Callable[[tuple[Any, ...], dict[str, Any]], str]
+"""Returns the key under which a call is recorded. Arguments that are not in it may be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Once(Generic[P, R_co]):
         on_error: OnError,
         transaction: bool = False,
         wait_for: timedelta | None = None,
-        keys: KeysOf | None = None,
+        recorded: RecordedKeyOf | None = None,
     ) -> None:
         """Guard ``function``; see ``Scheduler.once``."""
         functools.update_wrapper(self, function, updated=())
@@ -112,7 +112,7 @@ class Once(Generic[P, R_co]):
         self._spec = spec
         self._claims = claims
         self._wanted = wanted
-        self._keys = keys or (lambda args, kwargs: (self._wanted(self._spec(), args, kwargs).key,))
+        self._recorded = recorded or (lambda args, kwargs: self._wanted(self._spec(), args, kwargs).key)
         self._types = Types(function)
         self._on_error = on_error
         self._transaction = transaction
@@ -159,8 +159,7 @@ class Once(Generic[P, R_co]):
             InvalidOption: the key cannot be made from these arguments; or it is the slot of a trigger.
             StoreError: the store cannot be asked.
         """
-        forgotten = [self.forget_key(key) for key in self._keys(args, kwargs)]
-        return any(forgotten)
+        return self.forget_key(self._recorded(args, kwargs))
 
     def forget_key(self, key: str, *, running: bool = False, by: str | None = None, why: str = "") -> bool:
         """Forget what is recorded under a key; ``False``: nothing was. The audit trail names the operator.

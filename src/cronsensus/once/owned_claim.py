@@ -51,7 +51,6 @@ class CallKey:
     """One key of one implicit job, or one of its nominal times.
 
     Attributes:
-        former: the key that an earlier version of cronsensus made of the same call, if that is another one.
         fingerprint: of the call's payload.
         fields: what the values in the key are called.
         lenient: another payload gets the recorded result.
@@ -60,7 +59,6 @@ class CallKey:
     spec: JobSpec
     key: str
     scheduled_for: datetime | None = None
-    former: str | None = None
     fingerprint: str | None = None
     fields: tuple[str, ...] = ()
     lenient: bool = False

@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST_UNANSWERED = 5
-"""After so many looks without its sign, a session is not expected to show one: it is of an earlier release, or behind a
-pooler."""
+"""After so many looks without its sign, a session is not expected to show one: it is behind a pooler."""
 
 
 class SignRecord(NamedTuple):
@@ -34,7 +33,7 @@ class SignRecord(NamedTuple):
 
     Attributes:
         number: in the order in which sessions were opened.
-        shown: whether it showed its sign; ``None``: it never said so, as in an earlier release.
+        shown: whether it showed its sign; ``None``: it has not said so, as a new one, or one behind a pooler.
     """
 
     number: int

@@ -71,15 +71,6 @@ def test_a_prune_ends_where_a_job_has_as_many_that_wait_as_one_step_looks_at(sto
     assert store.prune() == 0
 
 
-def test_sessions_that_are_over_are_forgotten_among_those_that_take_turns(store, raw, clock):
-    for session in ("s1", "s2", "s3"):
-        store.open_session(a_session(session), lease=DAY)
-    store.close_session("s2")
-    raw.sadd(key(store, "turning"), "s2")  # as a node of an earlier release leaves it
-    store.open_session(a_session("s4"), lease=DAY)
-    assert raw.smembers(key(store, "turning")) == {b"s1", b"s3", b"s4"}
-
-
 def test_one_prune_forgets_all_entries_of_the_trail_that_are_a_year_old(store, raw, clock):
     store.define_jobs([JobSpec(name=f"job {number}", function="f") for number in range(1200)], release="r1", by="ann")
     clock.advance(REMEMBERED + DAY)
@@ -121,13 +112,3 @@ def test_releases_are_kept_for_a_year(store, raw, clock):
         clock.advance(30 * DAY)
         store.prune()
     assert raw.hlen(key(store, "releases")) <= 15
-
-
-def test_a_release_of_an_earlier_version_is_older_than_all_times(store, raw, clock):
-    raw.hset(key(store, "releases"), mapping={"r0": 0, "r1": 1})
-    store.define_jobs([JobSpec(name="job", function="f")], release="r2")
-    store.open_session(a_session("s1", release="r2"), lease=DAY)
-    changed = [JobSpec(name="job", function="f", args=(1,))]
-    assert store.define_jobs(changed, release="r1").superseded == ("job",)
-    store.prune()
-    assert raw.hlen(key(store, "releases")) == 3

@@ -27,7 +27,7 @@ ASKED: Row = {
 
 SESSION: Row = {
     "number": 1, "id": "s1", "namespace": "ours", "node": "n", "host": "h", "pid": 1, "pid_started": 1,
-    "release": "r", "version": "v", "concurrency": 1, "functions": 1, "started_at": 1, "renewed_at": 1,
+    "release": "r", "version": "v", "concurrency": 1, "functions": 1, "started_at": 1, "renewed_at": 1, "beats": 0,
     "lease_until": NOW + 1, "epoch": "epoch", "draining": 0,
 }  # fmt: skip
 OVERDUE: Row = {**SESSION, "lease_until": NOW}
@@ -44,7 +44,7 @@ NAMED: Row = {"job": "name"}
 TAKEN: list[tuple[Table, Row]] = [(tables.counters, {"name": "token", "value": 6})]
 JOB: Row = {
     "id": 5, "namespace": "ours", "name": "name", "function": "f", "source": "code", "digest": "", "spec": "",
-    "revision": 3, "overlap": "skip", "keep": 1, "watermark": 10, "created_at": 1,
+    "defined_at": 1, "revision": 3, "overlap": "skip", "keep": 1, "watermark": 10, "created_at": 1,
 }  # fmt: skip
 DUE: Row = {**JOB, "wake_at": NOW}
 PAUSED: Row = {**JOB, "paused_at": 1}

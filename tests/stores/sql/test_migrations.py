@@ -12,7 +12,7 @@ from cronsensus.errors import SchemaMismatch
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql import migrations, version
 from cronsensus.stores.sql.schema import metadata
-from cronsensus.stores.sql.version import VERSION
+from cronsensus.stores.sql.version import FIRST, VERSION
 
 PROCESSES = 8
 ALL_STEPS = [name for _, name, _ in migrations.MIGRATIONS]
@@ -42,7 +42,7 @@ def test_eight_processes_start_in_the_same_instant_on_no_file(attempt, run_child
     assert [child.hear() for child in children] == ["ready"] * PROCESSES
     for child in children:
         child.say()
-    # Two steps may be taken by two processes; each is taken by one.
+    # Each step is taken by one.
     taken = [word for child in children for word in child.hear().split() if word != "nothing"]
     assert sorted(taken) == ALL_STEPS
     store = open_sqlite(migrated=False)
@@ -98,6 +98,21 @@ def test_a_newer_schema_is_refused(place, open_sqlite):
     assert tables(place / "jobs.db") == before
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_schema_that_no_release_made_is_refused_and_left_alone(number, place, open_sqlite):
+    store = open_sqlite()
+    with store._writing() as tx:
+        tx.connection.execute(f"UPDATE cronsensus_schema SET version = {number}")
+    before = tables(place / "jobs.db")
+    for verb in (store.check, store.migrate, store.sibling().check):
+        with pytest.raises(
+            SchemaMismatch, match=rf"version {number}, which no release.*name an empty database and run"
+        ):
+            verb()
+    assert tables(place / "jobs.db") == before
+    assert store.describe()["schema"] == number
+
+
 @pytest.fixture
 def a_second_version(monkeypatch):
     """A later cronsensus, which has one more migration; ``fail`` makes that one fail half-way."""
@@ -151,5 +166,5 @@ def test_a_migration_that_fails_leaves_nothing_behind(an_old_store, a_second_ver
 
 
 def test_the_numbers_of_migrations_have_no_gap():
-    assert [number for number, _, _ in migrations.MIGRATIONS] == list(range(1, VERSION + 1))
+    assert [number for number, _, _ in migrations.MIGRATIONS] == list(range(FIRST, VERSION + 1))
     assert [name for _, name, _ in migrations.MIGRATIONS if not name.startswith("m0")] == []

@@ -1,19 +1,23 @@
-"""A store that version 1 made is upgraded to what a new store is, with what it holds; on each SQL server."""
+"""A store that the release before made is upgraded to what a new store is, with what it holds; on each SQL server."""
 
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, NullPool, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, NullPool, create_engine, inspect, make_url
 
 from cronsensus.errors import SchemaMismatch
 from cronsensus.model.job import JobSpec
 from cronsensus.stores import open_store
+from cronsensus.stores.sql import migrations, version
+from cronsensus.stores.sql.migrations import additions
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.stores.sql.version import VERSION
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.triggers import every
 
-VERSION_1 = Path(__file__).parent / "version_1"
 DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 
 
@@ -52,46 +56,50 @@ def url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue(f"{kind}_url"))
 
 
-def make_version_1(url: str, kind: str) -> None:
-    statements = (VERSION_1 / f"{kind}.sql").read_text(encoding="utf-8").split(";\n")
+def as_before(url: str, kind: str) -> None:
+    """Take away what a release adds that has one more step."""
     with connect(url, kind) as connection:
-        maria = getattr(connection.dialect, "is_mariadb", False)
-        for statement in statements:
-            if statement.strip():
-                # The tables were made on MariaDB; on MySQL they are made with what that calls it.
-                connection.exec_driver_sql(statement if maria else statement.replace("_nopad_bin", "_0900_bin"))
-        connection.execute(
-            text(
-                "INSERT INTO cronsensus_releases (namespace, release, first_seen_at) VALUES ('default', 'r0', 1)"
-                if kind != "mysql"
-                else "INSERT INTO cronsensus_releases (namespace, `release`, first_seen_at) VALUES ('default', 'r0', 1)"
-            )
-        )
+        on = " ON cronsensus_occurrences" if kind == "mysql" else ""
+        connection.exec_driver_sql(f"DROP INDEX cronsensus_occurrences_nominal{on}")
+        connection.exec_driver_sql("ALTER TABLE cronsensus_sessions DROP COLUMN shown")
+        connection.exec_driver_sql("DROP TABLE cronsensus_trail")
         connection.commit()
 
 
-def test_store_of_version_1_is_refused_then_upgraded_to_the_tables_of_a_new_store(url: str, kind: str):
-    make_version_1(url, kind)
-    store = open_store(url)
-    try:
-        with pytest.raises(SchemaMismatch, match=rf"version 1, .*needs {VERSION}; run: cronsensus db upgrade"):
-            store.check()
-        assert store.migrate() == ["m0002_additions", "m0003_signs"]
-        assert store.migrate() == []
-        store.check()
-        store.define_jobs([JobSpec(name="job", function="job", trigger=every("1h"))], release="r1")
-        assert store.job("job") is not None
+def test_store_of_the_release_before_is_upgraded_to_the_tables_of_a_new_store(
+    url: str, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    with closing(open_store(url)) as before:
+        assert before.migrate() == ["m0003_first"]
+        before.define_jobs([JobSpec(name="job", function="job", trigger=every("1h"))], release="r1")
         with connect(url, kind) as connection:
-            upgraded = shape(connection)
-            # What stood in it stands.
-            assert connection.execute(text("SELECT count(*) FROM cronsensus_releases")).scalar() == 2
-            for table in reversed(metadata.sorted_tables):
-                connection.exec_driver_sql(f"DROP TABLE {table.name}")
-            if kind == "postgres":
-                connection.exec_driver_sql("DROP SEQUENCE cronsensus_tokens")
-            connection.commit()
-        assert store.migrate() == ["m0001_first", "m0002_additions", "m0003_signs"]
+            made = shape(connection)
+        as_before(url, kind)
+        with monkeypatch.context() as release:
+            release.setattr(version, "VERSION", VERSION + 1)
+            later = (VERSION + 1, "m0004_later", additions.add_missing)
+            release.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, later))
+            with closing(open_store(url)) as store:
+                with pytest.raises(SchemaMismatch, match=rf"version {VERSION}, .*needs 4; run: cronsensus db upgrade"):
+                    store.check()
+                assert store.migrate() == ["m0004_later"]
+                assert store.migrate() == []
+                store.check()
+                assert store.job("job") is not None, "what stood in it stands"
+                store.open_session(a_session("s1"), lease=timedelta(seconds=10))
         with connect(url, kind) as connection:
-            assert shape(connection) == upgraded
-    finally:
-        store.close()
+            assert shape(connection) == made
+        with pytest.raises(SchemaMismatch, match=rf"has schema version 4, but this cronsensus knows only {VERSION}"):
+            before.check()
+
+
+def test_new_store_walks_through_a_step_that_adds_and_is_given_nothing_twice(
+    url: str, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(version, "VERSION", VERSION + 1)
+    later = (VERSION + 1, "m0004_later", additions.add_missing)
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, later))
+    with closing(open_store(url)) as store:
+        assert store.migrate() == ["m0003_first", "m0004_later"]
+    with connect(url, kind) as connection:
+        assert list(connection.exec_driver_sql("SELECT version FROM cronsensus_schema ORDER BY 1").scalars()) == [3, 4]

@@ -71,7 +71,7 @@ class Wake:
                 self._client.command("PUBLISH", self._channel, self.name)
 
     def announce(self, decided: Mapping[int, datetime]) -> None:
-        """Announce what was decided, on a channel of its own: nodes of an earlier release take all else for work."""
+        """Announce what was decided, on a channel of its own: what comes on the other one means work."""
         if not self._closed.is_set():
             with contextlib.suppress(StoreError):
                 self._client.command("PUBLISH", self._decided_channel, written(decided))

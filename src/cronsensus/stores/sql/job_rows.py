@@ -42,7 +42,7 @@ def living(name: str, row: AnyRow | None) -> AnyRow:
 
 def definition_of(row: AnyRow) -> str:
     """Return the text that names a definition, and when it began; ``row`` has digest, revision, and when it began."""
-    return f"{row.digest}:{row.revision}:{row.defined_at or 0}"
+    return f"{row.digest}:{row.revision}:{row.defined_at}"
 
 
 def spec_of(tx: Transaction, row: AnyRow) -> JobSpec:

@@ -156,8 +156,8 @@ jobs = Table(
     Column("function", _word(200), nullable=False),
     Column("source", _word(10), nullable=False),
     Column("digest", _word(64), nullable=False),
-    # When this definition began; a row of version 1 has none.
-    Column("defined_at", Big),
+    # When this definition began.
+    Column("defined_at", Big, nullable=False),
     Column("spec", Long, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("overlap", _word(20), nullable=False),
@@ -175,7 +175,7 @@ jobs = Table(
     Column("pause_ended_at", Big),
     Column("retired_at", Big),
     Column("created_at", Big, nullable=False),
-    # Since version 2: until when the pending occurrences of a retired job are kept.
+    # Until when the pending occurrences of a retired job are kept.
     Column("waiting_until", Big),
     UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name").ddl_if(callable_=_not_on_postgres),
     UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
@@ -254,7 +254,7 @@ occurrences = Table(
     Column("result", Long),
     # JSON {type, message, traceback}.
     Column("error", Long),
-    # Since version 2: what tells one payload under a key from another.
+    # What tells one payload under a key from another.
     Column("fingerprint", Long),
     _words("occurrences", "origin", Origin),
     _words("occurrences", "state", State),
@@ -381,8 +381,8 @@ sessions = Table(
     Column("functions", Integer, nullable=False),
     Column("started_at", Big, nullable=False),
     Column("renewed_at", Big, nullable=False),
-    # How often it was renewed; a row of version 1 has none.
-    Column("beats", Big),
+    # How often it was renewed.
+    Column("beats", Big, nullable=False),
     # On the lease clock of the store, which means something only within its epoch (one boot of a host).
     Column("lease_until", Big, nullable=False),
     Column("epoch", _word(64), nullable=False),
@@ -390,7 +390,7 @@ sessions = Table(
     Column("ended_at", Big),
     Column("ended_as", _word(10)),
     Column("ended_why", Long),
-    # Since version 3: 1: it showed a sign of life; 0: it shows none; NULL: it never said.
+    # 1: it showed a sign of life; 0: it shows none; NULL: it never said.
     Column("shown", SmallInteger),
     UniqueConstraint("namespace", "id", name="cronsensus_sessions_by_id"),
     *_partial("cronsensus_sessions_open", "namespace", where="ended_at IS NULL", mysql=()),
@@ -423,7 +423,7 @@ locks = Table(
     Column("token", Big, nullable=False),
     Column("acquired_at", Big, nullable=False),
     Column("lease_until", Big, nullable=False),
-    # Since version 2: how many may hold it, as this holder said; a row of version 1 has none.
+    # How many may hold it, as this holder said; NULL: the place is not granted yet.
     Column("most", Integer),
     Column("epoch", _word(64), nullable=False),
     *_partial("cronsensus_locks_of_session", "namespace", "session", where="session IS NOT NULL"),

@@ -9,6 +9,8 @@ from cronsensus.errors import SchemaMismatch
 if TYPE_CHECKING:
     from cronsensus.stores.sql.transaction import Transaction
 
+FIRST = 3
+"""The number of the oldest migration. No release made a store of a version before."""
 VERSION = 3
 """The schema that this code knows; the number of the newest migration."""
 
@@ -27,6 +29,11 @@ def known(tx: Transaction, where: str) -> int:
         raise SchemaMismatch(
             f"{where} has schema version {found}, but this cronsensus knows only {VERSION}: a newer one upgraded it; "
             "install that one here too: pip install --upgrade cronsensus"
+        )
+    if 0 < found < FIRST:
+        raise SchemaMismatch(
+            f"{where} has schema version {found}, which no release of cronsensus made and none can upgrade; "
+            "name an empty database and run: cronsensus --url URL db upgrade"
         )
     return found
 

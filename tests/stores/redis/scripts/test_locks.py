@@ -106,7 +106,7 @@ GRANTS = [
     Case("one of two, where the other one wants to be alone", merged(BASE, held(most="1")), told(2), False),
     Case("alone, where there is another one", merged(BASE, held(most="2")), told(1), False),
     Case(
-        "one of two, where an earlier version did not say how many",
+        "one of two, where what the other one said of it is lost",
         merged(BASE, held(most=None)),
         told(2),
         [1, at(0)],

@@ -24,7 +24,7 @@
 --   level:P     zset   the head of each line, by due time; levels (zset: the priorities that have lines)
 --   session:S   hash   a session; holds:S (zset: its runs), locks:S (set), functions:S (set)
 --   sessions (by number), open (by end of lease), ended (by end), holding (by number)   zsets; guests, turning (sets)
---   releases    hash   release → when it became known; of earlier versions: its place in the order
+--   releases    hash   release → when it became known
 --   lock:P:N    hash   place P of lock N; locks (zset: places), leases (zset: place → end, if it has no session)
 --   queue:N     zset   the waiters for lock N; queues (zset: lock → when a waiter last joined)
 --   sign:S      channel to which the process of session S listens, so that it is seen to live

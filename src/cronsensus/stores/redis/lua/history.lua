@@ -2,7 +2,6 @@
 -- needs: retiring releases pruning
 
 local MOST_ENTRIES = 500
-local A_TIME = 1000000000000 -- of a release; smaller numbers are places of an earlier version
 
 -- Delete a retired job of which nothing is left, and say so.
 local function forget_job(job)
@@ -85,7 +84,7 @@ local function forget_releases()
   local all, replaced = call('HGETALL', RELEASES), nil
   for index = 2, #all, 2 do
     local place = tonumber(all[index]) or 0
-    if place > A_TIME and place < now - REMEMBERED and place > (replaced or 0) then
+    if place < now - REMEMBERED and place > (replaced or 0) then
       replaced = place
     end
   end

@@ -8,7 +8,7 @@ local function plain(value)
   return value and (string.match(value, '[^ -~]') and true or value)
 end
 
--- What stands there is a time, and more than that of every other. An earlier version counted from 0: before all times.
+-- What stands there is a time, and more than that of every other, also where the clock was set back.
 local function know_release(release)
   if call('HEXISTS', RELEASES, release) == 1 then
     return

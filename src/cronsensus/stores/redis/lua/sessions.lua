@@ -24,16 +24,6 @@ local function holder_of(session)
   return holders[session]
 end
 
--- Remember one more session that takes turns; whatever a node of an earlier release ended is forgotten.
-local function takes_turns(session)
-  for _, one in ipairs(call('SMEMBERS', TURNING)) do
-    if not call('ZSCORE', OPEN, one) then
-      call('SREM', TURNING, one)
-    end
-  end
-  call('SADD', TURNING, session)
-end
-
 local FEW = 100
 
 local function without_guests(sessions)
@@ -50,8 +40,7 @@ end
 
 -- The live sessions that take turns, and where they are few the live guests. Each node asks each second, so there two
 -- commands are enough, and one where the caller knows the guests: false, and they are among the others.
--- Where they are many, guests are not read, however many, unless there are sessions that nodes of an earlier release
--- opened: those are not remembered, and then not all that are open are remembered or guests.
+-- Where they are many, guests are not read, however many.
 local function turning(knows_guests)
   local few = call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf', 'LIMIT', 0, FEW)
   if #few < FEW and knows_guests then
@@ -59,36 +48,21 @@ local function turning(knows_guests)
   elseif #few < FEW then
     return without_guests(few)
   end
-  local found, known = {}, call('SCARD', GUESTS)
+  local found = {}
   for _, session in ipairs(call('SMEMBERS', TURNING)) do
-    local lease_end = call('ZSCORE', OPEN, session)
-    known = known + (lease_end and 1 or 0)
-    if lease_end and now < tonumber(lease_end) then
-      found[#found + 1] = session
-    end
-  end
-  if known == call('ZCARD', OPEN) then
-    return found, false
-  end
-  found = {}
-  local live = call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf')
-  for start = 1, #live, FEW do
-    for _, session in ipairs(without_guests({ unpack(live, start, math.min(start + FEW - 1, #live)) })) do
+    if alive(session) then
       found[#found + 1] = session
     end
   end
   return found, false
 end
 
--- See to it that the store says which it is: a space that was emptied has no identity until a session is opened, and then
--- another one. A space that is older than identities does not know when it began.
+-- See to it that the store says which it is, and when it began: a space that was emptied has no identity until a session
+-- is opened, and then another one.
 local function have_identity()
   if not identity then
     identity = redis.sha1hex(NOW .. ARGV[1])
-    call('HSET', META, 'identity', identity)
-    if not schema then
-      call('HSET', META, 'born', NOW)
-    end
+    call('HSET', META, 'identity', identity, 'born', NOW)
   end
 end
 

@@ -6,6 +6,11 @@ does not have yet, so a new store gets nothing twice. Every step runs in a trans
 lock, in which the version is read again: of several processes that start in the same instant one does the work and the
 others find it done.
 
+To add a column, an index or a table: declare it in ``schema``, raise ``VERSION`` in ``version``, and list the step
+here, ``(4, "m0004_what", additions.add_missing)``. It has a module of its own if it does more than that. Nodes of the
+release before go on beside it, so it takes nothing away, and a column needs no value from them. What must be taken away
+goes in the release after.
+
 Tables are declared once, for all databases, in SQLAlchemy's words. Only a process that takes a step loads it.
 """
 
@@ -15,17 +20,13 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, insert
 
-from cronsensus.stores.sql.migrations import m0001_first, m0002_additions, m0003_signs
+from cronsensus.stores.sql.migrations import m0003_first
 from cronsensus.stores.sql.schema import schema
 
 Upgrade = Callable[[Connection], None]
 
-MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = (
-    (1, "m0001_first", m0001_first.upgrade),
-    (2, "m0002_additions", m0002_additions.upgrade),
-    (3, "m0003_signs", m0003_signs.upgrade),
-)
-"""All steps, in order. The last number is ``VERSION``."""
+MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = ((3, "m0003_first", m0003_first.upgrade),)
+"""All steps, in order, from ``FIRST`` to ``VERSION``."""
 
 
 def take_next(version: int, connection: Connection, now: int) -> list[str]:

@@ -31,7 +31,7 @@ def _add_column(element: AddColumn, compiler: DDLCompiler, **_: object) -> str:
 def add_missing(connection: Connection) -> None:
     """Add what is declared and not there.
 
-    Safe to repeat: on MySQL, where each ALTER commits by itself, a process may have died between any two of them.
+    Safe to repeat: on MySQL, where CREATE and ALTER commit by themselves, a process may have died between any two.
     """
     places = connection.get_execution_options().get("schema_translate_map", {})
     schema = places.get(None)

@@ -29,7 +29,8 @@ l.epoch = {epoch} AND l.lease_until > {clock} AND (l.session IS NULL OR EXISTS (
         AND o.ended_at IS NULL AND o.epoch = {epoch} AND o.lease_until > {clock}))
 """
 # The statement sees the holders as of its beginning, which may have been before others had their turn. So a function
-# that sees the current rows (m0002_additions) checks them again when the turn has come, and that the session is alive.
+# that sees the current rows (migrations.postgres_functions) checks them again when the turn has come, and that the
+# session is alive.
 # An overdue row is replaced only if its own time is over, by its latest version. If its session's time is over instead,
 # the statement takes nothing: that session may be renewing its lease right now.
 _TAKE = """

@@ -140,7 +140,7 @@ class Wake:
         psycopg.RawCursor(driver).execute(_TELL, [self.channel, self.name])
 
     def announce(self, driver: psycopg.Connection[object], decided: Mapping[int, datetime]) -> None:
-        """Announce what was decided, on a channel of its own: nodes of an earlier release take all else for work."""
+        """Announce what was decided, on a channel of its own: what comes on the other one means work."""
         psycopg.RawCursor(driver).execute(_TELL, [self.channel + _DECIDED, written(decided)])
 
     # --- the end ------------------------------------------------------------------------------------------------------

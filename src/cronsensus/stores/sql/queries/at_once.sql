@@ -46,7 +46,7 @@ held AS MATERIALIZED (
     JOIN cronsensus_jobs AS j ON j.id = :job AND j.namespace = :space
     JOIN cronsensus_sessions AS s ON s.id = :session AND s.namespace = :space
     WHERE j.watermark = :seen AND j.revision = :revised AND j.paused_at IS NULL AND j.retired_at IS NULL
-        AND concat(j.digest, ':', j.revision, ':', coalesce(j.defined_at, 0)) = :definition
+        AND concat(j.digest, ':', j.revision, ':', j.defined_at) = :definition
         AND j.watermark <= :decided AND :valid <= asked.until AND :due <= asked.until
         AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment
         AND :active = (SELECT count(*) FROM cronsensus_occurrences AS o
@@ -87,7 +87,7 @@ FROM held LEFT JOIN begun ON TRUE;
 WITH held AS MATERIALIZED (
     SELECT j.id FROM cronsensus_jobs AS j
     WHERE j.id = :job AND j.namespace = :space AND j.name = :called AND j.retired_at IS NULL
-        AND concat(j.digest, ':', j.revision, ':', coalesce(j.defined_at, 0)) = :definition
+        AND concat(j.digest, ':', j.revision, ':', j.defined_at) = :definition
     {for_update}
 ),
 asked AS MATERIALIZED (SELECT held.id, :now AS now FROM held)
@@ -104,7 +104,7 @@ WITH RECURSIVE asked AS MATERIALIZED (SELECT :now AS now, :until AS until),
 {part: levels},
 seen AS MATERIALIZED (
     SELECT due.id, due.serial = 0 AND (due.expires_at IS NULL OR due.attempt > 0 OR due.expires_at >= asked.now)
-        AND concat(j.id, ' ', j.digest, ':', j.revision, ':', coalesce(j.defined_at, 0)) IN :known AS usual
+        AND concat(j.id, ' ', j.digest, ':', j.revision, ':', j.defined_at) IN :known AS usual
     FROM asked
     CROSS JOIN levels
     CROSS JOIN LATERAL (

@@ -27,7 +27,7 @@ WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL AND s.epoc
 -- name: renewing
 -- Read whether a session is alive, what it is asked to do, and what it runs. Race: the statement before has locked the row; this one reads the clock, and sees the claims that the lock waited for.
 SELECT CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
-    s.draining, coalesce(s.beats, 0) AS beats,
+    s.draining, s.beats,
     (SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'identity') AS store,
     o.id, o.token, o.cancel_reason
 FROM cronsensus_sessions AS s

@@ -13,7 +13,7 @@ else
   if release then
     call('HSET', session_key(session), 'release', release)
     know_release(release)
-    takes_turns(session)
+    call('SADD', TURNING, session)
   else
     call('SADD', GUESTS, session)
   end
