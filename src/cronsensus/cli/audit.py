@@ -15,7 +15,7 @@ from cronsensus.cli.group import Command
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import Cell, Output, Row, message
 from cronsensus.cli.waiting import alive
-from cronsensus.cli.words import brief, counted, exact, read_time
+from cronsensus.insight.words import brief, counted, exact, read_time
 
 SHOWN = 20
 MOST_ROWS = 50

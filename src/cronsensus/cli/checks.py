@@ -15,9 +15,9 @@ from typing import Any
 from cronsensus.audit.losses import losses
 from cronsensus.cli.facts import why_ended
 from cronsensus.cli.waiting import JUST_NOW, is_alive, needs_no_node, why_it_waits
-from cronsensus.cli.words import brief, counted, exact, relative, shorten
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
+from cronsensus.insight.words import brief, counted, exact, relative, shorten
 from cronsensus.masking import mask
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView

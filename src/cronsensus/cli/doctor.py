@@ -9,7 +9,7 @@ from cronsensus.cli.checks import FAIL, OK_LEVEL, WARN, Check, examine, unusable
 from cronsensus.cli.errors import FAILED, OK, code_of
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Cell, Output, word
-from cronsensus.cli.words import pad
+from cronsensus.cli.terminal import pad
 from cronsensus.errors import StoreError
 
 

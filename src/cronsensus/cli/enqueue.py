@@ -14,9 +14,9 @@ from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType, job_argument
 from cronsensus.cli.output import Output, message
-from cronsensus.cli.words import shorten
 from cronsensus.errors import InvalidOption
 from cronsensus.handle import Handle
+from cronsensus.insight.words import shorten
 from cronsensus.model.occurrence import Enqueued, Item, check_key
 
 

@@ -7,11 +7,11 @@ from datetime import datetime
 from math import isfinite
 from typing import Any
 
-from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.output import Cell, word
 from cronsensus.cli.waiting import JUST_NOW
-from cronsensus.cli.words import brief, exact, relative, shorten
 from cronsensus.handle import Handle
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.words import brief, exact, relative, shorten
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Enqueued, Occurrence, RunError, RunView

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.words import shorten
 from cronsensus.errors import UnknownJob
+from cronsensus.insight.words import shorten
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.stores.base import Store

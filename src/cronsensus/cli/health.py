@@ -11,7 +11,7 @@ from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output
 from cronsensus.cli.waiting import is_alive, needs_no_node
-from cronsensus.cli.words import counted
+from cronsensus.insight.words import counted
 from cronsensus.model.session import SessionView
 from cronsensus.stores.sql.probe import Living, probe
 

@@ -9,7 +9,6 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.backfill import backfill
-from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.enqueue import enqueue
 from cronsensus.cli.facts import (
     job_data,
@@ -24,13 +23,16 @@ from cronsensus.cli.facts import (
 )
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Group, Invocation
-from cronsensus.cli.next import print_times, time_rows
+from cronsensus.cli.next import print_times, times_data
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.terminal import clean
 from cronsensus.cli.waiting import alive
-from cronsensus.cli.words import clean, counted, exact, relative, shorten
 from cronsensus.codec import dumps
 from cronsensus.handle import Handle
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.next_times import next_times
+from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.occurrence import Enqueued, OccurrenceFilter
 from cronsensus.model.states import State
@@ -141,13 +143,13 @@ def show(job: str) -> None:
         acts = store.trail(target=job, limit=10)
     trigger, zone = view.spec.trigger, zone_of(view.spec.trigger)
     alive = trigger is not None and view.retired_at is None
-    times = time_rows(trigger, now, 5, zone) if alive and trigger is not None else []
+    times = next_times(trigger, now, 5, zone) if alive and trigger is not None else []
     if output.printed_json(
         {
             **job_data(view),
             "args": list(view.spec.args),
             "kwargs": view.spec.kwargs,
-            "times": times,
+            "times": times_data(times),
             "runs": [occurrence_data(one) for one in recent],
             "trail": [trail_data(entry) for entry in acts],
         }

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.facts import error_text, picked, seconds, why_ended
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.history import NO_VERDICT, UNDECIDED, Line, history
 from cronsensus.cli.options import job_argument, limited
 from cronsensus.cli.output import Cell, Output, Row, message, word
-from cronsensus.cli.words import brief, exact, read_time, shorten
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.words import brief, exact, read_time, shorten
 from cronsensus.stores.base import Store
 
 _MOST_LOOKED_UP = 500

@@ -12,7 +12,7 @@ from cronsensus.cli.facts import session_data
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
-from cronsensus.cli.words import brief, relative, shorten
+from cronsensus.insight.words import brief, relative, shorten
 from cronsensus.model.session import SessionView
 
 

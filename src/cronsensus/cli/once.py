@@ -10,8 +10,8 @@ from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting
 from cronsensus.cli.output import Output
-from cronsensus.cli.words import shorten
 from cronsensus.errors import InvalidTransition
+from cronsensus.insight.words import shorten
 from cronsensus.model.job import GUARDED
 from cronsensus.stores.base import Store
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronsensus.cli.group import Invocation
-from cronsensus.cli.words import clean, pad, squeeze, width_of
+from cronsensus.cli.terminal import clean, pad, squeeze, width_of
 from cronsensus.instants import format_instant
 from cronsensus.masking import mask
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
 from cronsensus.audit.nominal import Nominals
-from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.facts import error_text, why_ended
 from cronsensus.cli.history import MICROSECOND, NO_VERDICT, UNDECIDED
 from cronsensus.cli.waiting import who_was_there, why_it_waits
-from cronsensus.cli.words import brief, counted, exact, relative
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.words import brief, counted, exact, relative
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView

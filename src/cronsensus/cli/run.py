@@ -11,8 +11,9 @@ from cronsensus.cli.app import application, complete_app
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import message
+from cronsensus.cli.terminal import clean
 from cronsensus.cli.waiting import alive
-from cronsensus.cli.words import clean, counted, relative
+from cronsensus.insight.words import counted, relative
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler

@@ -8,7 +8,7 @@ from typing import Any
 
 from cronsensus.cli.facts import error_text, took, what_for
 from cronsensus.cli.output import Cell, Output, word
-from cronsensus.cli.words import brief, exact, shorten
+from cronsensus.insight.words import brief, exact, shorten
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, RunView
 from cronsensus.model.states import State

@@ -17,8 +17,8 @@ from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, id_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.run_view import log_data, print_run, show_line
-from cronsensus.cli.words import read_time, relative, shorten
 from cronsensus.errors import InvalidTransition
+from cronsensus.insight.words import read_time, relative, shorten
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.facts import occurrence_data, picked
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
 from cronsensus.cli.output import Cell, Output, word
-from cronsensus.cli.words import exact, read_time
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.words import exact, read_time
 
 
 @click.command(cls=Command)
