@@ -14,9 +14,10 @@ from typing import Any
 
 from cronsensus.audit.losses import losses
 from cronsensus.cli.facts import why_ended
-from cronsensus.cli.waiting import JUST_NOW, is_alive, needs_no_node, why_it_waits
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
+from cronsensus.insight.live_nodes import is_alive, needs_no_node
+from cronsensus.insight.waiting import JUST_NOW, why_it_waits
 from cronsensus.insight.words import brief, counted, exact, relative, shorten
 from cronsensus.masking import mask
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -334,7 +335,7 @@ def _waiting(store: Store) -> Iterator[Check]:
         said.add(one.job)
         view = store.job(one.job)
         if view is not None:
-            cause = " ".join(why_it_waits(store, view, one, now))
+            cause = why_it_waits(store, view, one, now).text
             text = f"run {one.id} of {one.job} was due {relative(one.due_at, now)}. {cause}"
             yield Check("waiting", WARN, text, f"cronsensus runs show {one.id}")
 

@@ -8,9 +8,9 @@ from math import isfinite
 from typing import Any
 
 from cronsensus.cli.output import Cell, word
-from cronsensus.cli.waiting import JUST_NOW
 from cronsensus.handle import Handle
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.waiting import JUST_NOW
 from cronsensus.insight.words import brief, exact, relative, shorten
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry

@@ -10,7 +10,7 @@ from cronsensus.cli.app import opened_store, settled
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output
-from cronsensus.cli.waiting import is_alive, needs_no_node
+from cronsensus.insight.live_nodes import is_alive, needs_no_node
 from cronsensus.insight.words import counted
 from cronsensus.model.session import SessionView
 from cronsensus.stores.sql.probe import Living, probe

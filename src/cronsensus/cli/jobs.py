@@ -27,10 +27,10 @@ from cronsensus.cli.next import print_times, times_data
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
-from cronsensus.cli.waiting import alive
 from cronsensus.codec import dumps
 from cronsensus.handle import Handle
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.model.job import JobView, Policies
@@ -124,7 +124,7 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
         message(f"there are more: cronsensus jobs list --after '{clean(more)}'")
     if hidden:
         message(f"{counted(len(hidden), 'guarded function')} not shown; see them: cronsensus jobs list --all")
-    if any(not view.spec.guarded for view in found) and not alive(store):
+    if any(not view.spec.guarded for view in found) and not live_nodes(store):
         message("no node is alive, so nothing runs; start one: cronsensus run MODULE:ATTR")
 
 

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta, tzinfo
 from cronsensus.audit.nominal import Nominals
 from cronsensus.cli.facts import error_text, why_ended
 from cronsensus.cli.history import MICROSECOND, NO_VERDICT, UNDECIDED
-from cronsensus.cli.waiting import who_was_there, why_it_waits
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.live_nodes import nodes_alive_at
+from cronsensus.insight.waiting import why_it_waits
 from cronsensus.insight.words import brief, counted, exact, relative
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
@@ -122,7 +123,7 @@ class Inquiry:
         delay = runs[0].started_at - self._at if runs else timedelta(0)
         if delay > LATE:
             say(f"It started {brief(delay)} after its nominal time.")
-            answer.sentences += who_was_there(self._store, self._at, self._zone)
+            answer.sentences += self._nodes_at(self._at)
         if one.state is State.FAILED:
             if one.reason == Reason.CRASHED:
                 most = self._view.spec.policies.max_crashes
@@ -138,7 +139,7 @@ class Inquiry:
             case State.RUNNING:
                 return [f"It is running now, as run {one.id} on {one.node}{_since(one, self._now)}."]
             case State.PENDING:
-                return [f"It waits, as run {one.id}.", *why_it_waits(self._store, self._view, one, self._now)]
+                return [f"It waits, as run {one.id}.", *why_it_waits(self._store, self._view, one, self._now).sentences]
             case State.CANCELLED:
                 return [f"It was cancelled: {self._cancelled(one)}."]
             case State.SKIPPED:
@@ -194,7 +195,7 @@ class Inquiry:
                 say(f"No: {found}, and catch_up_window is {brief(policies.catch_up_window)}.")
             case other:
                 say(f"No: {one.range.state}, {other}.")
-        answer.sentences += who_was_there(self._store, self._at, self._zone)
+        answer.sentences += self._nodes_at(self._at)
 
     def _paused(self) -> str:
         stretch = self._stretch()
@@ -224,7 +225,7 @@ class Inquiry:
     def _too_late(self, due: datetime, ended: datetime) -> list[str]:
         grace = self._view.spec.policies.grace
         said = [] if grace is None else [f"It was due {exact(due, self._zone)}, and grace is {brief(grace)}."]
-        return [*said, *who_was_there(self._store, due, self._zone), f"It was given up {exact(ended, self._zone)}."]
+        return [*said, *self._nodes_at(due), f"It was given up {exact(ended, self._zone)}."]
 
     def _no_verdict(self, answer: Answer) -> None:
         view, say = self._view, answer.sentences.append
@@ -246,9 +247,11 @@ class Inquiry:
             say(f"No: the job is paused: {self._paused_now()}. The ledger will say so once it is resumed.")
             return
         say(f"Not yet: it was due {relative(self._at, self._now)}, and no node has fired it.")
-        answer.sentences += who_was_there(self._store, self._now, self._zone) or [
-            "Nodes are alive: they will look within moments."
-        ]
+        answer.sentences += self._nodes_at(self._now) or ["Nodes are alive: they will look within moments."]
+
+    def _nodes_at(self, at: datetime) -> list[str]:
+        """Return a sentence if no node was alive at ``at``."""
+        return list(filter(None, [nodes_alive_at(self._store, at).sentence(self._zone)]))
 
     def _pruned(self, horizon: datetime) -> list[str]:
         keep = brief(self._view.spec.policies.keep)

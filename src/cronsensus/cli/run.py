@@ -12,7 +12,7 @@ from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import message
 from cronsensus.cli.terminal import clean
-from cronsensus.cli.waiting import alive
+from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.words import counted, relative
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     from cronsensus.clock import SystemClock
 
     known, now = scheduler.settings, SystemClock().now()
-    others = len(alive(scheduler.store))
+    others = len(live_nodes(scheduler.store))
     place = scheduler.store.describe().get("file")
     where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
     if new and not others:
