@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from cronsensus.audit.losses import losses
-from cronsensus.cli.facts import why_ended
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.insight.live_nodes import is_alive, needs_no_node
+from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.waiting import JUST_NOW, why_it_waits
 from cronsensus.insight.words import brief, counted, exact, relative, shorten
 from cronsensus.masking import mask

@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.facts import error_text, picked, seconds, why_ended
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.history import NO_VERDICT, UNDECIDED, Line, history
 from cronsensus.cli.options import job_argument, limited
 from cronsensus.cli.output import Cell, Output, Row, message, word
+from cronsensus.insight.as_data import fields, seconds
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.summaries import error_text, why_ended
 from cronsensus.insight.words import brief, exact, read_time, shorten
 from cronsensus.stores.base import Store
 
@@ -111,14 +112,14 @@ def _row(line: Line, zone: tzinfo, starts: dict[int, datetime]) -> Row:
 def _data(line: Line, starts: dict[int, datetime]) -> dict[str, Any]:
     one = line.occurrence
     data: dict[str, Any] = {
-        **picked(line, "count reason decided_at"),
+        **fields(line, "count reason decided_at"),
         "scheduled_for": line.first,
         "until": line.last if line.last != line.first else None,
         "verdict": line.state,
     }
     if one is not None:
         data |= {
-            **picked(one, "origin node crashes token started_at finished_at retry_of"),
+            **fields(one, "origin node crashes token started_at finished_at retry_of"),
             "run": one.id,
             "attempts": one.attempt,
             "started_after": starts[one.id] - line.first if one.id in starts else None,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
-from cronsensus.cli.facts import error_text, took, what_for
 from cronsensus.cli.output import Cell, Output, word
+from cronsensus.insight.summaries import error_text, run_state, took, what_for
 from cronsensus.insight.words import brief, exact, shorten
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, RunView
-from cronsensus.model.states import State
 
 Line = tuple[int, int, LogLine]
 _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}
@@ -34,7 +32,7 @@ def print_run(
     arguments = shorten(dumps([list(one.args), one.kwargs]), 400) if one.args or one.kwargs else None
     output.pairs(
         [
-            ("state", _state(one)),
+            ("state", Cell(run_state(one), word(one.state).style)),
             ("for", what_for(one)),
             ("key", one.key if one.scheduled_for is None or one.origin != "schedule" else None),
             ("arguments", arguments),
@@ -78,17 +76,6 @@ def print_run(
             show_line(output, line, attempts=one.attempt)
 
 
-def _state(one: Occurrence) -> Cell:
-    text = str(one.state)
-    if one.reason:
-        text += f": {one.reason}"
-    if one.progress is not None and one.state is State.RUNNING:
-        text += f", {one.progress[0]:g} of {one.progress[1]:g} done"
-    if one.cancel_requested and not one.state.final:
-        text += ", asked to stop"
-    return Cell(text, word(one.state).style)
-
-
 def _timeline(
     one: Occurrence, attempts: Sequence[RunView], acts: Sequence[TrailEntry]
 ) -> list[list[str | Cell | None]]:
@@ -126,11 +113,6 @@ _END = {
     "crashed": "ended with its node: taken over",
     "released": "was given back by a node that drained",
 }
-
-
-def log_data(line: Line) -> dict[str, Any]:
-    """Return a log line as data."""
-    return {"sequence": line[0], "attempt": line[1], "at": line[2].at, "level": line[2].level, "text": line[2].text}
 
 
 def show_line(output: Output, line: Line, *, attempts: int) -> None:

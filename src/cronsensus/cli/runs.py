@@ -11,13 +11,14 @@ import click
 
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.facts import occurrence_data, run_data, took, trail_data, what_for, why_ended
 from cronsensus.cli.find import require_job, require_run
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, id_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
-from cronsensus.cli.run_view import log_data, print_run, show_line
+from cronsensus.cli.run_view import print_run, show_line
 from cronsensus.errors import InvalidTransition
+from cronsensus.insight.as_data import log_data, occurrence_data, run_data, trail_data
+from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.words import read_time, relative, shorten
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
@@ -131,7 +132,7 @@ def show(number: int) -> None:
                 "result": _result(one),
                 "retried_as": again,
                 "attempts": [run_data(run) for run in attempts],
-                "logs": [log_data(line) for line in lines[-_TAIL:]],
+                "logs": [log_data(*line) for line in lines[-_TAIL:]],
                 "trail": [trail_data(act) for act in acts],
             }
         )
@@ -223,7 +224,7 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
     with opened_store() as store:
         one = require_run(store, number)
         if output.as_json:
-            lines = [log_data(line) for line in _every_line(store, number)]
+            lines = [log_data(*line) for line in _every_line(store, number)]
             output.document({"id": number, "state": one.state, "logs": lines})
             return
         after = 0

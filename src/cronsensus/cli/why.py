@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.facts import occurrence_data, picked
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
 from cronsensus.cli.output import Cell, Output, word
+from cronsensus.insight.as_data import fields, occurrence_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.words import exact, read_time
 
@@ -36,7 +36,7 @@ def why(job: str, time: str) -> None:
         sentences = [*answer.sentences, *store.unreadable]
     if output.printed_json(
         {
-            **picked(answer, "job time nominal verdict reason before after"),
+            **fields(answer, "job time nominal verdict reason before after"),
             "sentences": sentences,
             "runs": [occurrence_data(one) for one in answer.occurrences],
         }
