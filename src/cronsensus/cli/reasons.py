@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
 from cronsensus.audit.nominal import Nominals
-from cronsensus.cli.history import MICROSECOND, NO_VERDICT, UNDECIDED
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.ledger import MICROSECOND, NO_VERDICT, UNDECIDED
 from cronsensus.insight.live_nodes import nodes_alive_at
 from cronsensus.insight.summaries import error_text, why_ended
 from cronsensus.insight.waiting import why_it_waits

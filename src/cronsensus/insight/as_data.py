@@ -8,6 +8,8 @@ from math import isfinite
 from typing import Any
 
 from cronsensus.handle import Handle
+from cronsensus.insight.ledger import LedgerLine
+from cronsensus.insight.summaries import error_text
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Enqueued, LogLine, Occurrence, RunView
@@ -76,6 +78,27 @@ def trail_data(entry: TrailEntry) -> dict[str, Any]:
 def seconds(start: datetime | None, end: datetime | None) -> float | None:
     """Return the seconds between two instants, if both are there."""
     return None if start is None or end is None else (end - start).total_seconds()
+
+
+def line_data(line: LedgerLine) -> dict[str, Any]:
+    """Return a line of the ledger as data."""
+    one = line.occurrence
+    data: dict[str, Any] = {
+        **fields(line, "count reason decided_at"),
+        "scheduled_for": line.first,
+        "until": line.last if line.last != line.first else None,
+        "verdict": line.state,
+    }
+    if one is not None:
+        data |= {
+            **fields(one, "origin node crashes token started_at finished_at retry_of"),
+            "run": one.id,
+            "attempts": one.attempt,
+            "started_after": None if line.first_start is None else line.first_start - line.first,
+            "seconds": seconds(one.started_at, one.finished_at),
+            "error": error_text(one.error) or None,
+        }
+    return data
 
 
 def log_data(sequence: int, attempt: int, line: LogLine) -> dict[str, Any]:
