@@ -11,7 +11,6 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.backfill import backfill
 from cronsensus.cli.enqueue import enqueue
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Group, Invocation
 from cronsensus.cli.next import print_times, times_data
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
@@ -22,6 +21,7 @@ from cronsensus.handle import Handle
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.live_nodes import live_nodes
+from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
 from cronsensus.insight.words import counted, exact, relative, shorten

@@ -7,13 +7,13 @@ from datetime import tzinfo
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument, limited
 from cronsensus.cli.output import Cell, Output, Row, message, word
 from cronsensus.insight.as_data import line_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.ledger import NO_VERDICT, LedgerLine, ledger_page
+from cronsensus.insight.lookup import require_job
 from cronsensus.insight.words import brief, exact, read_time, shorten
 
 

@@ -12,13 +12,13 @@ import click
 
 from cronsensus.cli.app import application, complete_job, opened_store, settings
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
 from cronsensus.cli.terminal import clean
 from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTrigger, UnknownJob
 from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
+from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import NextTime, next_times
 from cronsensus.insight.words import exact, read_time, relative, shorten
 from cronsensus.triggers import Trigger, cron, every

@@ -6,11 +6,11 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting
 from cronsensus.cli.output import Output
 from cronsensus.errors import InvalidTransition
+from cronsensus.insight.lookup import require_job
 from cronsensus.insight.words import shorten
 from cronsensus.model.job import GUARDED
 from cronsensus.stores.base import Store

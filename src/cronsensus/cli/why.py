@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.insight.as_data import fields, occurrence_data
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.lookup import require_job
 from cronsensus.insight.why import why as explained
 from cronsensus.insight.words import exact, read_time
 
