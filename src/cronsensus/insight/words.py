@@ -55,7 +55,7 @@ def offset_text(local: datetime) -> str:
 
 
 def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time") -> datetime:
-    """Return the instant that somebody typed: ISO 8601, ``now``, or a duration such as ``2h`` (that long ago).
+    """Return the instant that a text means: ISO 8601, ``now``, or a duration such as ``2h`` (that long ago).
 
     A time without an offset is in ``tz``. A number alone is refused: ``2026`` may be meant as a year.
 
