@@ -1,6 +1,5 @@
 """``db``, ``doctor``, ``health`` and ``config``: set-up and care."""
 
-import shutil
 import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cronsensus.cli import checks
 from cronsensus.model.job import JobSpec
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.steps import carry_out
@@ -215,41 +213,6 @@ def test_the_doctor_finds_a_node_past_its_lease_and_mixed_releases(cluster: Any)
 def test_the_doctor_compares_the_clocks(cluster: Any) -> None:
     answer = cluster("doctor", "-o", "json")
     assert levels(answer)["clocks"] == "warn"
-
-
-@pytest.mark.parametrize(
-    ("described", "level", "name"),
-    [
-        ({"synchronous": "full"}, "ok", "durability"),
-        ({"synchronous": "normal"}, "warn", "durability"),
-        ({"synchronous": "off"}, "fail", "durability"),
-        ({"journal_mode": "delete"}, "warn", "journal"),
-        ({"file_system": "nfs4"}, "warn", "file system"),
-    ],
-)
-def test_the_doctor_judges_settings(described: dict[str, str], level: str, name: str) -> None:
-    (found,) = checks._durability(described)
-    assert (found.name, found.level) == (name, level)
-
-
-@pytest.mark.parametrize(("free", "level"), [(10 * 2**20, "fail"), (100 * 2**20, "warn"), (10 * 2**30, "ok")])
-def test_the_doctor_looks_at_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, level: str) -> None:
-    class Usage:
-        pass
-
-    usage = Usage()
-    usage.free = free  # type: ignore[attr-defined]
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    (found,) = checks._space({"file": str(tmp_path / "x.db")})
-    assert found.level == level
-
-
-def test_the_doctor_says_when_no_hint_arrives(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cronsensus.stores.memory import MemoryStore
-
-    monkeypatch.setattr(checks, "WAKE_UP", 0.05)
-    monkeypatch.setattr(MemoryStore, "notify", lambda _: None)
-    assert checks._wake_ups(cluster.store, {}).level == "warn"
 
 
 # --- health -----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.cli import history as history_module
+from cronsensus.insight import ledger as ledger_module
 from cronsensus.model.states import State
 from cronsensus.triggers import at, cron
 
@@ -161,7 +161,7 @@ def test_a_million_nominal_times_are_shown_quickly(cluster: Any, monkeypatch: py
     cluster.join()
     cluster.advance(3600)
     cluster.fire()
-    monkeypatch.setattr(history_module, "MOST_WALKED", 100)
+    monkeypatch.setattr(ledger_module, "MAX_WALKED", 100)
     lines = cluster("ledger", "tick", "-o", "json").data["lines"]
     assert {line["verdict"] for line in lines} >= {"missed", "pending"}
     assert sum(line["count"] for line in lines) == 3_600_000

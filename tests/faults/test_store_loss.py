@@ -11,9 +11,9 @@ import pytest
 
 from cronsensus import Scheduler, every
 from cronsensus.audit import audit
-from cronsensus.cli.checks import examine
 from cronsensus.config import OnStoreLoss
 from cronsensus.errors import StoreEmptied, StoreError
+from cronsensus.insight.doctor import examine
 from cronsensus.instants import parse_instant
 from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, TrailEntry
 from cronsensus.stores import Store, open_store

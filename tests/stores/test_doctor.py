@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from cronsensus.cli import checks
+from cronsensus.insight import store_checks
 from cronsensus.stores import Store, open_store
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
@@ -35,18 +35,18 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
 
 
 def test_a_clock_that_differs_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checks._clocks(store).level == "ok"
+    assert store_checks.check_clocks(store).level == "ok"
     now = store.now
     for by, word in ((timedelta(minutes=3), "behind"), (timedelta(minutes=-3), "ahead of")):
         monkeypatch.setattr(store, "now", lambda by=by: now() + by)
-        said = checks._clocks(store)
+        said = store_checks.check_clocks(store)
         assert said.level == "warn"
         assert word in said.text
         assert "nothing is lost or doubled" in said.text
 
 
 def test_wake_ups_are_tried_where_there_are_any(store: Store) -> None:
-    said = checks._wake_ups(store, store.describe())
+    said = store_checks.check_wake_ups(store, store.describe())
     assert said.level == "ok"
     assert ("a hint arrives" in said.text) == store.capabilities.notify
 

@@ -25,8 +25,9 @@ import click
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Invocation
 from cronsensus.cli.output import message, message_once
-from cronsensus.cli.words import clean, shorten
+from cronsensus.cli.terminal import clean
 from cronsensus.errors import CronsensusError, StoreReadOnly
+from cronsensus.insight.words import shorten
 from cronsensus.stores.base import Store
 
 if TYPE_CHECKING:

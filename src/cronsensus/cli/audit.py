@@ -14,8 +14,8 @@ from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import Cell, Output, Row, message
-from cronsensus.cli.waiting import alive
-from cronsensus.cli.words import brief, counted, exact, read_time
+from cronsensus.insight.live_nodes import live_nodes
+from cronsensus.insight.words import brief, counted, exact, read_time
 
 SHOWN = 20
 MOST_ROWS = 50
@@ -59,7 +59,7 @@ def audit(names: tuple[str, ...], since: str | None, until: str | None, toleranc
             until=None if until is None else read_time(until, now, what="--to"),
             tolerance=tolerance,
         )
-        no_node = bool(report.pending) and not alive(store)
+        no_node = bool(report.pending) and not live_nodes(store)
     if output.as_json:
         output.line(json.dumps(report.to_json()))
     else:

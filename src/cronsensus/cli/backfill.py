@@ -9,14 +9,15 @@ import click
 
 from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.errors import FAILED, CommandError
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
-from cronsensus.cli.words import clean, counted, exact, read_time
+from cronsensus.cli.terminal import clean
 from cronsensus.errors import OccurrenceTooOld
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.words import counted, exact, read_time
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.operations import nominal_times

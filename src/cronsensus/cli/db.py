@@ -10,7 +10,7 @@ from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.output import Cell, Output, message
-from cronsensus.cli.words import exact, read_time
+from cronsensus.insight.words import exact, read_time
 from cronsensus.masking import mask
 
 _AT_ONCE = 1000

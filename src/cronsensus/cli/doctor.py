@@ -1,16 +1,17 @@
-"""``cronsensus doctor``: examine the store, the nodes and the jobs. What is examined stands in ``checks``."""
+"""``cronsensus doctor``: examine the store, the nodes and the jobs."""
 
 from __future__ import annotations
 
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.checks import FAIL, OK_LEVEL, WARN, Check, examine, unusable
 from cronsensus.cli.errors import FAILED, OK, code_of
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Cell, Output, word
-from cronsensus.cli.words import pad
+from cronsensus.cli.terminal import pad
 from cronsensus.errors import StoreError
+from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
+from cronsensus.insight.doctor import examine, unusable
 
 
 @click.command(cls=Command)

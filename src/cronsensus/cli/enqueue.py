@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.facts import made_data
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType, job_argument
 from cronsensus.cli.output import Output, message
-from cronsensus.cli.words import shorten
 from cronsensus.errors import InvalidOption
 from cronsensus.handle import Handle
+from cronsensus.insight.as_data import made_data
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.words import shorten
 from cronsensus.model.occurrence import Enqueued, Item, check_key
 
 

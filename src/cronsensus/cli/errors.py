@@ -12,7 +12,7 @@ from collections.abc import Callable
 import click
 
 from cronsensus import errors
-from cronsensus.cli.words import clean
+from cronsensus.cli.terminal import clean
 from cronsensus.masking import mask
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3

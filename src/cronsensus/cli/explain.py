@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from cronsensus.cli.app import complete_job
-from cronsensus.cli.clock_changes import changes, crons, effect, zone_of
 from cronsensus.cli.group import Command
 from cronsensus.cli.lint_rules import surprises
-from cronsensus.cli.next import LOOK_AHEAD, find_target, print_times, time_rows
+from cronsensus.cli.next import LOOK_AHEAD, find_target, print_times, times_data
 from cronsensus.cli.output import Output
 from cronsensus.clock import SystemClock
+from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
+from cronsensus.insight.next_times import next_times
 from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.zones import load_zone
 
@@ -33,20 +34,22 @@ def explain(words: tuple[str, ...], tz: str | None, dst: str | None) -> None:
     now = SystemClock().now()
     target = find_target(words, tz=tz, dst=dst)
     zone = zone_of(target.trigger)
-    rows = time_rows(target.trigger, now, 5, zone)
+    times = next_times(target.trigger, now, 5, zone)
     parts = [(part, list(_coming(part, now))) for part in crons(target.trigger)]
     hints = [hint for part, _ in parts for hint in surprises(part)]
     output = Output.current()
     if output.as_json:
         found = [change for _, several in parts for change in several]
         said = target.trigger.describe()
-        output.document({"job": target.job, "words": said, "times": rows, "clock_changes": found, "notes": hints})
+        output.document(
+            {"job": target.job, "words": said, "times": times_data(times), "clock_changes": found, "notes": hints}
+        )
         return
     output.heading(target.trigger.describe())
     for hint in hints:
         output.line(f"note: {hint}")
     output.line()
-    print_times(output, rows, zone, now)
+    print_times(output, times, zone, now)
     for part, several in parts:
         output.line()
         if not several:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from cronsensus.cli.app import opened_store, settled
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output
-from cronsensus.cli.waiting import is_alive, needs_no_node
-from cronsensus.cli.words import counted
-from cronsensus.model.session import SessionView
-from cronsensus.stores.sql.probe import Living, probe
+from cronsensus.insight.health import Health, quick_health
+from cronsensus.insight.health import health as ask_health
 
 
 @click.command(cls=Command)
@@ -27,32 +23,19 @@ def health(node: str | None) -> int:
     cronsensus health --node "$HOSTNAME"
     """
     output = Output.current()
-    living, idle = _look()
-    # The default name is host:pid, and a probe inside of a container knows only the host.
-    called = {one.id: {one.node, one.node.rpartition(":")[0], one.id} for one in living}
-    found = [one for one in living if (one.is_node if node is None else node in called[one.id])]
-    if found or node is not None:
-        idle = None
-    ok = bool(found) or idle is not None
+    found = _ask(node)
     if output.as_json:
-        names = [{"node": one.node, "session": one.id, "state": one.state} for one in found]
-        output.document({"ok": ok, "store": "reachable", "nodes": names})
-    elif idle is not None:
-        output.line(Cell(f"ok: the store answers, no node is alive, and {idle}", "green"))
-    elif ok:
-        output.line(Cell(f"ok: the store answers, {counted(len(found), 'live node')}", "green"))
+        names = [{"node": one.node, "session": one.id, "state": one.state} for one in found.nodes]
+        output.document({"ok": found.ok, "store": "reachable", "nodes": names})
     else:
-        what = "no node is alive" if node is None else f"node {node!r} is not alive"
-        output.line(Cell(f"fail: the store answers, but {what}", "bold red"))
-    return OK if ok else FAILED
+        output.line(Cell(found.sentence, "green" if found.ok else "bold red"))
+    return OK if found.ok else FAILED
 
 
-def _look() -> tuple[Sequence[Living | SessionView], str | None]:
-    """Return the sessions that live, and why no node is needed, if none is."""
+def _ask(node: str | None) -> Health:
     known = settled()
-    quick = None if known is None else probe(known.url, known.namespace)
+    quick = None if known is None else quick_health(known.url, known.namespace, node=node)
     if quick is not None:
-        return quick.living, None if quick.needs_a_node else "guarded functions and locks need none"
+        return quick
     with opened_store(writable=True) as store:
-        sessions = store.sessions()
-        return [one for one in sessions if is_alive(one)], needs_no_node(store, sessions)
+        return ask_health(store, node=node)

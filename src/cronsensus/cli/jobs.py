@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -9,36 +10,30 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.backfill import backfill
-from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.enqueue import enqueue
-from cronsensus.cli.facts import (
-    job_data,
-    job_next,
-    job_state,
-    last_result,
-    made_data,
-    occurrence_data,
-    took,
-    trail_data,
-    what_for,
-)
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Group, Invocation
-from cronsensus.cli.next import print_times, time_rows
+from cronsensus.cli.next import print_times, times_data
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
-from cronsensus.cli.waiting import alive
-from cronsensus.cli.words import clean, counted, exact, relative, shorten
+from cronsensus.cli.terminal import clean
 from cronsensus.codec import dumps
 from cronsensus.handle import Handle
+from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.live_nodes import live_nodes
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.next_times import next_times
+from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
+from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.model.job import JobView, Policies
-from cronsensus.model.occurrence import Enqueued, OccurrenceFilter
+from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
 
 _LATEST = 20
 """Ended occurrences among which the one that ended last is looked for."""
+_LONGEST_RESULT = 60
 FINAL = tuple(state for state in State if state.final)
 
 
@@ -109,8 +104,8 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
                 Cell(view.spec.name, "bold"),
                 "-" if view.spec.trigger is None else shorten(view.spec.trigger.describe(), 80),
                 *job_next(view, now),
-                last_result(last, now),
-                job_state(view),
+                _last_result(last, now),
+                _state(view),
             ]
             for view, last in rows
         ],
@@ -122,8 +117,17 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
         message(f"there are more: cronsensus jobs list --after '{clean(more)}'")
     if hidden:
         message(f"{counted(len(hidden), 'guarded function')} not shown; see them: cronsensus jobs list --all")
-    if any(not view.spec.guarded for view in found) and not alive(store):
+    if any(not view.spec.guarded for view in found) and not live_nodes(store):
         message("no node is alive, so nothing runs; start one: cronsensus run MODULE:ATTR")
+
+
+def _state(view: JobView) -> Cell:
+    found = job_state(view)
+    return Cell(found.text, word(found.state).style)
+
+
+def _last_result(last: Occurrence | None, now: datetime) -> Cell:
+    return Cell("") if last is None else Cell(shorten(run_result(last, now), _LONGEST_RESULT), word(last.state).style)
 
 
 @jobs.command()
@@ -141,13 +145,13 @@ def show(job: str) -> None:
         acts = store.trail(target=job, limit=10)
     trigger, zone = view.spec.trigger, zone_of(view.spec.trigger)
     alive = trigger is not None and view.retired_at is None
-    times = time_rows(trigger, now, 5, zone) if alive and trigger is not None else []
+    times = next_times(trigger, now, 5, zone) if alive and trigger is not None else []
     if output.printed_json(
         {
             **job_data(view),
             "args": list(view.spec.args),
             "kwargs": view.spec.kwargs,
-            "times": times,
+            "times": times_data(times),
             "runs": [occurrence_data(one) for one in recent],
             "trail": [trail_data(entry) for entry in acts],
         }
@@ -157,7 +161,7 @@ def show(job: str) -> None:
     arguments = dumps([list(view.spec.args), view.spec.kwargs]) if view.spec.args or view.spec.kwargs else None
     output.pairs(
         [
-            ("state", job_state(view)),
+            ("state", _state(view)),
             ("schedule", trigger.describe() if trigger is not None else "none: it only runs when told to"),
             ("next", " · ".join(filter(None, job_next(view, now)))),
             ("active", f"{counted(view.active, 'run')} pending or running" if view.active else None),

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
-from typing import Any
+from datetime import tzinfo
 
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.clock_changes import zone_of
-from cronsensus.cli.facts import error_text, picked, seconds, why_ended
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
-from cronsensus.cli.history import NO_VERDICT, UNDECIDED, Line, history
 from cronsensus.cli.options import job_argument, limited
 from cronsensus.cli.output import Cell, Output, Row, message, word
-from cronsensus.cli.words import brief, exact, read_time, shorten
-from cronsensus.stores.base import Store
-
-_MOST_LOOKED_UP = 500
+from cronsensus.insight.as_data import line_data
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.ledger import NO_VERDICT, LedgerLine, ledger_page
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.words import brief, exact, read_time, shorten
 
 
 @click.command(cls=Command)
@@ -47,8 +43,7 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
         zone = zone_of(view.spec.trigger)
         since = read_time(start, now, tz=zone, what="--from")
         until = read_time(end, now, tz=zone, what="--to")
-        found = history(store, view, since, until, now=now, limit=limit)
-        starts = first_starts(store, found.lines)
+        found = ledger_page(store, view, since, until, now=now, limit=limit)
     if output.printed_json(
         {
             "job": job,
@@ -56,14 +51,14 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
             "to": until,
             "decided_up_to": view.watermark,
             "pruned_up_to": view.horizon,
-            "lines": [_data(line, starts) for line in found.lines],
+            "lines": [line_data(line) for line in found.lines],
             "more_before": found.more_before,
         }
     ):
         return
     output.table(
         ["nominal time", "verdict", "reason", "node", "attempts", "started after", "took", "run"],
-        [_row(line, zone, starts) for line in found.lines],
+        [_row(line, zone) for line in found.lines],
         prose=("nominal time", "reason") if any(line.first != line.last for line in found.lines) else ("reason",),
         spare=("took", "attempts", "started after", "node"),
         empty=f"no nominal time of {job} lies between {exact(since)} and {exact(until)}; see: cronsensus next {job}",
@@ -76,53 +71,17 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
         message("a decided time without a verdict must not be: cronsensus audit")
 
 
-def first_starts(store: Store, lines: list[Line]) -> dict[int, datetime]:
-    """Return when the first attempt of each run started, by run; an occurrence itself tells only of its last."""
-    made = [line.occurrence for line in lines if line.occurrence is not None and line.occurrence.started_at is not None]
-    starts = {one.id: one.started_at for one in made if one.started_at is not None and one.attempt <= 1}
-    for one in [one for one in made if one.attempt > 1][-_MOST_LOOKED_UP:]:
-        attempts = store.runs(one.id)
-        if attempts:
-            starts[one.id] = attempts[0].started_at
-    return starts
-
-
-def _row(line: Line, zone: tzinfo, starts: dict[int, datetime]) -> Row:
+def _row(line: LedgerLine, zone: tzinfo) -> Row:
     when = exact(line.first, zone)
     if line.first != line.last:
         when = f"{when} to {exact(line.last, zone)} ({'many' if line.count is None else line.count} times)"
     one = line.occurrence
     verdict = Cell(line.state, "bold red") if line.state == NO_VERDICT else word(line.state)
     if one is None:
-        reason = "no node has fired it yet" if line.state == UNDECIDED else line.reason
-        return [when, verdict, reason, "", "", "", "", ""]
-    reason = why_ended(one)
-    if one.origin != "schedule":
-        of = f"{one.origin}" + (f" of run {one.retry_of}" if one.retry_of else "")
-        reason = of + (f": {reason}" if reason else "")
-    delay = brief(starts[one.id] - line.first) if one.id in starts else ""
+        return [when, verdict, line.text, "", "", "", "", ""]
+    delay = "" if line.first_start is None else brief(line.first_start - line.first)
     taken = (
         brief(one.finished_at - one.started_at) if one.finished_at is not None and one.started_at is not None else ""
     )
     attempts = str(one.attempt) + (f" ({one.crashes} crashed)" if one.crashes else "") if one.attempt else ""
-    return [when, verdict, shorten(reason, 60), one.node, attempts, delay, taken, str(one.id)]
-
-
-def _data(line: Line, starts: dict[int, datetime]) -> dict[str, Any]:
-    one = line.occurrence
-    data: dict[str, Any] = {
-        **picked(line, "count reason decided_at"),
-        "scheduled_for": line.first,
-        "until": line.last if line.last != line.first else None,
-        "verdict": line.state,
-    }
-    if one is not None:
-        data |= {
-            **picked(one, "origin node crashes token started_at finished_at retry_of"),
-            "run": one.id,
-            "attempts": one.attempt,
-            "started_after": starts[one.id] - line.first if one.id in starts else None,
-            "seconds": seconds(one.started_at, one.finished_at),
-            "error": error_text(one.error) or None,
-        }
-    return data
+    return [when, verdict, shorten(line.text, 60), one.node, attempts, delay, taken, str(one.id)]

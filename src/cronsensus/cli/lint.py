@@ -9,8 +9,8 @@ from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.lint_rules import Finding, lint_jobs
 from cronsensus.cli.output import Cell, Output
-from cronsensus.cli.words import counted
 from cronsensus.clock import SystemClock
+from cronsensus.insight.words import counted
 
 
 def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:

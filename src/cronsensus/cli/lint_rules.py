@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from cronsensus.cli.clock_changes import changes, crons, effect, times_after
-from cronsensus.cli.words import brief, exact
+from cronsensus.insight.clock_changes import changes, crons, effect
+from cronsensus.insight.next_times import times_after
+from cronsensus.insight.words import brief, exact
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.triggers import Trigger
 from cronsensus.triggers.cron import Cron

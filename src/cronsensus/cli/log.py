@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from cronsensus.cli.words import clean
+from cronsensus.cli.terminal import clean
 from cronsensus.instants import format_instant, from_micros
 from cronsensus.logger import Line, put_off
 from cronsensus.node.run import current_run

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronsensus.cli.app import application, complete_job, opened_store, settings
-from cronsensus.cli.clock_changes import changes, crons, effect, note, times_after, zone_of
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
-from cronsensus.cli.words import clean, exact, read_time, relative, shorten
+from cronsensus.cli.terminal import clean
 from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTrigger, UnknownJob
+from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.next_times import NextTime, next_times
+from cronsensus.insight.words import exact, read_time, relative, shorten
 from cronsensus.triggers import Trigger, cron, every
 from cronsensus.triggers.zones import load_zone, zone_name
 
@@ -86,24 +88,18 @@ def _job(name: str) -> Target:
     return Target(trigger, name, paused)
 
 
-def time_rows(trigger: Trigger, start: datetime, count: int, zone: tzinfo) -> list[dict[str, Any]]:
-    """Return the next nominal times as data: instant, local time, note."""
-    rows = []
-    previous: datetime | None = start
-    for nominal in times_after(trigger, start, count):
-        local = nominal.astimezone(zone)
-        rows.append({"utc": nominal, "local": local.isoformat(), "note": note(trigger, nominal, previous) or None})
-        previous = nominal
-    return rows
+def times_data(times: Sequence[NextTime]) -> list[dict[str, Any]]:
+    """Return next times as data for JSON."""
+    return [{"utc": one.utc, "local": one.local.isoformat(), "note": one.note or None} for one in times]
 
 
-def print_times(output: Output, rows: list[dict[str, Any]], zone: tzinfo, now: datetime) -> None:
-    """Print what ``time_rows`` returned."""
+def print_times(output: Output, times: Sequence[NextTime], zone: tzinfo, now: datetime) -> None:
+    """Print next times as a table."""
     output.table(
         ["local time", "UTC", "when", "note"],
         [
-            ["" if zone is UTC else exact(row["utc"], zone), exact(row["utc"]), relative(row["utc"], now), row["note"]]
-            for row in rows
+            ["" if zone is UTC else exact(one.utc, zone), exact(one.utc), relative(one.utc, now), one.note]
+            for one in times
         ],
         empty="it never fires again",
     )
@@ -132,7 +128,7 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, s
     target = find_target(words, tz=tz, dst=dst)
     zone = zone_of(target.trigger) if tz is None else load_zone(zone_name(tz))
     begin = now if start is None else read_time(start, now, tz=zone, what="--from")
-    rows = time_rows(target.trigger, begin, count, zone)
+    times = next_times(target.trigger, begin, count, zone)
     output = Output.current()
     if output.printed_json(
         {
@@ -140,15 +136,15 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, s
             "words": target.trigger.describe(),
             "paused": target.paused,
             "tz": str(zone),
-            "times": rows,
+            "times": times_data(times),
         }
     ):
         return
     output.heading(target.trigger.describe())
     if target.paused is not None:
         message(f"the job is paused ({clean(target.paused)}): these times will be skipped until it is resumed")
-    print_times(output, rows, zone, now)
-    if rows:
+    print_times(output, times, zone, now)
+    if times:
         for part in crons(target.trigger):
-            for change in changes(load_zone(part.tz), begin, min(rows[-1]["utc"], begin + LOOK_AHEAD)):
+            for change in changes(load_zone(part.tz), begin, min(times[-1].utc, begin + LOOK_AHEAD)):
                 message(f"{change.describe()}: {effect(part, change)}")

@@ -8,11 +8,11 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.facts import session_data
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
-from cronsensus.cli.words import brief, relative, shorten
+from cronsensus.insight.as_data import session_data
+from cronsensus.insight.words import brief, relative, shorten
 from cronsensus.model.session import SessionView
 
 

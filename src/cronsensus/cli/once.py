@@ -6,12 +6,12 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting
 from cronsensus.cli.output import Output
-from cronsensus.cli.words import shorten
 from cronsensus.errors import InvalidTransition
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.words import shorten
 from cronsensus.model.job import GUARDED
 from cronsensus.stores.base import Store
 

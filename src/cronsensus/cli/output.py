@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronsensus.cli.group import Invocation
-from cronsensus.cli.words import clean, pad, squeeze, width_of
+from cronsensus.cli.terminal import clean, pad, squeeze, width_of
 from cronsensus.instants import format_instant
 from cronsensus.masking import mask
 
@@ -33,7 +33,7 @@ STYLES = {
     "succeeded": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim", "missed": "bold magenta",
     "running": "bold cyan", "pending": "blue", "paused": "yellow", "retired": "dim", "alive": "green",
     "draining": "yellow", "closed": "dim", "dead": "red", "crashed": "red", "released": "yellow", "retry": "yellow",
-    "ok": "green", "warn": "yellow", "fail": "bold red",
+    "active": "green", "kept": "yellow", "ok": "green", "warn": "yellow", "fail": "bold red",
 }  # fmt: skip
 """The styles of the ledger's words in a terminal; the word itself is always there too."""
 

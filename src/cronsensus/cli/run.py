@@ -11,8 +11,9 @@ from cronsensus.cli.app import application, complete_app
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import message
-from cronsensus.cli.waiting import alive
-from cronsensus.cli.words import clean, counted, relative
+from cronsensus.cli.terminal import clean
+from cronsensus.insight.live_nodes import live_nodes
+from cronsensus.insight.words import counted, relative
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
@@ -65,7 +66,7 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     from cronsensus.clock import SystemClock
 
     known, now = scheduler.settings, SystemClock().now()
-    others = len(alive(scheduler.store))
+    others = len(live_nodes(scheduler.store))
     place = scheduler.store.describe().get("file")
     where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
     if new and not others:

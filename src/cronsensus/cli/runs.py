@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice, takewhile
 from typing import Any
@@ -11,14 +10,16 @@ import click
 
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.facts import occurrence_data, run_data, took, trail_data, what_for, why_ended
-from cronsensus.cli.find import require_job, require_run
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, id_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
-from cronsensus.cli.run_view import log_data, print_run, show_line
-from cronsensus.cli.words import read_time, relative, shorten
+from cronsensus.cli.run_view import print_run, show_entry
 from cronsensus.errors import InvalidTransition
+from cronsensus.insight.as_data import log_data, occurrence_data, run_data, trail_data
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.run_report import every_log_entry, run_report
+from cronsensus.insight.summaries import took, what_for, why_ended
+from cronsensus.insight.words import read_time, relative, shorten
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -113,15 +114,8 @@ def show(number: int) -> None:
     output = Output.current()
     with opened_store() as store:
         now = store.now()
-        one = require_run(store, number)
-        attempts = store.runs(number)
-        lines = list(_every_line(store, number))
-        acts = [act for act in store.trail(target=one.job, limit=200) if act.details.get("occurrence") == number]
-        again = [
-            other.id
-            for other in store.occurrences(OccurrenceFilter(job=one.job), limit=200)
-            if other.retry_of == number
-        ]
+        one = _found(store, number)
+        report = run_report(store, one, log_lines=_TAIL)
     if output.as_json:
         output.document(
             {
@@ -129,16 +123,16 @@ def show(number: int) -> None:
                 "args": list(one.args),
                 "kwargs": one.kwargs,
                 "result": _result(one),
-                "retried_as": again,
-                "attempts": [run_data(run) for run in attempts],
-                "logs": [log_data(line) for line in lines[-_TAIL:]],
-                "trail": [trail_data(act) for act in acts],
+                "retried_as": report.retried_as,
+                "attempts": [run_data(run) for run in report.attempts],
+                "logs": [log_data(*entry) for entry in report.log],
+                "trail": [trail_data(act) for act in report.acts],
             }
         )
         return
-    print_run(output, one, attempts, lines[-_TAIL:], again=again, acts=acts, now=now)
-    if len(lines) > _TAIL:
-        message(f"all {len(lines)} lines: cronsensus runs logs {number}")
+    print_run(output, report, now)
+    if report.log_length > len(report.log):
+        message(f"all {report.log_length} lines: cronsensus runs logs {number}")
 
 
 def _result(one: Occurrence) -> Any:
@@ -147,10 +141,15 @@ def _result(one: Occurrence) -> Any:
     return None if one.result is None else loads(one.result)
 
 
-def _every_line(store: Store, number: int, after: int = 0) -> Iterator[Any]:
-    while page := store.logs(number, after=after):
-        yield from page
-        after = page[-1][0]
+def _found(store: Store, number: int) -> Occurrence:
+    found = store.occurrence(number)
+    if found is None:
+        raise CommandError(
+            f"there is no run {number} in namespace {store.namespace!r}",
+            why="it never was, or it was pruned",
+            then="cronsensus runs list",
+        )
+    return found
 
 
 @runs.command()
@@ -164,7 +163,7 @@ def retry(numbers: tuple[int, ...], reason: str, by: str) -> None:
     output = Output.current()
     with opened_store() as store:
         for number in numbers:
-            one = require_run(store, number)
+            one = _found(store, number)
             if not one.state.final:
                 raise InvalidTransition(
                     f"run {number} is {one.state}; only what has ended can be run again: cronsensus runs show {number}"
@@ -190,7 +189,7 @@ def cancel(numbers: tuple[int, ...], reason: str, by: str) -> None:
     output = Output.current()
     with opened_store() as store:
         for number in numbers:
-            one = require_run(store, number)
+            one = _found(store, number)
             if one.state.final:
                 raise InvalidTransition(
                     f"run {number} is {one.state} already; nothing is left to cancel: cronsensus runs show {number}"
@@ -221,18 +220,18 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
             "-f and -o json do not go together", why="a document that goes on has no end", then="leave one of them out"
         )
     with opened_store() as store:
-        one = require_run(store, number)
+        one = _found(store, number)
         if output.as_json:
-            lines = [log_data(line) for line in _every_line(store, number)]
+            lines = [log_data(*entry) for entry in every_log_entry(store, number)]
             output.document({"id": number, "state": one.state, "logs": lines})
             return
         after = 0
         while True:
             # Look at the state first: what is written before the end is then certainly read after it.
-            one = require_run(store, number)
-            for line in _every_line(store, number, after):
-                after = line[0]
-                show_line(output, line, attempts=one.attempt)
+            one = _found(store, number)
+            for entry in every_log_entry(store, number, after):
+                after = entry[0]
+                show_entry(output, entry, attempts=one.attempt)
             if not follow or one.state.final:
                 break
             store.wait(_LOOK_AGAIN)

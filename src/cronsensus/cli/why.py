@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.clock_changes import zone_of
-from cronsensus.cli.facts import occurrence_data, picked
-from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
 from cronsensus.cli.output import Cell, Output, word
-from cronsensus.cli.words import exact, read_time
+from cronsensus.insight.as_data import fields, occurrence_data
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.why import why as explained
+from cronsensus.insight.words import exact, read_time
 
 
 @click.command(cls=Command)
@@ -25,18 +26,16 @@ def why(job: str, time: str) -> None:
     cronsensus why send_digest "2026-11-20 21:00"
     cronsensus why send_digest 2026-11-20T13:00:00Z -o json
     """
-    from cronsensus.cli.reasons import Inquiry
-
     output = Output.current()
     with opened_store() as store:
         view = require_job(store, job)
         zone = zone_of(view.spec.trigger)
         at = read_time(time, store.now(), tz=zone, what="TIME")
-        answer = Inquiry(store, view, at).answer()
+        answer = explained(store, view, at)
         sentences = [*answer.sentences, *store.unreadable]
     if output.printed_json(
         {
-            **picked(answer, "job time nominal verdict reason before after"),
+            **fields(answer, "job time nominal verdict reason before after"),
             "sentences": sentences,
             "runs": [occurrence_data(one) for one in answer.occurrences],
         }

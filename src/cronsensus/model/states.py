@@ -68,7 +68,7 @@ SERIAL_ORIGINS = frozenset({Origin.SCHEDULE, Origin.MANUAL, Origin.BACKFILL})
 """Origins to which a job's overlap policy applies; enqueued work is a queue and knows only ``concurrency``."""
 
 
-class Reason:
+class Reason(StrEnum):
     """The reason of a verdict: the words of the ledger. Free text may follow after a colon."""
 
     OVERLAP = "overlap"

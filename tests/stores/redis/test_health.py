@@ -10,9 +10,9 @@ import redis
 
 import cronsensus.stores.redis
 from cronsensus import Scheduler, logger
-from cronsensus.cli.checks import examine
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from cronsensus.insight.doctor import examine
 from cronsensus.model.occurrence import Item, Note
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want

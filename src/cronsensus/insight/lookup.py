@@ -1,14 +1,12 @@
-"""Find jobs and runs by what somebody typed."""
+"""Look a job up by its name."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from cronsensus.cli.errors import CommandError
-from cronsensus.cli.words import shorten
 from cronsensus.errors import UnknownJob
+from cronsensus.insight.words import shorten
 from cronsensus.model.job import JobView
-from cronsensus.model.occurrence import Occurrence
 from cronsensus.stores.base import Store
 
 
@@ -17,7 +15,7 @@ def require_job(store: Store, name: str, *, declared: Collection[str] = ()) -> J
 
     Args:
         store: what knows it.
-        name: as somebody typed it.
+        name: as it was typed.
         declared: further names that may have been meant: those in the application's code.
 
     Raises:
@@ -33,19 +31,3 @@ def require_job(store: Store, name: str, *, declared: Collection[str] = ()) -> J
     close = get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "see the names: cronsensus jobs list"
     raise UnknownJob(f"there is no job {shorten(name, 60)!r} in namespace {store.namespace!r}; {hint}")
-
-
-def require_run(store: Store, number: int) -> Occurrence:
-    """Return an occurrence.
-
-    Raises:
-        CommandError: there is none.
-    """
-    found = store.occurrence(number)
-    if found is None:
-        raise CommandError(
-            f"there is no run {number} in namespace {store.namespace!r}",
-            why="it never was, or it was pruned",
-            then="cronsensus runs list",
-        )
-    return found

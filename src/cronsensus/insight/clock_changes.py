@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from cronsensus.cli.words import brief, offset_text
+from cronsensus.insight.words import brief, offset_text
 from cronsensus.triggers.base import AnyOf, Trigger
 from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.fields import read_cron
@@ -72,16 +72,6 @@ def changes(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Change]:
             yield Change(high, before, _offset(high, zone))
             before = after
         position = probe
-
-
-def times_after(trigger: Trigger | None, start: datetime, count: int) -> Iterator[datetime]:
-    """Yield up to ``count`` nominal times after ``start``."""
-    for _ in range(count):
-        following = None if trigger is None else trigger.next_after(start)
-        if following is None:
-            return
-        yield following
-        start = following
 
 
 def note(trigger: Trigger, nominal: datetime, previous: datetime | None) -> str:

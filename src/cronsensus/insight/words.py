@@ -1,4 +1,4 @@
-"""Values as text: harmless text, relative and local times; and the times that people type. Prints nothing."""
+"""Times, durations and counts as people read them, and times as they type them."""
 
 from __future__ import annotations
 
@@ -10,55 +10,10 @@ from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import InvalidDuration, InvalidOption
 from cronsensus.instants import parse_instant
 
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def clean(text: str, *, lines: bool = False) -> str:
-    """Return ``text`` with control, direction and half characters written as escapes; ``lines`` keeps newlines."""
-    if text.isascii() and text.isprintable():  # nearly every line of a log
-        return text
-    if lines:
-        return "\n".join(clean(line.replace("\t", "    ")) for line in text.replace("\r\n", "\n").split("\n"))
-    return _UNSAFE.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return {"\n": r"\n", "\t": r"\t", "\r": r"\r"}.get(found[0]) or (
-        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-    )
-
 
 def shorten(text: str, longest: int) -> str:
     """Return ``text`` cut to ``longest`` characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def width_of(text: str) -> int:
-    """Return how many columns of a terminal ``text`` takes: two for each wide character, none for a combining one."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def pad(text: str, width: int) -> str:
-    """Return ``text`` with spaces up to ``width`` columns of a terminal."""
-    return text + " " * (width - width_of(text))
-
-
-def squeeze(text: str, width: int) -> str:
-    """Return ``text`` in at most ``width`` columns, cut in the middle: ids and hosts differ at both ends."""
-    if width_of(text) <= width:
-        return text
-    from rich.cells import set_cell_size
-
-    tail = (width - 1) // 2
-    end = text[-tail:] if tail else ""
-    while width_of(end) > tail:
-        end = end[1:]
-    return set_cell_size(text, width - 1 - width_of(end)).rstrip() + "…" + end
 
 
 def counted(number: int, what: str) -> str:
@@ -100,7 +55,7 @@ def offset_text(local: datetime) -> str:
 
 
 def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time") -> datetime:
-    """Return the instant that somebody typed: ISO 8601, ``now``, or a duration such as ``2h`` (that long ago).
+    """Return the instant that a text means: ISO 8601, ``now``, or a duration such as ``2h`` (that long ago).
 
     A time without an offset is in ``tz``. A number alone is refused: ``2026`` may be meant as a year.
 

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cronsensus.cli.words import brief, clean, counted, exact, read_time, relative, shorten
 from cronsensus.errors import InvalidOption
+from cronsensus.insight.words import brief, counted, exact, read_time, relative, shorten
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -68,13 +68,6 @@ def test_local_times_name_weekday_and_offset() -> None:
     assert exact(NOW) == "2026-11-20 12:00:00Z"
     assert exact(NOW, BERLIN) == "Fri 2026-11-20 13:00:00 +01:00"
     assert exact(NOW + timedelta(microseconds=1500)) == "2026-11-20 12:00:00.0015Z"
-
-
-def test_text_is_made_harmless() -> None:
-    assert clean("a\x1b[31mb\x07c\x9bd\u202ee\ud800") == "a\\x1b[31mb\\x07c\\x9bd\\u202ee\\ud800"
-    assert clean("one\ntwo\tthree") == "one\\ntwo\\tthree"
-    assert clean("one\r\ntwo\tthree\x1b", lines=True) == "one\ntwo    three\\x1b"
-    assert clean("日本 [bold] 🎉") == "日本 [bold] 🎉"
 
 
 def test_small_words() -> None:

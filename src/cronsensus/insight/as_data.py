@@ -1,0 +1,106 @@
+"""Jobs, runs, sessions and acts as plain data for JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+from cronsensus.handle import Handle
+from cronsensus.insight.ledger import LedgerLine
+from cronsensus.insight.summaries import error_text
+from cronsensus.model.job import JobView, Policies
+from cronsensus.model.ledger import TrailEntry
+from cronsensus.model.occurrence import Enqueued, LogLine, Occurrence, RunView
+from cronsensus.model.session import SessionView
+
+
+def fields(one: object, names: str) -> dict[str, Any]:
+    """Return some attributes of an object by name."""
+    return {name: getattr(one, name) for name in names.split()}
+
+
+def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
+    """Return a job as data."""
+    spec, paused = view.spec, None
+    if view.paused_at is not None:
+        paused = {"at": view.paused_at, "by": view.paused_by, "reason": view.paused_why}
+    return {
+        **fields(spec, "name function executor source"),
+        **fields(view, "active revision watermark horizon created_at retired_at waiting_until"),
+        "schedule": None if spec.trigger is None else spec.trigger.describe(),
+        "trigger": None if spec.trigger is None else spec.trigger.to_json(),
+        "next": None if paused else view.next_due,
+        "last": None if last is None else occurrence_data(last),
+        "paused": paused,
+        "policies": fields(spec.policies, " ".join(item.name for item in dataclasses.fields(Policies))),
+    }
+
+
+def made_data(one: Enqueued | Handle) -> dict[str, Any]:
+    """Return what stands under a key as data."""
+    return fields(one, "id job key state created")
+
+
+def occurrence_data(one: Occurrence) -> dict[str, Any]:
+    """Return an occurrence as data; its arguments and result are left to ``runs show``."""
+    return {
+        **fields(one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"),
+        **fields(one, "failures token node session cancel_requested retry_of"),
+        "seconds": seconds(one.started_at, one.finished_at),
+        # A job may say anything, and JSON has no word for infinity.
+        "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],
+        "error": None if one.error is None else fields(one.error, "type message"),
+    }
+
+
+def run_data(run: RunView) -> dict[str, Any]:
+    """Return an attempt as data."""
+    return {
+        **fields(run, "attempt token node session started_at finished_at end reason"),
+        "seconds": seconds(run.started_at, run.finished_at),
+        "error": None if run.error is None else dataclasses.asdict(run.error),
+    }
+
+
+def session_data(one: SessionView) -> dict[str, Any]:
+    """Return a session as data."""
+    names = "node state concurrency functions release version pid host started_at renewed_at expires_in ended_at"
+    return {"session": one.id, "runs": one.holds, **fields(one, f"{names} ended_why")}
+
+
+def trail_data(entry: TrailEntry) -> dict[str, Any]:
+    """Return an act of an operator as data."""
+    return dataclasses.asdict(entry)
+
+
+def seconds(start: datetime | None, end: datetime | None) -> float | None:
+    """Return the seconds between two instants, if both are there."""
+    return None if start is None or end is None else (end - start).total_seconds()
+
+
+def line_data(line: LedgerLine) -> dict[str, Any]:
+    """Return a line of the ledger as data."""
+    one = line.occurrence
+    data: dict[str, Any] = {
+        **fields(line, "count reason decided_at"),
+        "scheduled_for": line.first,
+        "until": line.last if line.last != line.first else None,
+        "verdict": line.state,
+    }
+    if one is not None:
+        data |= {
+            **fields(one, "origin node crashes token started_at finished_at retry_of"),
+            "run": one.id,
+            "attempts": one.attempt,
+            "started_after": None if line.first_start is None else line.first_start - line.first,
+            "seconds": seconds(one.started_at, one.finished_at),
+            "error": error_text(one.error) or None,
+        }
+    return data
+
+
+def log_data(sequence: int, attempt: int, line: LogLine) -> dict[str, Any]:
+    """Return a log line as data."""
+    return {"sequence": sequence, "attempt": attempt, "at": line.at, "level": line.level, "text": line.text}

@@ -1,0 +1,59 @@
+"""The examination of a store, its nodes and its jobs: what is wrong, and what to type. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cronsensus.errors import StoreError
+from cronsensus.insight.check import FAIL, WARN, Check
+from cronsensus.insight.store_checks import (
+    check_clocks,
+    check_durability,
+    check_losses,
+    check_space,
+    check_speed,
+    check_store,
+    check_wake_ups,
+)
+from cronsensus.insight.work_checks import (
+    check_failing,
+    check_jobs,
+    check_nodes,
+    check_retired,
+    check_unreadable,
+    check_waiting,
+)
+from cronsensus.masking import mask
+from cronsensus.stores.base import Store
+
+
+def examine(store: Store) -> Iterator[Check]:
+    """Yield the findings.
+
+    Raises:
+        StoreError: the store cannot be used, so there is nothing to examine.
+    """
+    store.check()
+    described = store.describe()
+    yield from check_store(store, described)
+    yield from check_losses(store)
+    yield check_speed(store)
+    yield check_clocks(store)
+    yield check_wake_ups(store, described)
+    yield from check_durability(described)
+    for warning in described.get("warnings", ()):
+        text, _, then = warning.partition("; ")
+        yield Check("server", WARN, text, then)
+    yield from check_space(described)
+    yield from check_nodes(store)
+    yield from check_jobs(store)
+    yield from check_retired(store)
+    yield from check_failing(store)
+    yield from check_waiting(store)
+    yield from check_unreadable(store)
+
+
+def unusable(error: StoreError) -> Check:
+    """Return the finding for a store that cannot be used."""
+    what, _, then = str(error).partition("; ")
+    return Check("store", FAIL, mask(what), then or "cronsensus config")

@@ -1,0 +1,117 @@
+"""All that is known of one run: its timeline, its attempts, its error, its log."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronsensus.model.ledger import TrailEntry
+from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
+from cronsensus.stores.base import Store
+
+LogEntry = tuple[int, int, LogLine]
+"""Sequence, attempt, line."""
+
+_MAX_LOOKED_AT = 200
+_END = {
+    "succeeded": "ended well",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    "skipped": "skipped itself",
+    "retry": "failed, to be tried again",
+    "crashed": "ended with its node: taken over",
+    "released": "was given back by a node that drained",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a run; ``after``: the time since the event before."""
+
+    at: datetime
+    after: timedelta | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What is known of a run.
+
+    Attributes:
+        log: its last lines, of ``log_length``.
+        retried_as: the runs that an operator made to try it again.
+        acts: what operators did to it.
+    """
+
+    occurrence: Occurrence
+    attempts: tuple[RunView, ...]
+    log: tuple[LogEntry, ...]
+    log_length: int
+    retried_as: tuple[int, ...]
+    acts: tuple[TrailEntry, ...]
+
+    @property
+    def timeline(self) -> list[Event]:
+        """What happened, in order."""
+        moments = sorted(self._moments(), key=lambda moment: moment[0])
+        befores = [None, *(at for at, _ in moments)]
+        return [
+            Event(at, None if before is None else at - before, text)
+            for (at, text), before in zip(moments, befores, strict=False)
+        ]
+
+    def _moments(self) -> Iterator[tuple[datetime, str]]:
+        one = self.occurrence
+        if one.scheduled_for is not None:
+            yield one.scheduled_for, "nominal time"
+        if one.created_at != one.scheduled_for:
+            yield one.created_at, f"created ({one.origin})"
+        if one.due_at not in {one.scheduled_for, one.created_at}:
+            yield one.due_at, "due"
+        for run in self.attempts:
+            yield run.started_at, f"attempt {run.attempt} started on {run.node or run.session}"
+            if run.finished_at is not None:
+                yield run.finished_at, f"attempt {run.attempt} {_END.get(run.end or '', run.end)}"
+        if one.finished_at is not None and not any(run.finished_at == one.finished_at for run in self.attempts):
+            yield one.finished_at, str(one.state)
+        for act in self.acts:
+            yield act.at, f"{act.action} by {act.by}" + (f": {act.why}" if act.why else "")
+
+    @property
+    def error(self) -> str:
+        """The whole error with its traceback; nothing if there is none."""
+        error = self.occurrence.error
+        if error is None:
+            return ""
+        message, traceback = f"{error.type}: {error.message}", error.traceback.rstrip()
+        # A traceback ends with the message, unless it only shows where the run was when its time was up.
+        return traceback if message in traceback else f"{message}\n{traceback}".rstrip()
+
+
+def run_report(store: Store, one: Occurrence, *, log_lines: int = 20) -> RunReport:
+    """Return what is known of a run, with at most so many lines of its log."""
+    attempts = store.runs(one.id)
+    log: deque[LogEntry] = deque(maxlen=log_lines)
+    length = 0
+    for entry in every_log_entry(store, one.id):
+        log.append(entry)
+        length += 1
+    acts = store.trail(target=one.job, limit=_MAX_LOOKED_AT)
+    of_the_job = store.occurrences(OccurrenceFilter(job=one.job), limit=_MAX_LOOKED_AT)
+    return RunReport(
+        occurrence=one,
+        attempts=tuple(attempts),
+        log=tuple(log),
+        log_length=length,
+        retried_as=tuple(other.id for other in of_the_job if other.retry_of == one.id),
+        acts=tuple(act for act in acts if act.details.get("occurrence") == one.id),
+    )
+
+
+def every_log_entry(store: Store, number: int, after: int = 0) -> Iterator[LogEntry]:
+    """Yield what a run logged after a sequence number."""
+    while page := store.logs(number, after=after):
+        yield from page
+        after = page[-1][0]

@@ -1,0 +1,181 @@
+"""What is examined of a store: whether it can be trusted, how fast it is, whether its clock and its hints are right."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from cronsensus.audit.losses import losses
+from cronsensus.clock import SystemClock
+from cronsensus.errors import StoreError
+from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
+from cronsensus.insight.words import brief, exact, relative
+from cronsensus.masking import mask
+from cronsensus.stores.base import Store
+
+SKEW = timedelta(seconds=2)
+SLOW = 0.1
+WAKE_UP = 2.0
+LITTLE_SPACE = (50 * 2**20, 500 * 2**20)
+"""Free bytes below which it fails, and below which it is worth a look."""
+MAX_LOSSES = 5
+_SHARED = re.compile("nfs|cifs|smb|ceph|gluster|lustre|sshfs|s3|9p")
+"""File systems that several hosts may have mounted. The store refuses them unless its URL allows it."""
+_LOSES = {
+    "off": "a power failure loses committed results, and runs repeat",
+    "normal": "a power failure may lose the last commits",
+}
+_TOLD_ELSEWHERE = {
+    "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
+}  # fmt: skip
+
+
+def check_store(store: Store, described: dict[str, Any]) -> Iterator[Check]:
+    """Show which store this is, and whether other nodes can see it."""
+    shown = ", ".join(
+        f"{key.replace('_', ' ')} {mask(str(value))}"
+        for key, value in described.items()
+        if key not in _TOLD_ELSEWHERE and not isinstance(value, (dict, list))
+    )
+    name = store.capabilities.name
+    yield Check("store", OK_LEVEL, f"{name}, namespace {store.namespace}" + (f": {shown}" if shown else ""))
+    schema = described.get("schema")
+    yield Check("schema", OK_LEVEL, "as this version wants it" + ("" if schema is None else f" (version {schema})"))
+    if store.capabilities.clock == "process":
+        yield Check(
+            "store", WARN, "memory:// ends with its process, and no other node sees it", "--url sqlite:///cronsensus.db"
+        )
+
+
+def check_losses(store: Store) -> Iterator[Check]:
+    """Show which store this is, and what nodes found out that it lost."""
+    identity = store.identity()
+    if identity is not None:
+        since = "" if identity.since is None else f", made {exact(identity.since)}"
+        yield Check("identity", OK_LEVEL, f"{identity.id}{since}")
+    for one in losses(store)[:MAX_LOSSES]:
+        text = f"{one.action}: noticed {relative(one.at, store.now())} by {one.by} ({one.why})"
+        if begin := one.details.get("from"):
+            text += f"; what came between {begin} and {one.details['until']} may be gone"
+        yield Check("loss", WARN, text, "see that replication or the disk is as safe as you need: docs/stores.md")
+
+
+def check_speed(store: Store) -> Check:
+    """Measure how long a look takes."""
+    clock = SystemClock()
+    times = []
+    for _ in range(3):
+        begun = clock.monotonic()
+        store.look(limit=1)
+        times.append(clock.monotonic() - begun)
+    middle = sorted(times)[1]
+    text = f"a look takes {middle * 1000:.1f} ms"
+    if middle > SLOW:
+        return Check(
+            "speed", WARN, text, "see what else uses the store, and how far away it is; runs start later by this"
+        )
+    return Check("speed", OK_LEVEL, text)
+
+
+def check_clocks(store: Store) -> Check:
+    """Compare this machine's clock with the store's."""
+    clock = SystemClock()
+    before = clock.now()
+    theirs = store.now()
+    after = clock.now()
+    skew = theirs - (before + (after - before) / 2)
+    text = f"this machine's clock is {brief(abs(skew))} {'behind' if skew > timedelta(0) else 'ahead of'} the store's"
+    if abs(skew) <= SKEW:
+        return Check("clocks", OK_LEVEL, f"this machine and the store agree within {brief(abs(skew))}")
+    return Check(
+        "clocks", WARN, f"{text}; due times follow the store's, so nothing is lost or doubled", "chronyc tracking"
+    )
+
+
+def check_wake_ups(store: Store, described: dict[str, Any]) -> Check:
+    """Send a hint until a sibling hears it: the first may be sent before it listens."""
+    if str(described.get("pooler", "none")) != "none" and not store.capabilities.notify:
+        return Check(
+            "wake-ups",
+            WARN,
+            "a connection pooler is between: nodes find work by looking, and a dead one by its lease alone",
+            "give nodes a URL that leads to the server itself; or ?pooler=session if each client keeps its connection",
+        )
+    if not store.capabilities.notify and store.capabilities.clock == "server":
+        return Check("wake-ups", OK_LEVEL, "this store has none: what is enqueued may wait two seconds for a look")
+    clock, heard = SystemClock(), threading.Event()
+    listener = store.sibling()
+    begun = clock.monotonic()
+
+    def listen() -> None:
+        try:
+            if listener.wait(WAKE_UP):
+                heard.set()
+        except StoreError:
+            pass
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    try:
+        while not heard.wait(0.02) and thread.is_alive():
+            store.notify()
+    finally:
+        listener.close()
+        thread.join(WAKE_UP)
+    if heard.is_set():
+        return Check("wake-ups", OK_LEVEL, f"a hint arrives within {(clock.monotonic() - begun) * 1000:.0f} ms")
+    return Check(
+        "wake-ups",
+        WARN,
+        f"no hint arrived within {brief(timedelta(seconds=WAKE_UP))}: work is found by looking, so it starts later",
+        "see that nodes may write to the folder of the store, and that no firewall cuts idle connections",
+    )
+
+
+def check_durability(described: dict[str, Any]) -> Iterator[Check]:
+    """Judge the settings by which a power failure, or another machine, could lose or spoil what is committed."""
+    journal = str(described.get("journal_mode", "")).lower()
+    if journal and journal != "wal":
+        yield Check(
+            "journal", WARN, f"journal_mode is {journal}: readers and writers block each other", "cronsensus db upgrade"
+        )
+    synchronous = str(described.get("synchronous", "")).lower()
+    synchronous = {"0": "off", "1": "normal"}.get(synchronous, synchronous)
+    if synchronous:
+        loses = _LOSES.get(synchronous)
+        what = loses or "what is committed survives a power failure"
+        level = OK_LEVEL if loses is None else FAIL if synchronous == "off" else WARN
+        then = "" if loses is None else "add ?synchronous=FULL to the URL"
+        yield Check("durability", level, f"synchronous is {synchronous}: {what}", then)
+    kind = described.get("file_system")
+    if isinstance(kind, str) and _SHARED.search(kind):
+        yield Check(
+            "file system",
+            WARN,
+            f"the file lies on {kind}, where SQLite's locks do not hold between machines",
+            "use it from this host only, or put it on a local disk",
+        )
+
+
+def check_space(described: dict[str, Any]) -> Iterator[Check]:
+    """Look how much room a store in a file has left."""
+    place = described.get("file")
+    if not isinstance(place, str):
+        return
+    try:
+        free = shutil.disk_usage(Path(place).parent).free
+    except OSError:
+        return
+    text = f"{free / 2**30:.1f} GiB free beside the store"
+    low, little = LITTLE_SPACE
+    if free < low:
+        yield Check("disk", FAIL, text, "cronsensus db prune --before 7d, and make room: a full store runs nothing")
+    elif free < little:
+        yield Check("disk", WARN, text, "make room before it is full: cronsensus db prune")
+    else:
+        yield Check("disk", OK_LEVEL, text)

@@ -1,0 +1,108 @@
+"""What a job, a run or an error comes to, in a few words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.waiting import JUST_NOW
+from cronsensus.insight.words import brief, exact, relative
+from cronsensus.model.job import JobView
+from cronsensus.model.occurrence import Occurrence, RunError, RunView
+from cronsensus.model.states import ACTIVE, Origin, State
+
+_LONGEST_KEY = 24
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """Whether a job fires, and if not, why not.
+
+    Attributes:
+        state: ``kept``: it is retired, and what waits of it is kept for a while.
+    """
+
+    state: Literal["active", "paused", "retired", "kept"]
+    text: str
+
+
+def job_state(view: JobView) -> JobState:
+    """Return whether a job fires, and if not, why not."""
+    if view.retired_at is not None and view.waiting_until is not None:
+        return JobState("kept", f"retired; what waits is kept until {exact(view.waiting_until)}")
+    if view.retired_at is not None:
+        return JobState("retired", "retired")
+    if view.paused_at is not None:
+        by = f" (by {view.paused_by})" if view.paused_by else ""
+        return JobState("paused", f"paused: {view.paused_why or 'no reason given'}{by}")
+    return JobState("active", "active")
+
+
+def job_next(view: JobView, now: datetime) -> tuple[str, str]:
+    """Return when a job fires next: how long that is from now, and the time, in its own zone."""
+    if view.retired_at is not None or view.paused_at is not None:
+        return "-", ""
+    if view.next_due is None:
+        return "only when told to" if view.spec.trigger is None else "never again", ""
+    late = now - view.next_due
+    when = relative(view.next_due, now) if late < JUST_NOW else f"overdue by {brief(late)}"
+    return when, exact(view.next_due, zone_of(view.spec.trigger))
+
+
+def run_result(one: Occurrence, now: datetime) -> str:
+    """Return how an occurrence ended, and when; or where it stands."""
+    text = str(one.state)
+    if one.finished_at is not None:
+        text += f" {relative(one.finished_at, now)}"
+    if one.state is State.FAILED:
+        text += f": {why_ended(one)}"
+    elif one.state is not State.SUCCEEDED and one.reason:
+        text += f" ({one.reason})"
+    return text
+
+
+def error_text(error: RunError | None) -> str:
+    """Return an error in one line."""
+    return "" if error is None else f"{error.type}: {error.message}".splitlines()[0]
+
+
+def why_ended(one: Occurrence) -> str:
+    """Return the error of what failed in one line, or else the reason of its state."""
+    return (error_text(one.error) if one.state is State.FAILED else "") or one.reason or ""
+
+
+def run_state(one: Occurrence) -> str:
+    """Return the state of an occurrence, why, and how far it is."""
+    text = str(one.state)
+    if one.reason:
+        text += f": {one.reason}"
+    if one.progress is not None and one.state is State.RUNNING:
+        text += f", {one.progress[0]:g} of {one.progress[1]:g} done"
+    if one.cancel_requested and not one.state.final:
+        text += ", asked to stop"
+    return text
+
+
+def took(one: Occurrence | RunView, now: datetime) -> str:
+    """Return how long something took, or takes so far."""
+    if one.started_at is None:
+        return ""
+    if one.finished_at is not None:
+        return brief(one.finished_at - one.started_at)
+    running = one.state in ACTIVE if isinstance(one, Occurrence) else True
+    return f"{brief(now - one.started_at)} so far" if running else ""
+
+
+def what_for(one: Occurrence) -> str:
+    """Return the nominal time of an occurrence, or the key it was enqueued under."""
+    if one.scheduled_for is not None:
+        return exact(one.scheduled_for) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
+    # What was triggered by hand has a random key, which tells nothing.
+    return "by hand" if one.origin is Origin.MANUAL else f"{_short_key(one.key)} ({one.origin})"
+
+
+def _short_key(key: str) -> str:
+    """Return a key in few characters; keys of one kind differ at their ends, made ones too."""
+    return key if len(key) <= _LONGEST_KEY else f"{key[: _LONGEST_KEY // 2 - 1]}…{key[-_LONGEST_KEY // 2 :]}"

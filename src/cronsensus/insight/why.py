@@ -1,0 +1,342 @@
+"""Why a job did or did not run at a time: sentences from what the store has on record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from cronsensus.audit.nominal import Nominals
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.ledger import MICROSECOND, NO_VERDICT, UNDECIDED
+from cronsensus.insight.live_nodes import nodes_alive_at
+from cronsensus.insight.reasons import clause, reason_of
+from cronsensus.insight.summaries import error_text, why_ended
+from cronsensus.insight.waiting import why_it_waits
+from cronsensus.insight.words import brief, counted, exact, relative
+from cronsensus.model.job import JobView, Stretch
+from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.states import Origin, Reason, State
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_range
+from cronsensus.triggers.base import Trigger
+
+FUTURE = "future"
+LATE = timedelta(seconds=10)
+_LONG = timedelta(days=366 * 50)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """What is known of one job at one time.
+
+    Attributes:
+        nominal: whether the job fires at this time.
+        verdict: a state of an occurrence, ``undecided``, ``no verdict`` or ``future``; ``None``: there is none, because
+            it is no nominal time, or because the ledger was pruned.
+        reason: the text of the ledger; ``sentences`` say it in words.
+        before: the nearest nominal time before, ``after`` the one after.
+        occurrences: what was made for this time, the oldest first.
+    """
+
+    job: str
+    time: datetime
+    nominal: bool
+    verdict: str | None
+    reason: str | None
+    sentences: tuple[str, ...]
+    before: datetime | None
+    after: datetime | None
+    occurrences: tuple[Occurrence, ...]
+
+
+def why(store: Store, view: JobView, at: datetime) -> Why:
+    """Return why a job did or did not run at ``at``."""
+    return _Inquiry(store, view, at).answer()
+
+
+class _Inquiry:
+    """Asks the store about one job at one time."""
+
+    def __init__(self, store: Store, view: JobView, at: datetime) -> None:
+        self._store = store
+        self._view = view
+        self._at = at
+        self._now = store.now()
+        self._job = view.spec.name
+        self._policies = view.spec.policies
+        self._zone: tzinfo = zone_of(view.spec.trigger)
+        self._history = store.history(self._job)
+        self._nominals = Nominals(self._history.eras, retired=view.retired_at is not None)
+
+    def answer(self) -> Why:
+        """Return the answer."""
+        where = OccurrenceFilter(job=self._job, scheduled_from=self._at, scheduled_until=self._at)
+        occurrences = self._store.occurrences(where, newest_first=False)
+        nominal = self._nominals.has(self._at)
+        before, after = self._around()
+        verdict: str | None = None
+        reason: str | None = None
+        if nominal or occurrences:
+            verdict, reason, sentences = self._verdict(occurrences, nominal=nominal)
+        else:
+            sentences = self._not_nominal(before, after)
+        return Why(
+            job=self._job,
+            time=self._at,
+            nominal=nominal,
+            verdict=verdict,
+            reason=reason,
+            sentences=tuple(sentences),
+            before=before,
+            after=after,
+            occurrences=tuple(occurrences),
+        )
+
+    def _verdict(self, occurrences: Sequence[Occurrence], *, nominal: bool) -> tuple[str | None, str | None, list[str]]:
+        """Return the verdict, its reason, and the sentences."""
+        ranges = [one for one in every_range(self._store, self._job, self._at, self._at) if nominal][:1]
+        scheduled = [one for one in occurrences if one.origin is Origin.SCHEDULE]
+        shown = scheduled or ([] if ranges else occurrences[:1])
+        sentences = [sentence for one in shown for sentence in self._occurrence(one)]
+        for one_range in ranges:
+            sentences += self._range(one_range)
+        if shown:
+            verdict, reason = str(shown[-1].state), shown[-1].reason
+        elif ranges:
+            verdict, reason = str(ranges[0].range.state), ranges[0].range.reason
+        else:
+            open_verdict, said = self._no_verdict()
+            return open_verdict, None, said
+        return verdict, reason, sentences + self._later_ones(occurrences)
+
+    # --- which time ---------------------------------------------------------------------------------------------------
+
+    def _around(self) -> tuple[datetime | None, datetime | None]:
+        """Return the nearest nominal times before and after."""
+        after = self._nominals.next_after(self._at)
+        before = None
+        eras = self._history.eras
+        ends = [era.since for era in eras[1:]] + [self._at]
+        for era, end in zip(eras, ends, strict=True):
+            top = min(end, self._at - MICROSECOND)
+            if era.trigger is not None and era.since < top:
+                before = era.trigger.latest_until(top, max(era.since, top - _LONG)) or before
+        return before, after
+
+    def _not_nominal(self, before: datetime | None, after: datetime | None) -> list[str]:
+        near = [exact(time, self._zone) for time in (before, after) if time is not None]
+        sentences = self._no_such_time()
+        if near:
+            sentences.append(f"The nearest {'is' if len(near) == 1 else 'are'} {' and '.join(near)}.")
+        return sentences
+
+    def _no_such_time(self) -> list[str]:
+        view, trigger = self._view, self._view.spec.trigger
+        born = self._history.eras[0].since if self._history.eras else None
+        if view.retired_at is not None and view.retired_at <= self._at:
+            return [f"No: {self._job} was retired {exact(view.retired_at, self._zone)}."]
+        if view.horizon is not None and self._at <= view.horizon:
+            return self._pruned(view.horizon)
+        if trigger is None:
+            return [f"No: {self._job} has no trigger; it only runs when it is told to."]
+        if born is not None and self._at <= born and _fires_at(trigger, self._at):
+            return [
+                f"No: {self._job} was first declared {exact(born, self._zone)}, and a job starts after that.",
+                f"To run it for earlier times: cronsensus jobs backfill {self._job} --from '{exact(self._at)}'.",
+            ]
+        return [f"No: {exact(self._at, self._zone)} is not a nominal time of {self._job} ({trigger.describe()})."]
+
+    # --- an occurrence was made ---------------------------------------------------------------------------------------
+
+    def _occurrence(self, one: Occurrence) -> list[str]:
+        runs = self._store.runs(one.id)
+        sentences: list[str] = []
+        if one.origin is not Origin.SCHEDULE:
+            sentences.append(f"It was made by an operator ({one.origin}) as run {one.id}.")
+        sentences += self._standing(one)
+        sentences += [_attempt(run, self._now) for run in runs]
+        delay = runs[0].started_at - self._at if runs else timedelta(0)
+        if delay > LATE:
+            sentences += [f"It started {brief(delay)} after its nominal time.", *self._no_node_at(self._at)]
+        if one.state is State.FAILED:
+            if reason_of(one.reason)[0] is Reason.CRASHED:
+                sentences.append(self._not_tried_again(one))
+            sentences.append(
+                f"See its error: cronsensus runs show {one.id}; run it again: cronsensus runs retry {one.id}."
+            )
+        return sentences
+
+    def _not_tried_again(self, one: Occurrence) -> str:
+        if self._policies.on_crash == "fail":
+            return "No other node tries it (on_crash=fail)."
+        times = f"{one.crashes} crash" + ("" if one.crashes == 1 else "es")
+        return f"After {times} no other node tries it (max_crashes={self._policies.max_crashes})."
+
+    def _standing(self, one: Occurrence) -> list[str]:
+        reason, detail = reason_of(one.reason)
+        match one.state:
+            case State.SUCCEEDED:
+                return [f"Yes: it ran and succeeded, as run {one.id}."]
+            case State.FAILED:
+                return [f"It ran and failed, as run {one.id}: {why_ended(one) or 'no error on record'}."]
+            case State.RUNNING if reason is Reason.RESERVED:
+                return [f"It is claimed, as run {one.id} on {one.node}: {clause(reason, self._policies)}."]
+            case State.RUNNING:
+                return [f"It is running now, as run {one.id} on {one.node}{_since(one, self._now)}."]
+            case State.PENDING:
+                wait = why_it_waits(self._store, self._view, one, self._now)
+                return [f"It waits, as run {one.id}.", *wait.sentences]
+            case State.CANCELLED:
+                return [f"It was cancelled: {self._cancelled(one)}."]
+            case State.SKIPPED:
+                return [f"The job skipped itself: {detail}."]
+            case State.MISSED:
+                sentence = f"No: it did not start in time ({one.reason})."
+                return [sentence, *self._too_late(one.due_at, one.finished_at or self._now)]
+
+    def _cancelled(self, one: Occurrence) -> str:
+        reason, _ = reason_of(one.reason)
+        if reason not in {Reason.REPLACED, Reason.RETIRED}:
+            for act in self._store.trail(target=self._job, limit=200):
+                if act.action == "cancel" and act.details.get("occurrence") == one.id:
+                    return f"by {act.by} {exact(act.at, self._zone)}" + (f", because: {act.why}" if act.why else "")
+        return clause(one.reason, self._policies) or "no reason on record"
+
+    def _later_ones(self, occurrences: Sequence[Occurrence]) -> list[str]:
+        sentences: list[str] = []
+        for one in occurrences:
+            if one.origin is not Origin.SCHEDULE and one.retry_of is not None:
+                sentences.append(f"Run {one.retry_of} was tried again as run {one.id}: {one.state}.")
+            elif one.origin is Origin.BACKFILL and any(other.id != one.id for other in occurrences):
+                sentences.append(f"It was backfilled as run {one.id}: {one.state}.")
+        return sentences
+
+    # --- no occurrence was made ---------------------------------------------------------------------------------------
+
+    def _range(self, one: LedgerRange) -> list[str]:
+        words = clause(one.range.reason, self._policies)
+        reason, _ = reason_of(one.range.reason)
+        match reason:
+            case Reason.PAUSED:
+                return [f"No: {words}{self._pause()}."]
+            case Reason.OVERLAP:
+                blocker = self._blocker(one)
+                return [f"No: {words if blocker is None else blocker}."]
+            case Reason.RETIRED:
+                return [f"No: {words} before it ran."]
+            case Reason.COALESCED:
+                count = one.range.count or 1
+                others = f", together with {counted(count - 1, 'other')}" if count > 1 else ""
+                sentences = [f"No: {self._found(one)}{others}, and {words}.", *self._kept(one)]
+            case Reason.LATE | Reason.NO_CATCH_UP | Reason.BEYOND_WINDOW:
+                sentences = [f"No: {self._found(one)}, and {words}."]
+            case _:
+                sentences = [f"No: {one.range.state}, {words}."]
+        return sentences + self._no_node_at(self._at)
+
+    def _found(self, one: LedgerRange) -> str:
+        delay = brief(one.decided_at - self._at)
+        return f"it was found {exact(one.decided_at, self._zone)}, {delay} after its time"
+
+    def _kept(self, one: LedgerRange) -> list[str]:
+        """Return which of the nominal times that passed meanwhile was run."""
+        kept = self._nominals.next_after(one.range.last)
+        return [f"That was {exact(kept, self._zone)}."] if kept is not None and kept <= one.decided_at else []
+
+    def _pause(self) -> str:
+        stretch = self._stretch()
+        if stretch is None:
+            return ""
+        until = "it still is" if stretch.end is None else f"until {exact(stretch.end, self._zone)}"
+        times = f" {exact(stretch.start, self._zone)}, {until}"
+        for act in self._store.trail(target=self._job, limit=500):
+            if act.action == "pause" and act.at == stretch.start:
+                return f"{times}, by {act.by}" + (f", because: {act.why}" if act.why else "")
+        return times
+
+    def _stretch(self) -> Stretch | None:
+        for stretch in self._history.pauses:
+            if stretch.start <= self._at and (stretch.end is None or self._at <= stretch.end):
+                return stretch
+        return None
+
+    def _blocker(self, one: LedgerRange) -> str | None:
+        where = OccurrenceFilter(job=self._job, scheduled_until=self._at - MICROSECOND)
+        for earlier in self._store.occurrences(where, limit=100):
+            if earlier.created_at <= one.decided_at <= (earlier.finished_at or self._now):
+                for_time = "" if earlier.scheduled_for is None else f", for {exact(earlier.scheduled_for, self._zone)}"
+                overlap = self._policies.overlap
+                return f"run {earlier.id}{for_time} was still active when it was due, and overlap={overlap}"
+        return None
+
+    def _too_late(self, due: datetime, ended: datetime) -> list[str]:
+        given_up = f"It was given up {exact(ended, self._zone)}."
+        if self._policies.grace is None:
+            return [*self._no_node_at(due), given_up]
+        grace = clause(Reason.LATE, self._policies)
+        return [f"It was due {exact(due, self._zone)}, and {grace}.", *self._no_node_at(due), given_up]
+
+    def _no_verdict(self) -> tuple[str | None, list[str]]:
+        view = self._view
+        if view.horizon is not None and self._at <= view.horizon:
+            return None, self._pruned(view.horizon)
+        if self._at > self._now:
+            sentences = [f"Not yet: it lies in the future, {relative(self._at, self._now)}."]
+            if view.paused_at is not None:
+                paused = self._paused_now()
+                sentences.append(f"The job is paused: {paused}. Unless it is resumed by then, it will be skipped.")
+            return FUTURE, sentences
+        if self._at <= view.watermark:
+            return NO_VERDICT, [
+                "The ledger has no verdict on it, although it is decided. That must not be: cronsensus audit."
+            ]
+        if view.paused_at is not None:
+            return UNDECIDED, [
+                f"No: the job is paused: {self._paused_now()}. The ledger will say so once it is resumed."
+            ]
+        due = f"Not yet: it was due {relative(self._at, self._now)}, and no node has fired it."
+        looking = ["Nodes are alive: they will look within moments."]
+        return UNDECIDED, [due, *(self._no_node_at(self._now) or looking)]
+
+    def _no_node_at(self, at: datetime) -> list[str]:
+        """Return a sentence if no node was alive at ``at``."""
+        return list(filter(None, [nodes_alive_at(self._store, at).sentence(self._zone)]))
+
+    def _pruned(self, horizon: datetime) -> list[str]:
+        return [
+            f"Nobody can say any more: the ledger was pruned up to {exact(horizon, self._zone)}.",
+            f"Runs are kept for {brief(self._policies.keep)} (keep).",
+        ]
+
+    def _paused_now(self) -> str:
+        by, reason = self._view.paused_by, self._view.paused_why
+        return f"by {by or 'somebody'}, because: {reason or 'no reason given'}"
+
+
+def _attempt(run: RunView, now: datetime) -> str:
+    where = f"Attempt {run.attempt} on {run.node or run.session}, started {exact(run.started_at)}"
+    if run.finished_at is None:
+        return f"{where}, runs for {brief(now - run.started_at)}."
+    took = brief(run.finished_at - run.started_at)
+    match run.end:
+        case "succeeded":
+            return f"{where}, succeeded after {took}."
+        case "crashed":
+            return f"{where}, ended with its node after {took}: the run was taken over ({run.reason or 'node lost'})."
+        case "released":
+            return f"{where}, was given back after {took} because its node drained."
+        case "retry":
+            return f"{where}, failed after {took} ({error_text(run.error) or run.reason}) and was to be tried again."
+        case _:
+            cause = error_text(run.error) or run.reason
+            return f"{where}, {run.end} after {took}" + (f": {cause}." if cause else ".")
+
+
+def _since(one: Occurrence, now: datetime) -> str:
+    return "" if one.started_at is None else f" for {brief(now - one.started_at)}"
+
+
+def _fires_at(trigger: Trigger, at: datetime) -> bool:
+    return trigger.next_after(at - MICROSECOND) == at

@@ -1,0 +1,150 @@
+"""What is examined of nodes, jobs and runs: whether anybody does the work, and what does not get done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import islice, takewhile
+
+from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
+from cronsensus.insight.live_nodes import is_alive, needs_no_node
+from cronsensus.insight.summaries import why_ended
+from cronsensus.insight.waiting import JUST_NOW, why_it_waits
+from cronsensus.insight.words import brief, counted, exact, relative, shorten
+from cronsensus.masking import mask
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
+
+OVERDUE = timedelta(seconds=60)
+LATELY = timedelta(hours=1)
+IN_A_ROW = 3
+"""Failures from which on a job is worth a look."""
+_LATEST = 25
+_LOOKED_AT = 200
+_MAX_READ = 1000
+
+
+def check_nodes(store: Store) -> Iterator[Check]:
+    """Find out whether nodes are alive, whether some died, and whether they are of one release."""
+    sessions = store.sessions()
+    in_time = [one for one in sessions if is_alive(one)]
+    live = [one for one in in_time if one.is_node]
+    overdue = [one for one in sessions if one not in in_time and one.ended_at is None]
+    if not live:
+        if idle := needs_no_node(store, sessions):
+            yield Check("nodes", OK_LEVEL, f"no node is alive, and {idle}")
+        else:
+            jobs = store.counts().jobs
+            level = FAIL if jobs else WARN
+            text = f"no node is alive, so nothing runs ({counted(jobs, 'job')})"
+            yield Check("nodes", level, text, "cronsensus run MODULE:ATTR")
+    else:
+        names = shorten(", ".join(dict.fromkeys(one.node for one in live)), 100)
+        yield Check("nodes", OK_LEVEL, f"{len(live)} alive: {names}")
+        if all(one.state == "draining" for one in live):
+            yield Check("nodes", WARN, "all of them drain, so nothing new starts", "cronsensus run MODULE:ATTR")
+    for one in overdue[:5]:
+        yield Check(
+            "nodes",
+            WARN if live else FAIL,
+            f"{one.node} (session {one.id}) is {brief(-one.expires_in)} past its lease; it holds {one.holds}",
+            "a live node takes its runs over within moments; if none does, start one",
+        )
+    now = store.now()
+    died = [one for one in store.sessions(ended=True) if one.state == "dead"]
+    for one in died[:5]:
+        if one.ended_at is not None and now - one.ended_at < LATELY:
+            text = f"{one.node} died {relative(one.ended_at, now)} ({one.ended_why})"
+            yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
+    yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
+    yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
+
+
+def _mixed(name: str, what: str, live: list[SessionView], of: Callable[[SessionView], str]) -> Iterator[Check]:
+    several = sorted({of(one) for one in live})
+    if len(several) > 1:
+        yield Check(
+            name,
+            WARN,
+            f"live nodes are of more than one {what}: {', '.join(several)}",
+            "normal during a deploy; else restart the older ones",
+        )
+
+
+def check_jobs(store: Store) -> Iterator[Check]:
+    """Count the jobs, and find those that are due and were not fired."""
+    counts = store.counts()
+    paused = f", {counts.paused} of them paused" if counts.paused else ""
+    yield Check(
+        "jobs", OK_LEVEL, f"{counted(counts.jobs, 'job')}{paused}; {counts.running} running, {counts.pending} waiting"
+    )
+    view = store.look(limit=_LOOKED_AT)
+    for job in view.jobs:
+        if job.due_at is None or view.now - job.due_at < OVERDUE:
+            continue
+        yield Check(
+            "overdue",
+            FAIL,
+            f"{job.spec.name} was due {relative(job.due_at, view.now)}, and no node fired it",
+            f"cronsensus why '{job.spec.name}' '{exact(job.due_at)}'",
+        )
+
+
+def check_retired(store: Store) -> Iterator[Check]:
+    """Find retired jobs of which something waits: a release lacks them, perhaps for an import that was forgotten."""
+    kept = {
+        view.spec.name: view.waiting_until
+        for view in islice(every_job(store, retired=True), _LOOKED_AT)
+        if view.waiting_until is not None
+    }
+    for name, waits in sorted(store.pending_of(list(kept)).items()):
+        until = exact(kept[name])
+        text = f"no running release declares {name}, and {counted(waits, 'run')} of it waiting; kept until {until}"
+        then = f"declare it again, or cancel what waits: scheduler.remove_job({name!r})"
+        yield Check("retired", WARN, text, then)
+
+
+def check_failing(store: Store) -> Iterator[Check]:
+    """Find jobs of which the latest runs failed, one like the other."""
+    ended = (State.SUCCEEDED, State.FAILED)
+    for view in islice(every_job(store), _LOOKED_AT):
+        latest = store.occurrences(OccurrenceFilter(job=view.spec.name, states=ended), limit=_LATEST)
+        failed = list(takewhile(lambda one: one.state is State.FAILED, latest))
+        if len(failed) >= IN_A_ROW:
+            why = shorten(why_ended(failed[0]) or "no reason given", 100)
+            text = f"{view.spec.name} failed the last {len(failed)} times in a row: {why}"
+            yield Check("failing", WARN, text, f"cronsensus runs show {failed[0].id}")
+
+
+def check_waiting(store: Store) -> Iterator[Check]:
+    """Look at the oldest pending runs: which nodes could run them?"""
+    now = store.now()
+    said: set[str] = set()
+    for one in store.occurrences(OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False):
+        if one.job in said or now - one.due_at < max(OVERDUE, JUST_NOW):
+            continue
+        said.add(one.job)
+        view = store.job(one.job)
+        if view is not None:
+            cause = why_it_waits(store, view, one, now).text
+            text = f"run {one.id} of {one.job} was due {relative(one.due_at, now)}. {cause}"
+            yield Check("waiting", WARN, text, f"cronsensus runs show {one.id}")
+
+
+def check_unreadable(store: Store) -> Iterator[Check]:
+    """Read a part of everything there is; the store tells what it had to leave out."""
+    list(islice(every_job(store), _MAX_READ))
+    for states in ((State.PENDING,), (State.RUNNING,), ()):
+        store.runs(*(one.id for one in store.occurrences(OccurrenceFilter(states=states), limit=_MAX_READ)))
+    store.sessions(ended=True, limit=_MAX_READ)
+    store.locks(limit=_MAX_READ)
+    store.trail(limit=_MAX_READ)
+    left_out = store.unreadable
+    for text in left_out[:_LOOKED_AT]:
+        what, _, then = text.partition("; ")
+        yield Check("unreadable", FAIL, mask(what), then or "define the job anew, or mend the row by hand")
+    if len(left_out) > _LOOKED_AT:
+        yield Check("unreadable", FAIL, f"and {len(left_out) - _LOOKED_AT} more that cannot be read")

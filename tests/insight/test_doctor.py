@@ -1,0 +1,73 @@
+"""The examination of a store, its nodes and its jobs, asked without the command line."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cronsensus.insight import store_checks
+from cronsensus.insight.doctor import examine
+from tests.hand_cluster import HandCluster
+
+
+def found(cluster: HandCluster) -> dict[str, str]:
+    return {one.name: one.level for one in examine(cluster.store)}
+
+
+def test_examine_fails_where_jobs_have_no_node_and_is_content_where_they_have(cluster: HandCluster) -> None:
+    cluster.every("tick")
+    assert found(cluster)["nodes"] == "fail"
+    cluster.join()
+    assert found(cluster)["nodes"] == "ok"
+
+
+def test_examine_says_what_is_overdue_and_what_to_type(cluster: HandCluster) -> None:
+    cluster.every("tick")
+    cluster.join()
+    cluster.advance(300)
+    (overdue,) = [one for one in examine(cluster.store) if one.name == "overdue"]
+    assert overdue.text == "tick was due 4m ago, and no node fired it"
+    assert overdue.then == "cronsensus why 'tick' '2026-11-20 12:01:00Z'"
+
+
+def test_examine_warns_of_live_nodes_of_two_releases(cluster: HandCluster) -> None:
+    cluster.join("web-1")
+    cluster.join("web-2", release="r2")
+    assert found(cluster)["releases"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("described", "level", "name"),
+    [
+        ({"synchronous": "full"}, "ok", "durability"),
+        ({"synchronous": "normal"}, "warn", "durability"),
+        ({"synchronous": "off"}, "fail", "durability"),
+        ({"journal_mode": "delete"}, "warn", "journal"),
+        ({"file_system": "nfs4"}, "warn", "file system"),
+    ],
+)
+def test_check_durability_judges_settings(described: dict[str, str], level: str, name: str) -> None:
+    (found,) = store_checks.check_durability(described)
+    assert (found.name, found.level) == (name, level)
+
+
+@pytest.mark.parametrize(("free", "level"), [(10 * 2**20, "fail"), (100 * 2**20, "warn"), (10 * 2**30, "ok")])
+def test_check_space_fails_where_little_is_free(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, level: str
+) -> None:
+    class Usage:
+        pass
+
+    usage = Usage()
+    usage.free = free  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    (found,) = store_checks.check_space({"file": str(tmp_path / "x.db")})
+    assert found.level == level
+
+
+def test_check_wake_ups_warns_when_no_hint_arrives(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cronsensus.stores.memory import MemoryStore
+
+    monkeypatch.setattr(store_checks, "WAKE_UP", 0.05)
+    monkeypatch.setattr(MemoryStore, "notify", lambda _: None)
+    assert store_checks.check_wake_ups(cluster.store, {}).level == "warn"
