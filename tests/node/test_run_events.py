@@ -7,11 +7,15 @@ import pytest
 
 from cronsensus import JobSpec, State
 from cronsensus.bus import Bus
-from cronsensus.events import Event, RunEnded, TakenOver
+from cronsensus.events import Event, RunEnded, SessionLost, TakenOver
 from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
 from cronsensus.model.states import Origin
 from cronsensus.model.step import GiveBack
+from cronsensus.node.round import HALTED
 from cronsensus.node.run_events import RunEvents
+from tests.membership.test_emptied_under_locks_and_calls import empty
+from tests.node.test_emptied_under_nodes import Troubled, unavailable
+from tests.test_node_crank import Bench
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
 CLAIM = Claim(
@@ -120,3 +124,31 @@ def test_each_dead_session_is_a_takeover_with_its_own_runs():
         TakenOver(node="me", session="a", dead_node="web-1", runs=(three, two)),
         TakenOver(node="me", session="b", dead_node=None, runs=(one,)),
     ]
+
+
+def test_a_lost_session_is_told_once_though_rounds_that_fail_come_by_again():
+    bench, bus = Bench(store=Troubled), Emitted("session.lost")
+    bench.round._run_events = RunEvents(bus, "me")
+    bench.round.step()
+    assert bench.round.lease is not None
+    session = bench.round.lease.session
+    bench.round.lease.lose()
+    assert isinstance(bench.store, Troubled)
+    bench.store.on_open = unavailable
+    bench.round.step()
+    assert bench.round.stats.store_errors == 1
+    bench.round.step()
+    assert bench.round.lease.session != session
+    assert bus.events == [SessionLost(node="me", session=session, runs=())]
+
+
+def test_a_node_that_an_emptied_store_stops_tells_once_that_its_session_is_lost():
+    bench, bus = Bench(store=Troubled, stop=True), Emitted("session.lost")
+    bench.round._run_events = RunEvents(bus, "me")
+    bench.round.step()
+    assert bench.round.lease is not None
+    session = bench.round.lease.session
+    bench.round.lease.lose()
+    empty(bench.store)
+    assert bench.round.step() == bench.round.step() == HALTED
+    assert bus.events == [SessionLost(node="me", session=session, runs=())]
