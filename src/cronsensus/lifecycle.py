@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from cronsensus.bus import Bus
 from cronsensus.config import misspelt
 from cronsensus.declared import Declarations
 from cronsensus.durations import Duration, parse_duration
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 _log = Logger("cronsensus.scheduler")
 
+LAST_EVENTS = 2.0
+"""Most seconds that a stop waits for subscribers to be told of what happened before."""
+
 
 class Lifecycle:
     """Starts and stops the node of one scheduler.
@@ -38,13 +42,17 @@ class Lifecycle:
         part: the participation.
     """
 
-    def __init__(self, setup: Setup, declared: Declarations, opened: OpenedStore, startups: Startups) -> None:
-        """Start no node yet. A node runs what is ``declared``, on a sibling of ``opened``, after the ``startups``."""
+    def __init__(self, setup: Setup, declared: Declarations, opened: OpenedStore, startups: Startups, bus: Bus) -> None:
+        """Start no node yet.
+
+        A node runs what is ``declared``, on a sibling of ``opened``, after the ``startups``, and tells ``bus`` of it.
+        """
         self.part = Participation(self._prepare, self._new_node, self._left)
         self._setup = setup
         self._declared = declared
         self._opened = opened
         self._startups = startups
+        self._bus = bus
         self._pause = Event()  # never set: a sleep that a signal handler may interrupt
 
     @property
@@ -178,6 +186,9 @@ class Lifecycle:
             if self.part.over:
                 self._setup.forget_release()
                 self._opened.close()
+        if self.part.over:
+            # Without the lock: a subscriber that is waited for may ask the store.
+            self._bus.close(LAST_EVENTS)
 
     def _new_node(
         self, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None], failed: Callable[[], None]
@@ -210,6 +221,7 @@ class Lifecycle:
             on_drained=drained,
             on_failed=failed,
             heartbeat=self._opened.heartbeat(),
+            bus=self._bus,
         )
 
     def _new_session(self) -> SessionSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cronsensus.config import Settings
@@ -13,7 +14,7 @@ from cronsensus.forking import left_to_the_parent, mind_forks
 from cronsensus.logger import Logger
 from cronsensus.scheduler_setup import Setup
 from cronsensus.stores import open_store
-from cronsensus.stores.base import Store
+from cronsensus.stores.base import Span, Store
 from cronsensus.stores.connecting import connecting
 
 if TYPE_CHECKING:
@@ -31,16 +32,19 @@ class OpenedStore:
         lock: held while anything is opened or closed.
     """
 
-    def __init__(self, setup: Setup, given: Store | None) -> None:
+    def __init__(self, setup: Setup, given: Store | None, span: Callable[[], Span | None]) -> None:
         """Open nothing yet.
 
         Args:
             setup: where the store is.
             given: an open store, which stays the caller's to close; ``None``: that of the settings.
+            span: gives what is to be entered around each verb, or ``None``.
         """
         self.lock = threading.RLock()
         self._setup = setup
         self._given = given
+        self._span = span
+        self._span_set: Span | None = None
         self._store: Store | None = None
         self._shared: Store | None = None
         self._heartbeat: Heartbeat | None = None
@@ -68,7 +72,15 @@ class OpenedStore:
                     self._store = open_store(settings.url, namespace=settings.namespace, clock=clock)
                 self._place = (settings.url, settings.namespace)
                 self._migrated = False
+                self.measure()
             return self._store
+
+    def measure(self) -> None:
+        """Enter a span around each verb from now on, or none, as is wanted; one that the caller has set stays."""
+        with self.lock:
+            store = self._store
+            if store is not None and (store.span is None or store.span == self._span_set):
+                store.span = self._span_set = self._span()
 
     def ready(self) -> Store:
         """Return the store with an up-to-date schema."""

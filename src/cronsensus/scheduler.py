@@ -17,12 +17,14 @@ from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 
 from cronsensus.acting import Acts
+from cronsensus.bus import Bus
 from cronsensus.clock import Clock
 from cronsensus.config import OnStoreLoss, Settings, load_settings
 from cronsensus.declared import Declarations
 from cronsensus.definitions import Definitions
 from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, CronsensusError, InvalidOption
+from cronsensus.forking import mind_forks
 from cronsensus.job import Job
 from cronsensus.lifecycle import Lifecycle
 from cronsensus.masking import mask
@@ -33,6 +35,7 @@ from cronsensus.operations import Operations
 from cronsensus.scheduler_setup import Setup
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores.base import Store
+from cronsensus.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -54,6 +57,7 @@ class _Of(Generic[T]):
         _lifecycle=Lifecycle,
         _operations=Operations,
         _startups=Startups,
+        _subscriptions=Subscriptions,
     )
 
     def __init__(self, find: Callable[[Scheduler], T]) -> None:
@@ -136,13 +140,16 @@ class Scheduler:
         self._defaults = _require_defaults(defaults)
         self._declared = Declarations()
         self._setup = Setup(clock, self._declared.digest)
-        self._opened = OpenedStore(self._setup, store)
+        self._bus = Bus(self._setup.clock, lambda: self.node_name)
+        mind_forks(self._bus)
+        self._opened = OpenedStore(self._setup, store, lambda: self._bus.span)
+        self._subscriptions = Subscriptions(self._bus, self._opened)
         acts = Acts(self._opened, self._declared, self._setup)
         self._operations = Operations(acts)
         self._definitions = Definitions(acts, self._operations, lambda: self.started)
         self._guards = Guards(self._opened.claims, lambda: self.settings.tz)
         self._startups = Startups(self._guards, self._setup)
-        self._lifecycle = Lifecycle(self._setup, self._declared, self._opened, self._startups)
+        self._lifecycle = Lifecycle(self._setup, self._declared, self._opened, self._startups, self._bus)
         self._part = self._lifecycle.part
         self.configure({})
 
@@ -262,6 +269,16 @@ class Scheduler:
             blocking_timeout=blocking_timeout,
             **unknown,
         )
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    on = _Of(lambda self: self._subscriptions.on)
+    off = _Of(lambda self: self._subscriptions.off)
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events subscribers were not told of so far, because they did not keep up."""
+        return self._bus.dropped
 
     # --- taking part -------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from cronsensus.bus import Bus
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership.lease import SessionLease
@@ -17,6 +18,7 @@ from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.executors.base import Call, Registered
+from cronsensus.node.run_events import RunEvents
 from cronsensus.testing.conformance.fixtures import LEASE, START
 from tests.node.recording_executor import RecordingExecutor
 
@@ -81,6 +83,7 @@ class Scene:
             wake=lambda: self.events.append("wake"),
             on_work=lambda: self.events.append("work"),
             run_log=self.run_log,  # type: ignore[arg-type]
+            run_events=RunEvents(Bus(self.clock), "me"),
         )
         self.lease = self.leased("s1")
 
@@ -452,7 +455,7 @@ def test_what_may_have_run_unheard_of_has_failed(scene):
     scene.active_runs.close_unheard_of(claim, "nobody knows")
     (outcome,) = scene.active_runs._outcomes.values()
     assert (outcome.state, outcome.reason) == (State.FAILED, "crashed: nobody knows")
-    assert scene.run_log.of("ended") == [(claim, outcome)]
+    assert scene.run_log.of("ended") == [(claim, outcome, None)]
 
 
 def test_a_result_that_came_before_the_lease_was_lost_counts(scene):

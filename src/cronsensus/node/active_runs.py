@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.logger import Logger, together
+from cronsensus.logger import ExcInfo, Logger, together
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
@@ -37,6 +37,7 @@ from cronsensus.node.executors.result import describe
 from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.reserved import Reserved
 from cronsensus.node.run import Run
+from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.node.said import Key, Said
@@ -79,6 +80,7 @@ class ActiveRuns:
         wake: Callable[[], None],
         on_work: Callable[[], None],
         run_log: RunLog,
+        run_events: RunEvents,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -88,6 +90,7 @@ class ActiveRuns:
         self._wake = wake
         self._on_work = on_work
         self._run_log = run_log
+        self._run_events = run_events
         self.in_doubt = False
         self.progress_buffer = ProgressBuffer(clock, wake)
         self._waiting: dict[Key, _Waiting] = {}
@@ -346,6 +349,8 @@ class ActiveRuns:
         return Call(claim, run, registered)
 
     def _start(self, call: Call) -> None:
+        # Before: it may be over in a moment, and its end is told by another thread.
+        self._run_events.begun(call.claim)
         try:
             self._executors[call.registered.executor].start(call)
         except Exception as error:  # noqa: BLE001 - logged
@@ -399,7 +404,9 @@ class ActiveRuns:
         for one, accepted in zip(said.give_back, done.returned, strict=True):
             key = (one.claim.id, one.claim.token)
             self._known_since.pop(key, None)
-            if accepted or key in self._perhaps_back:
+            is_back = accepted or key in self._perhaps_back
+            self._run_events.returned(one, accepted=is_back)
+            if is_back:
                 self.said.remember(key, one)
             else:
                 self._run_log.refused(*key, State.PENDING)
@@ -418,6 +425,7 @@ class ActiveRuns:
             else:
                 self.said.remember(key, outcome)
         self._run_log.settled(answer, outcome)
+        self._run_events.settled(answer, outcome)
 
     def _give_back(self, claim: Claim, cut: Cut | None) -> None:
         self._given_back.append(GiveBack(claim=claim, cut=cut))
@@ -442,8 +450,7 @@ class ActiveRuns:
             state=State.FAILED,
             reason=f"{Reason.CRASHED}: {why}",
         )
-        self._outcomes[claim.id, claim.token] = outcome
-        self._run_log.ended(claim, outcome)
+        self._to_settle(claim, outcome)
 
     def disown(self, key: Key, why: str) -> Claim | None:
         """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""
@@ -497,10 +504,9 @@ class ActiveRuns:
                 else:
                     self._give_back(call.claim, None)
             else:
-                self._outcomes[key] = settle(call.claim, ending)
                 if call.run.may_have_committed:
                     self._committing[key] = call.claim
-                self._run_log.ended(call.claim, self._outcomes[key], call.run.raised)
+                self._to_settle(call.claim, settle(call.claim, ending), call.run.raised)
             self._interrupted.discard(key)
 
     def _cut_off(self, call: Call, *, lost: bool) -> None:
@@ -512,5 +518,9 @@ class ActiveRuns:
             self._give_back(claim, "crashed" if lost else "stopped")
             self._run_log.given_back(claim, why)
         else:
-            self._outcomes[(claim.id, claim.token)] = outcome
-            self._run_log.ended(claim, outcome)
+            self._to_settle(claim, outcome)
+
+    def _to_settle(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
+        self._outcomes[claim.id, claim.token] = outcome
+        self._run_log.ended(claim, outcome, raised)
+        self._run_events.remember(claim)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from cronsensus.bus import Bus
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
 from cronsensus.interrupts import Event
@@ -66,6 +67,7 @@ class Node:
         on_failed: Callable[[], None] = lambda: None,
         evidence: Callable[[SessionView], bool] = is_dead,
         heartbeat: Heartbeat | None = None,
+        bus: Bus | None = None,
     ) -> None:
         """Make a node on handles of its own on ``store``.
 
@@ -81,6 +83,7 @@ class Node:
             on_failed: told once, on a thread of its own, when the node cannot go on; it is to be stopped.
             evidence: tells whether the process of a session is certainly gone.
             heartbeat: renews the session, and all else of this process in the store; ``None``: one of its own.
+            bus: is told of the node's events.
         """
         self._store = store.sibling()
         self._settings = settings
@@ -110,6 +113,7 @@ class Node:
             ask_again=self._ask_again,
             evidence=evidence,
             announced=lambda: self._listener.announced,
+            bus=bus,
         )
         self._heartbeat = heartbeat or Heartbeat(store, clock)
         self._renewer = SessionRenewer(

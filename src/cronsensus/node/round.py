@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from cronsensus.bus import Bus
 from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreEmptied, StoreError, StoreReadOnly
 from cronsensus.logger import Logger
@@ -44,6 +45,7 @@ from cronsensus.node.idle_mode import neighbours_to_check
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.pace import STALLED
 from cronsensus.node.reconciling import Reconciling
+from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.session import OwnSession
 from cronsensus.node.settings import NodeSettings
@@ -92,6 +94,7 @@ class Round:
         ask_again: Callable[[], None] = lambda: None,
         evidence: Callable[[SessionView], bool] = is_dead,
         announced: Callable[[], Mapping[int, datetime]] = dict,
+        bus: Bus | None = None,
     ) -> None:
         """Make the rounds of one node.
 
@@ -109,6 +112,7 @@ class Round:
             ask_again: has the session renewed as soon as possible.
             evidence: tells whether the process of a session is certainly gone.
             announced: tells what other nodes announced (``Store.announced``).
+            bus: is told of the node's events.
         """
         self._store = store
         self._clock = clock
@@ -122,6 +126,8 @@ class Round:
         self.news, self._by_a_run = True, False
         self._on_time, self._asleep_until = False, NEVER
         self._run_log = RunLog(self.stats)
+        self._run_events = RunEvents(bus or Bus(clock), settings.name)
+        self._told_lost: str | None = None
         self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
 
         def wake_with_news() -> None:
@@ -140,6 +146,7 @@ class Round:
             wake=wake_to_settle,
             on_work=on_work,
             run_log=self._run_log,
+            run_events=self._run_events,
         )
         self._claiming = Claiming(store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log)
         self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_with_news, ask=ask_again)
@@ -297,6 +304,7 @@ class Round:
         if todo.plans:
             self.watch.decided(fired.won, view.now)
             self._run_log.fired(fired.won, lost=fired.lost)
+            self._run_events.fired(fired.won)
         # Work first: it waits for its notification, while an announcement only spares looks.
         if todo.notify or fired.created > fired.claimed:
             self._store.notify()
@@ -334,6 +342,7 @@ class Round:
             taken = self._store.reclaim(list(todo.reclaim))
             nodes = {holder.id: holder.node for holder in view.holders if holder.id != lease.session}
             self._run_log.taken(taken, self._settings.name, nodes)
+            self._run_events.taken(taken, nodes)
             # Also where they failed for good: what waited behind them may go on. It is claimed without another look.
             again = bool(taken)
             self.notified |= again
@@ -423,7 +432,7 @@ class Round:
             if not lease.lost:
                 self._know_store(lease)
                 return lease
-            self.active_runs.lose_session(lease)
+            self._lose(lease)
             self.active_runs.hand_back(lost=True)
         self.watch.check(self._store)
         self._refuse_if_halted()
@@ -436,6 +445,13 @@ class Round:
         self._on_session(lease)
         self._know_store(lease)
         return lease
+
+    def _lose(self, lease: SessionLease) -> None:
+        """Stop all that a session protected which is lost, and tell of it once, however often rounds come by here."""
+        if self._told_lost != lease.session:
+            self._told_lost = lease.session
+            self._run_events.lost(lease.session, [number for number, _ in self.active_runs.known()])
+        self.active_runs.lose_session(lease)
 
     def _know_store(self, lease: SessionLease) -> None:
         """Have the watch know in which store the session is; asked again if it could not be told."""
@@ -455,7 +471,7 @@ class Round:
         """Do nothing more: the store that this node knew is gone."""
         if self.lease is not None:
             self.lease.lose()
-            self.active_runs.lose_session(self.lease)
+            self._lose(self.lease)
         with contextlib.suppress(StoreError):
             # The store refuses them; a stop that waits for what runs here to end need not wait any longer.
             if self.lease is not None:

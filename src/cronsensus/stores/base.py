@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from cronsensus.errors import InvalidOption
 from cronsensus.instants import as_utc
@@ -46,6 +46,13 @@ from cronsensus.stores.wait_queues import WaitQueues
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
+Span: TypeAlias = Callable[[str], AbstractContextManager[object]]
+
+
+class _Spans:
+    """What a handle and its siblings share."""
+
+    span: Span | None = None
 
 
 class Store(Backend):
@@ -54,17 +61,33 @@ class Store(Backend):
     A public verb checks its arguments, returns at once where nothing is to do, enters its span, and calls the back
     end's verb, which has an underscore before its name and its contract here.
 
-    Attributes:
-        span: called with the name of each verb, gives what is entered around its back end's part; see ADR 27. A
-            sibling inherits it.
     """
 
-    span: Callable[[str], AbstractContextManager[object]] | None = None
+    _spans: _Spans
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Make a handle that nothing measures."""
+        made = super().__new__(cls)
+        made._spans = _Spans()
+        return made
+
+    @property
+    def span(self) -> Span | None:
+        """What is called with the name of each verb, and gives what is entered around its back end's part; see ADR 27.
+
+        Siblings share it, whichever of them it is set on, and when.
+        """
+        return self._spans.span
+
+    @span.setter
+    def span(self, span: Span | None) -> None:
+        self._spans.span = span
 
     def _within(self, verb: str, do: Callable[P, Answer], /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        if self.span is None:
+        # Asked for once: another thread may take it away.
+        if (span := self._spans.span) is None:
             return do(*args, **kwargs)
-        with self.span(verb):
+        with span(verb):
             return do(*args, **kwargs)
 
     @property
@@ -108,7 +131,7 @@ class Store(Backend):
         So a busy pool can never starve a lease.
         """
         made = self._within("sibling", self._sibling)
-        made.span = self.span
+        made._spans = self._spans  # noqa: SLF001 - of its own class
         return made
 
     def now(self) -> datetime:
@@ -320,8 +343,8 @@ class Store(Backend):
             LeaseLost: the run is not current.
         """
         with ExitStack() as open_now:
-            if self.span is not None:
-                open_now.enter_context(self.span("transaction"))
+            if (span := self.span) is not None:
+                open_now.enter_context(span("transaction"))
             yield open_now.enter_context(self._transaction(claim))
 
     def complete_in(self, connection: Any, claim: Claim, result: str | None = None, notes: Sequence[Note] = ()) -> None:

@@ -1,0 +1,209 @@
+"""How do events come to subscribers, and what if one of them raises or blocks?
+
+::
+
+    emit() ──▶ queue ──▶ a thread of its own ──▶ subscribers, one after the other
+                 │
+                 └── full: dropped, counted, and said in the log
+
+A node's rounds, its heartbeat and executors' threads emit. So ``emit`` neither calls a subscriber nor waits for one.
+The thread is there only while there are events, and is a daemon: a subscriber that never returns holds up no exit.
+"""
+
+from __future__ import annotations
+
+import threading
+from _thread import start_new_thread
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from queue import Empty, SimpleQueue
+
+from cronsensus.clock import Clock, SystemClock
+from cronsensus.events import Event, StoreVerb, Subscriber, kinds_of
+from cronsensus.interrupts import Event as Signal
+from cronsensus.logger import Logger
+
+MOST_WAITING = 10_000
+"""Events that wait for subscribers; what comes on top is dropped."""
+IDLE_SECONDS = 10.0
+"""Seconds that the thread stays without events."""
+TELL_AGAIN = 60.0
+"""Seconds between two lines of the log about dropped events."""
+
+_log = Logger("cronsensus.events")
+
+
+class Bus:
+    """The subscribers of one scheduler, and the events that wait for them.
+
+    Attributes:
+        dropped: how many events were dropped so far, because subscribers did not keep up.
+    """
+
+    def __init__(self, clock: Clock | None = None, node: Callable[[], str] = str) -> None:
+        """Make one without subscribers.
+
+        Args:
+            clock: measures the verbs of the store.
+            node: gives the name under which those are told.
+        """
+        self._clock = clock or SystemClock()
+        self._node = node
+        self._subscribers: dict[type[Event], tuple[Subscriber, ...]] = {}
+        self._raised: list[tuple[Subscriber, type[Event]]] = []
+        self.forked()
+
+    def forked(self) -> None:
+        """Begin anew, with the same subscribers: a forked child has neither the thread nor what it was to tell."""
+        # One that may be taken twice: a signal handler may ask the store in the middle of an ``emit``.
+        self._lock = threading.RLock()
+        self._queue: SimpleQueue[Event | None] = SimpleQueue()
+        self._over: Signal | None = None
+        self._thread: int | None = None
+        self._busy: Subscriber | None = None
+        self.dropped = self._told = 0
+        self._told_at = -TELL_AGAIN
+
+    # --- who wants to know -------------------------------------------------------------------------------------------
+
+    def on(self, event: str | type[Event], function: Subscriber) -> None:
+        """Call ``function`` with each such event from now on; once for each, however often it is subscribed.
+
+        Raises:
+            InvalidOption: there is no such event.
+        """
+        kinds = kinds_of(event)
+        with self._lock:
+            known = self._subscribers
+            more = {kind: (*known.get(kind, ()), function) for kind in kinds if function not in known.get(kind, ())}
+            self._subscribers = {**known, **more}
+
+    def off(self, event: str | type[Event], function: Subscriber) -> bool:
+        """Call it no more for such events; ``False``: it was not subscribed.
+
+        Raises:
+            InvalidOption: there is no such event.
+        """
+        kinds = kinds_of(event)
+        with self._lock:
+            before = self._subscribers
+            left = {
+                kind: tuple(one for one in those if kind not in kinds or one != function)
+                for kind, those in before.items()
+            }
+            self._subscribers = {kind: those for kind, those in left.items() if those}
+            self._raised = [one for one in self._raised if one[0] in self._subscribers.get(one[1], ())]
+            return self._subscribers != before
+
+    def wanted(self, kind: type[Event]) -> bool:
+        """Whether anybody subscribed to it: to be asked before one is made, and all that it costs where nobody did."""
+        return kind in self._subscribers
+
+    # --- what happened -----------------------------------------------------------------------------------------------
+
+    def emit(self, event: Event) -> None:
+        """Have the subscribers told soon, on another thread; never blocks."""
+        with self._lock:
+            if self._queue.qsize() >= MOST_WAITING:
+                self.dropped += 1
+            else:
+                self._queue.put(event)
+            if self._over is None:
+                self._begin()
+        self._tell_dropped()
+
+    @property
+    def span(self) -> Callable[[str], AbstractContextManager[object]] | None:
+        """What tells of the store's verbs, for ``Store.span``; ``None`` if nobody wants to know."""
+        return self._measured if self.wanted(StoreVerb) else None
+
+    def _measured(self, verb: str) -> AbstractContextManager[object]:
+        # A subscriber that asks the store would be told of that, and ask again.
+        return nullcontext() if threading.get_ident() == self._thread else self._measure(verb)
+
+    @contextmanager
+    def _measure(self, verb: str) -> Iterator[None]:
+        begun_at, error = self._clock.monotonic(), None
+        try:
+            yield
+        except BaseException as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            seconds = self._clock.monotonic() - begun_at
+            self.emit(StoreVerb(node=self._node(), verb=verb, seconds=seconds, error=error))
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float) -> None:
+        """Have the thread end when all is told that waits now; wait for that, at most so many seconds."""
+        with self._lock:
+            over = self._over
+            if over is not None:
+                self._queue.put(None)
+        if over is not None and threading.get_ident() != self._thread:  # a subscriber may stop its scheduler
+            over.wait(timeout)
+
+    def _begin(self) -> None:
+        try:
+            # One call of C, which waits for nothing. The start of a ``Thread`` waits until it runs.
+            start_new_thread(self._start, ())
+        except RuntimeError:  # the interpreter is at its end, or no more threads can be had
+            return
+        # Only now: interrupted in between, a caller leaves a thread too many, and not one that never comes.
+        self._over = Signal()
+
+    def _start(self) -> None:
+        try:
+            threading.Thread(target=self._turn, name="cronsensus-events", daemon=True).start()
+        except RuntimeError:
+            with self._lock:
+                self._over = None
+
+    def _turn(self) -> None:
+        self._thread = threading.get_ident()
+        while True:
+            event = None
+            with suppress(Empty):
+                event = self._queue.get(timeout=IDLE_SECONDS)
+            if event is not None:
+                self._tell(event)
+                continue
+            with self._lock:
+                if not self._queue.empty():
+                    continue
+                over, self._over, self._thread = self._over, None, None
+            if over is not None:
+                over.set()
+            return
+
+    def _tell(self, event: Event) -> None:
+        kind = type(event)
+        for function in self._subscribers.get(kind, ()):
+            self._busy = function
+            try:
+                function(event)
+            except BaseException:  # noqa: BLE001 - logged; this thread has nothing else to do
+                if (function, kind) not in self._raised:
+                    self._raised.append((function, kind))
+                    what = "%s raised when it was told of %s; it goes on being told, and this is not logged again"
+                    _log.exception(what, _name(function), kind.name)
+        self._busy = None
+        self._tell_dropped()
+
+    def _tell_dropped(self) -> None:
+        if self.dropped == self._told:
+            return
+        with self._lock:
+            now, busy = self._clock.monotonic(), self._busy
+            if now - self._told_at < TELL_AGAIN:
+                return
+            self._told, self._told_at = self.dropped, now
+        _log.aside.warning(
+            "%d events were dropped so far, because subscribers do not keep up%s",
+            self._told, f"; now {_name(busy)} is being called" if busy is not None else "",
+        )  # fmt: skip
+
+
+def _name(function: Subscriber) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

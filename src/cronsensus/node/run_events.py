@@ -1,0 +1,97 @@
+"""The events of a node, made where somebody subscribed. Like the log, it tells only what the store has accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+from cronsensus.bus import Bus
+from cronsensus.events import PlanCarriedOut, RunEnded, RunStarted, SessionLost, TakenOver
+from cronsensus.model.occurrence import Claim, Outcome, RunEnd, Settled, Takeover
+from cronsensus.model.plan import Plan
+from cronsensus.model.states import State
+from cronsensus.model.step import GiveBack
+
+_ENDS: Mapping[State | None, RunEnd] = {
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.CANCELLED: "cancelled",
+    State.SKIPPED: "skipped",
+    State.PENDING: "retry",
+}
+
+
+class RunEvents:
+    """Emits, and keeps, from the start of a run until the store has taken its end, whose end it is."""
+
+    def __init__(self, bus: Bus, node: str) -> None:
+        """Emit by ``bus``, as the node of that name."""
+        self._bus = bus
+        self._node = node
+        self._begun: dict[tuple[int, int], Claim] = {}
+
+    def begun(self, claim: Claim) -> None:
+        """Tell that a run starts."""
+        self.remember(claim)
+        if self._bus.wanted(RunStarted):
+            self._bus.emit(RunStarted(**self._of(claim)))
+
+    def remember(self, claim: Claim) -> None:
+        """Remember whose end the store is going to be told."""
+        if self._bus.wanted(RunEnded):
+            self._begun[claim.id, claim.token] = claim
+
+    def settled(self, answer: Settled, outcome: Outcome) -> None:
+        """Tell how a run ended, now that the store has answered."""
+        claim = self._begun.pop((answer.id, answer.token), None)
+        if claim is None or not self._bus.wanted(RunEnded):
+            return
+        # It may have ended otherwise than it said: committed by a transaction of its own.
+        as_said = answer.state is outcome.state
+        self._emit_end(
+            claim,
+            _ENDS.get(answer.state, "refused") if answer.accepted else "refused",
+            reason=outcome.reason if as_said else None,
+            error=outcome.error if as_said else None,
+            seconds=outcome.elapsed.total_seconds(),
+        )
+
+    def returned(self, back: GiveBack, *, accepted: bool) -> None:
+        """Tell that a run was cut off and given back, now that the store has answered."""
+        claim = self._begun.pop((back.claim.id, back.claim.token), None)
+        if claim is None or not self._bus.wanted(RunEnded):
+            return
+        end: RunEnd = "crashed" if back.cut == "crashed" else "released"
+        self._emit_end(claim, end if accepted else "refused")
+
+    def taken(self, takeovers: Sequence[Takeover], names: Mapping[str, str]) -> None:
+        """Tell whose runs this node took from the dead; ``names`` are those of nodes, by session."""
+        if not self._bus.wanted(TakenOver):
+            return
+        in_order = sorted(takeovers, key=lambda one: (one.session, one.id))
+        for session, runs in groupby(in_order, key=lambda one: one.session):
+            self._bus.emit(TakenOver(node=self._node, session=session, dead_node=names.get(session), runs=tuple(runs)))
+
+    def fired(self, plans: Sequence[Plan]) -> None:
+        """Tell which plans won."""
+        if not self._bus.wanted(PlanCarriedOut):
+            return
+        for plan in plans:
+            created = tuple(one.scheduled_for for one in plan.occurrences)
+            self._bus.emit(PlanCarriedOut(node=self._node, job=plan.job, created=created, verdicts=plan.verdicts))
+
+    def lost(self, session: str, held: Sequence[int]) -> None:
+        """Tell that the session is gone, and with it the claims of these occurrences."""
+        if self._bus.wanted(SessionLost):
+            self._bus.emit(SessionLost(node=self._node, session=session, runs=tuple(sorted(held))))
+
+    def _emit_end(self, claim: Claim, end: RunEnd | Literal["refused"], **more: Any) -> None:
+        self._bus.emit(RunEnded(end=end, **self._of(claim), **more))
+
+    def _of(self, claim: Claim) -> dict[str, Any]:
+        return {
+            "node": self._node, "job": claim.job, "occurrence": claim.id, "key": claim.key,
+            "scheduled_for": claim.scheduled_for, "attempt": claim.attempt, "token": claim.token,
+            "session": claim.session,
+        }  # fmt: skip
