@@ -3,6 +3,7 @@
 The policy is made up: the next one will be met by nodes that do not know it in just this way.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,11 +39,16 @@ class TestNewerPolicies(StoreTest):
         )
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:
-        kinds = {"sqlite": SqliteStore, "postgres": PostgresStore, "mysql": MysqlStore, "redis": RedisStore}
+        kinds: dict[str, Callable[..., Store]] = {
+            "sqlite": SqliteStore,
+            "postgres": PostgresStore,
+            "mysql": MysqlStore,
+            "redis": RedisStore,
+        }
         return kinds[self.kind](self.url, namespace=namespace, clock=clock)
 
     def deploy(self, *, run: bool = False, **policies: Any) -> Store:
-        """Have a newer release declare ``fancy``, which has the policy, and ``plain``; return a handle of the older one.
+        """Have a newer release declare ``fancy``, which has the policy, and ``plain``; return a handle of the older.
 
         Args:
             run: the newer release's node is running ``fancy`` meanwhile.

@@ -142,9 +142,9 @@ STORED_DEFAULTS: dict[str, Any] = {
 }
 """What a stored definition means by a policy that it does not name; durations in microseconds.
 
-A format: no value here ever changes, whatever the defaults of ``Policies`` become, or stored jobs would change with them.
-A new policy is added with the value that means what was before it. Then a job that does not use it reads the same to
-nodes of every release, and a job that does is left alone by those that do not know it.
+A format: no value here ever changes, whatever the defaults of ``Policies`` become, or stored jobs would change with
+them. A new policy is added with the value that means what was before it. Then a job that does not use it reads the same
+to nodes of every release, and a job that does is left alone by those that do not know it.
 """
 
 _CHOICES = {"overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash}
@@ -335,8 +335,8 @@ class UnknownPolicies(InvalidOption):
     def __init__(self, known: JobSpec, unknown: Iterable[str]) -> None:
         self.known = known
         super().__init__(
-            f"job {known.name!r} has a policy of a newer version of cronsensus ({', '.join(sorted(unknown))}): this node "
-            "leaves the job to newer ones; upgrade cronsensus here"
+            f"job {known.name!r} has a policy of a newer version of cronsensus ({', '.join(sorted(unknown))}): this "
+            "node leaves the job to newer ones; upgrade cronsensus here"
         )
 
 
