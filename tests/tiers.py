@@ -31,6 +31,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/lock/test_counting.py*", "16 processes count in a file under each lock"),
     ("tests/lock/test_set.py*", "the same, with a set"),
     ("tests/once/test_processes.py*", "guarded functions in many processes"),
+    ("tests/once/test_coordinator.py*", "workers of StartupCoordinator that are recycled and killed"),
     ("tests/once/test_left.py*", "a signal at each line of a call"),
     # The same promise on one more kind of store, held by the conformance suite and by the other kinds.
     ("tests/lock/*[[]mysql*", "locks and guards run on SQLite, PostgreSQL and Redis in every commit"),

@@ -102,7 +102,7 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
         [
             [
                 Cell(view.spec.name, "bold"),
-                "-" if view.spec.trigger is None else shorten(view.spec.trigger.describe(), 80),
+                _schedule(view),
                 *job_next(view, now),
                 _last_result(last, now),
                 _state(view),
@@ -117,8 +117,15 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
         message(f"there are more: cronsensus jobs list --after '{clean(more)}'")
     if hidden:
         message(f"{counted(len(hidden), 'guarded function')} not shown; see them: cronsensus jobs list --all")
-    if any(not view.spec.guarded for view in found) and not live_nodes(store):
+    if any(not view.spec.guarded and view.spec.keeper is None for view in found) and not live_nodes(store):
         message("no node is alive, so nothing runs; start one: cronsensus run MODULE:ATTR")
+
+
+def _schedule(view: JobView) -> str:
+    """Return when it runs, in words; of a job whose time another program keeps, which one."""
+    if view.spec.keeper is not None:
+        return f"kept by {view.spec.keeper}"
+    return "-" if view.spec.trigger is None else shorten(view.spec.trigger.describe(), 80)
 
 
 def _state(view: JobView) -> Cell:

@@ -44,12 +44,14 @@ def needs_no_node(store: Store, sessions: Sequence[SessionView]) -> str | None:
     Guarded functions and locks work in the processes that use them.
     """
     jobs = False
+    keeper = None
     for view in every_job(store):
         jobs = True
-        if not view.spec.guarded:
+        keeper = keeper or view.spec.keeper
+        if not view.spec.guarded and view.spec.keeper is None:
             return None
     if jobs:
-        return "guarded functions need none"
+        return "guarded functions need none" if keeper is None else f"jobs that {keeper} keeps need none"
     return "locks need none" if any(not one.is_node and is_alive(one) for one in sessions) else None
 
 

@@ -54,6 +54,12 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
             Cause.CALL,
             f"It {was}, and is free for the next call of the guarded function; if none comes, it is closed in time.",
         )
+    if (keeper := view.spec.keeper) is not None:
+        return _wait(
+            Cause.CALL,
+            f"It was cut off, and {keeper} runs it again in the next process that looks, within seconds where one "
+            "lives.",
+        )
     if one.due_at > now:
         after = f" after {counted(one.failures, 'failed attempt')}" if one.failures else ""
         return _wait(Cause.DUE_TIME, f"It is due {relative(one.due_at, now)}{after}.")

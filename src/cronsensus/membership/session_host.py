@@ -107,6 +107,12 @@ class SessionHost:
         with self._lock:
             return not self._held and not self._pins
 
+    @property
+    def session(self) -> str | None:
+        """The id of the open session."""
+        lease = self._lease
+        return None if lease is None else lease.session
+
     def pin(self) -> SessionLease:
         """Return the session, and open one if none can be trusted; it is not closed before ``unpin``.
 

@@ -235,6 +235,11 @@ def check_priority(priority: int) -> None:
 
 GUARDED = ("once:", "once_per:", "startup:")
 """Prefixes of the names of jobs that stand for guarded functions."""
+KEPT_ELSEWHERE = {"apscheduler:": "APScheduler"}
+"""Of jobs whose time another program keeps: the prefixes of their names, and the program.
+
+Their nominal times are acquired one by one. A name is a key of the history in the store: it never changes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +321,12 @@ class JobSpec:
     def guarded(self) -> bool:
         """Whether it stands for a guarded function: its occurrences are keys, which run where they are called."""
         return self.source == "runtime" and self.function == self.name and self.name.startswith(GUARDED)
+
+    @property
+    def keeper(self) -> str | None:
+        """The program that keeps the job's time, where that is not cronsensus."""
+        kept = self.source == "runtime" and self.function == self.name
+        return next((who for prefix, who in KEPT_ELSEWHERE.items() if kept and self.name.startswith(prefix)), None)
 
     @property
     def digest(self) -> str:

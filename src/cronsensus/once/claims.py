@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 
 from cronsensus.clock import Clock
@@ -36,10 +36,10 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.model.step import Step
+from cronsensus.model.step import Step, Want
 from cronsensus.once.background_queue import BackgroundQueue
 from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, given_back
 from cronsensus.once.reconciling import Reconciliation
@@ -184,6 +184,56 @@ class Claims:
         self.let_go(held)
         raise wanted.mismatch(found, "an attempt that was cut off", None)
 
+    def take_or_lose(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | None:
+        """Acquire the occurrence; ``None``: another process has or had it, or its job is paused. It is not looked at.
+
+        Raises:
+            StoreError: the store cannot be asked. A claim granted all the same is given back.
+        """
+        self._host.refuse_if_emptied()
+        self._define(wanted.spec)
+        try:
+            return self._try(wanted, ticket)
+        except OccurrenceTooOld:
+            return None
+        except UnknownJob:
+            # The store forgot it, with all that was recorded of it.
+            self._defined.pop(wanted.spec.name, None)
+            self._define(wanted.spec)
+            return self._try(wanted, ticket)
+
+    def take_pending(self, functions: Collection[str], limit: int) -> list[tuple[OwnedClaim, Ticket]]:
+        """Claim what waits of these functions, as a node does: what was cut off, for this process to run.
+
+        Raises:
+            StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
+            LeaseLost: the session was declared dead just now.
+        """
+        session = self._host.pin()
+        try:
+            asked = session.ask()
+            want = Want(limit=limit, functions=functions, lease=self._lease)
+            try:
+                done = self.store.step(session.session, Step(want=want))
+            except StoreError as error:
+                session.shorten(asked, self._lease)
+                self._host.store_failed(error)
+                raise
+            if done.lost:
+                self._host.session_ended(session)
+                raise LeaseLost("the session of this process was declared dead; it begins a new one")
+            if done.claims:
+                session.claimed(asked, self._lease)
+            tickets = [(claim, Ticket()) for claim in done.claims]
+            return [(self._hold(claim, session, ticket), ticket) for claim, ticket in tickets]
+        finally:
+            self._host.unpin()
+
+    @property
+    def session(self) -> str | None:
+        """The id of the session that this process holds claims by; ``None``: none is open."""
+        return self._host.session
+
     def look(self, wanted: CallKey) -> Occurrence | None:
         """Return the occurrence as it stands; a claim of this process whose answer was lost is given back first.
 
@@ -307,6 +357,9 @@ class Claims:
         if claim is None:
             return None
         session.claimed(asked, self._lease)
+        return self._hold(claim, session, ticket)
+
+    def _hold(self, claim: Claim, session: SessionLease, ticket: Ticket) -> OwnedClaim:
         held = OwnedClaim(self, claim, session, ticket)
         with self._lock:
             self._held[claim.id, claim.token] = held

@@ -1,0 +1,119 @@
+"""Takes over what processes left that died while they ran something.
+
+As a node does (``maintain`` in ``node/decide.py``): a process of this host that is gone, a sign of life that is missing
+in two looks, or a lease that is over. It looks only after something was acquired here or elsewhere, and for as long as
+others hold runs or something waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.logger import Logger
+from cronsensus.membership.liveness import Absences
+from cronsensus.model.session import SessionView
+from cronsensus.once.claims import Claims
+from cronsensus.once.owned_claim import OwnedClaim, Ticket
+
+_log = Logger("cronsensus.external")
+
+LOOK = 1.0
+"""Seconds between two looks while others hold runs."""
+GLANCE = 0.2
+"""Seconds between two looks at the processes of this host, which ask no store."""
+MOST = 5
+"""Most that is claimed in one step, so that others get their part."""
+PRUNE_EVERY = 300.0
+PRUNED = 200
+
+
+class Leftovers:
+    """The thread that looks after dead processes; started when it is first needed."""
+
+    def __init__(
+        self, claims: Claims, functions: Callable[[], Collection[str]], take_over: Callable[[OwnedClaim, Ticket], None]
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            claims: of this process.
+            functions: gives the names of what this process can run.
+            take_over: is given each claim that was taken over.
+        """
+        self._claims = claims
+        self._functions = functions
+        self._take_over = take_over
+        self._wake = threading.Event()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._absences = Absences()
+        self._others: tuple[SessionView, ...] = ()
+        self._pruned_at = claims.clock.monotonic()
+
+    def watch(self) -> None:
+        """Look soon, and for as long as other processes hold something."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="cronsensus-leftovers", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def close(self) -> None:
+        """Look no more."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(5.0)
+
+    def _work(self) -> None:
+        while not self._closed:
+            self._wake.wait()
+            self._wake.clear()
+            while not self._closed:
+                try:
+                    goes_on = self._look()
+                except (StoreError, LeaseLost) as error:
+                    _log.debug("what other processes left could not be looked for: %s", error)
+                    goes_on = True
+                except Exception:  # noqa: BLE001 - logged; the thread has to go on
+                    _log.exception("what other processes left could not be looked for")
+                    goes_on = True
+                if not goes_on:
+                    break
+                self._rest()
+
+    def _rest(self) -> None:
+        """Wait for the next look; less, if a process of this host is gone meanwhile."""
+        until = self._claims.clock.monotonic() + LOOK
+        while not self._closed and (left := until - self._claims.clock.monotonic()) > 0:
+            self._wake.clear()
+            self._wake.wait(min(left, GLANCE))
+            if any(self._claims.is_gone(one) for one in self._others):
+                return
+
+    def _look(self) -> bool:
+        """Look once; return whether there may be something to take over soon."""
+        store, clock = self._claims.store, self._claims.clock
+        asked_at = clock.monotonic()
+        view = store.look(limit=1)
+        received_at = clock.monotonic()
+        self._absences = self._absences.after(view, asked_at, received_at)
+        self._others = tuple(one for one in view.holders if one.id != self._claims.session)
+        gone = [one.id for one in self._others if self._claims.is_gone(one) or self._absences.is_gone(one.id)]
+        overdue = any(one.expires_in.total_seconds() <= 0 for one in self._others)
+        taken = store.reclaim(gone) if gone or overdue else []
+        waits = view.backlog
+        if (taken or waits) and (functions := self._functions()):
+            for held, ticket in self._claims.take_pending(functions, MOST):
+                self._take_over(held, ticket)
+        if clock.monotonic() - self._pruned_at > PRUNE_EVERY:
+            self._pruned_at = clock.monotonic()
+            store.prune(limit=PRUNED)
+        return bool(self._others or taken or waits)

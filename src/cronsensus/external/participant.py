@@ -1,0 +1,202 @@
+"""A process that takes part in a schedule which another program keeps.
+
+::
+
+    the program names a time ──▶ acquire ──▶ Won ──▶ the program runs it ──▶ settle: the verdict is recorded
+                                    └──▶ None: another process has it
+
+    another process dies in a run ──▶ it is seen to be gone ──▶ its run is taken back ──▶ ``on_leftover(Won)`` here
+
+A claim is held by a session as that of guarded calls (``once.claims``), which is renewed for as long as anything is
+held. Unlike a call, nobody waits for a lost claim, so a thread looks after what dead processes leave: only for as long as
+others hold something. When nothing is open it asks the store nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronsensus.background import Background
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.external.leftovers import Leftovers
+from cronsensus.logger import Logger
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Outcome, RunError
+from cronsensus.model.states import State
+from cronsensus.once.claims import Claims
+from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket, given_back
+
+_log = Logger("cronsensus.external")
+
+THREADS = 4
+DRAIN = 10.0
+"""Seconds that ``close`` waits for verdicts to be recorded."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Won:
+    """The right to run one occurrence, until it is settled, let go or lost.
+
+    Attributes:
+        left_over: another process had begun it, and died.
+    """
+
+    held: OwnedClaim
+    ticket: Ticket
+    left_over: bool = False
+
+    @property
+    def claim(self) -> Claim:
+        """Job, nominal time, token and attempt."""
+        return self.held.claim
+
+    @property
+    def time(self) -> datetime:
+        """The nominal time."""
+        assert self.claim.scheduled_for is not None  # noqa: S101 - only times are acquired
+        return self.claim.scheduled_for
+
+
+class Participant:
+    """One process's part in the schedule. Safe to share between threads; not for a forked child."""
+
+    def __init__(self, claims: Claims, *, on_leftover: Callable[[Won], None]) -> None:
+        """Use ``claims``, which are the caller's to close, after this.
+
+        Args:
+            claims: of this process. No guarded function may use the same object: its upkeep would cancel leftovers.
+            on_leftover: is given what another process left; on a thread of this. It runs it, or lets go of it.
+        """
+        self._claims = claims
+        self._on_leftover = on_leftover
+        self._background = Background("cronsensus-external", most=THREADS, log=_log)
+        self._lock = threading.Lock()
+        self._held: dict[tuple[int, int], Won] = {}
+        self._empty = threading.Event()
+        self._empty.set()
+        self._specs: dict[str, JobSpec] = {}
+        self._leftovers = Leftovers(claims, self.functions, self._take_over)
+
+    def functions(self) -> list[str]:
+        """Return the names of the jobs that this process can run."""
+        with self._lock:
+            return list(self._specs)
+
+    def declare(self, spec: JobSpec) -> None:
+        """Note that this process can run a job: it may get what other processes left of it."""
+        with self._lock:
+            self._specs[spec.name] = spec
+
+    def withdraw(self, name: str) -> None:
+        """Note that this process can run a job no more."""
+        with self._lock:
+            self._specs.pop(name, None)
+
+    def submit(self, act: Callable[[], object]) -> None:
+        """Do ``act`` on a thread of this, which may wait for the store."""
+        self._background.submit(act)
+
+    # --- one occurrence -----------------------------------------------------------------------------------------------
+
+    def acquire(self, spec: JobSpec, time: datetime) -> Won | None:
+        """Win one nominal time of a job; ``None``: another process has or had it, or the job is paused.
+
+        Raises:
+            StoreError: the store cannot be asked, so nothing may run.
+        """
+        self.declare(spec)
+        ticket = Ticket()
+        try:
+            held = self._claims.take_or_lose(CallKey.slot(spec, time), ticket)
+        finally:
+            self._leftovers.watch()
+        return None if held is None else self._hold(held, ticket)
+
+    def settle(
+        self,
+        won: Won,
+        state: State,
+        *,
+        reason: str | None = None,
+        result: str | None = None,
+        error: RunError | None = None,
+    ) -> None:
+        """Record how a run ended, soon, on another thread. A result that comes too late is refused and logged."""
+        outcome = Outcome(
+            id=won.claim.id,
+            token=won.claim.token,
+            session=won.claim.session,
+            state=state,
+            reason=reason,
+            result=result,
+            error=error,
+            elapsed=timedelta(seconds=self._claims.clock.monotonic() - won.held.started),
+        )
+        self._background.submit(lambda: self._settle(won, outcome))
+
+    def let_go(self, won: Won) -> None:
+        """Give back what has not begun; another process may take it at once."""
+        try:
+            won.held.begun = False
+            self._claims.let_go(won.held)
+        finally:
+            self._drop(won)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Take over nothing more, wait for what is being run here, and give back what has not ended by then.
+
+        Args:
+            wait: for runs and their verdicts; else what still runs is free for other processes, which run it again.
+        """
+        self._leftovers.close()
+        if wait and not self._empty.wait(DRAIN):
+            _log.warning("%d runs have not ended: other processes may run them again", len(self._held))
+        with self._lock:
+            left = list(self._held.values())
+        for won in left:
+            self.let_go(won)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _hold(self, held: OwnedClaim, ticket: Ticket, *, left_over: bool = False) -> Won:
+        won = Won(held, ticket, left_over)
+        # If it is dropped without a verdict, it was cut off and is to be run again.
+        held.outcome_if_left = lambda one: given_back(one.claim.id, one.claim.token, one.claim.session)
+        held.begun = True
+        with self._lock:
+            self._held[held.claim.id, held.claim.token] = won
+            self._empty.clear()
+        return won
+
+    def _drop(self, won: Won) -> None:
+        won.ticket.over = True
+        with self._lock:
+            self._held.pop((won.claim.id, won.claim.token), None)
+            if not self._held:
+                self._empty.set()
+
+    def _settle(self, won: Won, outcome: Outcome) -> None:
+        named = f"{won.claim.job} at {won.time:%Y-%m-%d %H:%M:%S%z}"
+        try:
+            settled = self._claims.settle(won.held, outcome)
+        except StoreError as error:
+            _log.warning("the end of %s could not be recorded yet, and is tried again: %s", named, error)
+            return  # the claim keeps what it is to say, and its ticket
+        except LeaseLost as error:
+            _log.warning("the result of %s was refused: %s", named, error)
+        else:
+            if not settled.accepted:
+                _log.warning(
+                    "the result of %s was refused: this process was without a sign of life for too long, and another "
+                    "one has taken the run over",
+                    named,
+                )
+        self._drop(won)
+
+    def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
+        won = self._hold(held, ticket, left_over=True)
+        _log.info("%s at %s was left by a process that is gone: it is run here", won.claim.job, won.time)
+        self._background.submit(lambda: self._on_leftover(won))

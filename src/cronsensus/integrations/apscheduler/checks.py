@@ -1,0 +1,140 @@
+"""What cannot be guarded is refused where it is written, with what to write instead."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.model.job import LONGEST_NAME
+
+PREFIX = "apscheduler:"
+_RANDOM_ID = re.compile(r"[0-9a-f]{32}")
+"""What APScheduler makes where no id is given."""
+_PAGE = "docs/apscheduler.md"
+
+
+def check_scheduler(given: Any) -> Any:
+    """Return the scheduler to guard; flask-apscheduler's has it inside.
+
+    Raises:
+        ConfigurationError: it cannot be guarded, or not now.
+    """
+    try:
+        from apscheduler.schedulers.asyncio import AsyncIOScheduler
+        from apscheduler.schedulers.background import BackgroundScheduler
+        from apscheduler.schedulers.base import BaseScheduler
+        from apscheduler.schedulers.blocking import BlockingScheduler
+    except ImportError as error:
+        raise ConfigurationError(_missing(error)) from error
+    scheduler = given if isinstance(given, BaseScheduler) else getattr(given, "scheduler", None)
+    if not isinstance(scheduler, BaseScheduler):
+        raise ConfigurationError(
+            f"guard() takes a scheduler of APScheduler 3, and got {type(given).__module__}.{type(given).__qualname__}; "
+            "write guard(BackgroundScheduler(), url)"
+        )
+    if not isinstance(scheduler, (BackgroundScheduler, BlockingScheduler, AsyncIOScheduler)):
+        raise ConfigurationError(
+            "guard() knows BackgroundScheduler, BlockingScheduler and AsyncIOScheduler, not "
+            f"{type(scheduler).__name__}; use one of these"
+        )
+    if hasattr(scheduler, "_cronsensus"):
+        raise ConfigurationError("this scheduler is guarded already; call guard() once")
+    if scheduler.running:
+        raise ConfigurationError(
+            "this scheduler was started before it was guarded, and may have run something; call guard(scheduler, url) "
+            "before scheduler.start()"
+        )
+    return scheduler
+
+
+def _missing(error: ImportError) -> str:
+    try:
+        from importlib.metadata import version
+
+        found = version("apscheduler")
+    except Exception:  # noqa: BLE001 - it is not there
+        return f'guard() needs APScheduler 3 ({error}); type: pip install "cronsensus[apscheduler]"'
+    return (
+        f"guard() is for APScheduler 3, and {found} is installed, which has no apscheduler.schedulers ({error}); type: "
+        'pip install "apscheduler>=3.10,<4"'
+    )
+
+
+def job_name(job_id: str) -> str:
+    """Return the name of an APScheduler job in the store. It never changes; an id that is too long is hashed."""
+    name = f"{PREFIX}{job_id}"
+    if len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip():
+        return name
+    return f"{PREFIX}{hashlib.blake2b(str(job_id).encode(), digest_size=16).hexdigest()}"
+
+
+def is_memory(scheduler: Any, jobstore_alias: str) -> bool:
+    """Whether a job store is this process's own."""
+    from apscheduler.jobstores.memory import MemoryJobStore
+
+    return isinstance(scheduler._lookup_jobstore(jobstore_alias), MemoryJobStore)
+
+
+def needs_no_guard(scheduler: Any, job: Any) -> bool:
+    """Whether only this process knows of a job: a one-off without an id, added while the program runs."""
+    from apscheduler.triggers.date import DateTrigger
+
+    random = _RANDOM_ID.fullmatch(job.id) is not None
+    return random and isinstance(job.trigger, DateTrigger) and is_memory(scheduler, job._jobstore_alias)
+
+
+def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> None:
+    """Refuse, or align, a job whose times or name differ between processes.
+
+    Raises:
+        InvalidOption: each process would run it at times, or under a name, of its own.
+    """
+    from apscheduler.triggers.date import DateTrigger
+    from apscheduler.triggers.interval import IntervalTrigger
+
+    from cronsensus.integrations.apscheduler.aligned import Aligned
+
+    if not is_memory(scheduler, jobstore_alias):
+        return  # ids and times are in the store that all share
+    shown = f"job {job.name!r}"
+    random, trigger = _RANDOM_ID.fullmatch(job.id) is not None, job.trigger
+    if isinstance(trigger, DateTrigger):
+        if not random and trigger.run_date.microsecond and not hasattr(job, "next_run_time"):
+            raise InvalidOption(
+                f"{shown} has an id and no run_date, so each process would run it at a moment of its own; give it a "
+                "run_date, or for something that one process does at start use @scheduler.startup of cronsensus"
+            )
+        return
+    if random:
+        raise InvalidOption(
+            f"{shown} has no id, so each process would call it by another one, and run it; write "
+            f"add_job(…, id={getattr(job.func, '__name__', 'name')!r})"
+        )
+    if getattr(trigger, "jitter", None):
+        if not align:
+            raise InvalidOption(
+                f"{shown} has jitter={trigger.jitter}, which each process draws for itself, so each would run it at "
+                "another time; leave jitter out, or write guard(…, align=True), which takes it off"
+            )
+        trigger.jitter = None
+    if isinstance(trigger, IntervalTrigger) and not isinstance(trigger, Aligned):
+        own = trigger.start_date.microsecond != 0 or getattr(job, "next_run_time", None) is not None
+        if own and not align:
+            raise InvalidOption(
+                f"{shown} counts its interval from the moment at which its process started, so each process would run "
+                "it at times of its own; give it a start_date (start_date='2026-01-01'), or write "
+                "guard(…, align=True), which counts from 1970 on in all of them"
+            )
+        if own:
+            trigger = Aligned.like(trigger)
+            job._modify(trigger=trigger)
+    if getattr(job, "next_run_time", None) is not None:
+        if not align:
+            raise InvalidOption(
+                f"{shown} has a next_run_time of its own, which differs between processes; leave it out, or write "
+                "guard(…, align=True), which ignores it"
+            )
+        job._modify(next_run_time=trigger.get_next_fire_time(None, datetime.now(UTC)))

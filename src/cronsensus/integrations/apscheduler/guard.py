@@ -1,0 +1,300 @@
+"""Where APScheduler is asked for its word: a few methods of one scheduler object and of its executors are replaced.
+
+::
+
+    APScheduler names a time ──▶ submit_job ──▶ acquire ──▶ won: the executor's own submit_job
+                                                   └──▶ lost: nothing, another process runs it
+    the function ends ──▶ _run_job_success / _run_job_error ──▶ the verdict is recorded
+
+Only this object is changed, never a class or a module: executors are given by instance, by alias, or later, and the
+default one is made inside ``start``; all of them come through ``add_executor``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from cronsensus.durations import Duration
+from cronsensus.errors import ConfigurationError, StoreError
+from cronsensus.external import Participant, Won
+from cronsensus.integrations.apscheduler.checks import check_job, check_scheduler, is_memory, job_name, needs_no_guard
+from cronsensus.integrations.apscheduler.verdicts import verdict_of_error, verdict_of_event
+from cronsensus.integrations.apscheduler.views import view_of
+from cronsensus.logger import Logger
+from cronsensus.model.job import JobSpec
+from cronsensus.scheduler import Scheduler
+
+_log = Logger("cronsensus.apscheduler")
+
+MOST_REMEMBERED = 1000
+"""Jobs that are remembered after APScheduler removed them, so that the last run of one can be taken over."""
+
+
+def guard(
+    scheduler: Any,
+    url: str | None = None,
+    *,
+    namespace: str | None = None,
+    lease: Duration | None = None,
+    align: bool = False,
+) -> None:
+    """Let each scheduled run of an APScheduler 3 scheduler happen in one process, however many run this code.
+
+    To be called before ``start()``. Nothing is opened until then, so a server may fork after it. Each (job id,
+    scheduled run time) is acquired in the store before it is submitted, and is a run in the ledger: with its verdict,
+    its error, and a takeover by another process if this one dies.
+
+    Not prevented: that a process which is frozen for longer than its lease goes on with a run that another process has
+    taken over; its result is refused. Runs started by hand (``job.func()``, flask-apscheduler's ``run_job``), and
+    one-off jobs without an id in a memory store, belong to one process and are not guarded.
+
+    Args:
+        scheduler: a ``BackgroundScheduler``, ``BlockingScheduler`` or ``AsyncIOScheduler``; or flask-apscheduler's.
+        url: of the store; ``None``: as for ``Scheduler``, from ``CRONSENSUS_URL`` or ``[tool.cronsensus]``.
+        namespace: of the jobs in the store.
+        lease: how long a process without a sign of life keeps what it runs.
+        align: put intervals that each process counts from its own start on times that all share (multiples since 1970),
+            and take ``jitter`` off; else such jobs are refused.
+
+    Raises:
+        ConfigurationError: it is guarded already, or was started, or is no scheduler of APScheduler 3.
+        InvalidOption: an impossible option.
+    """
+    real = check_scheduler(scheduler)
+    real._cronsensus = Guard(real, Scheduler(url, namespace=namespace, lease=lease), align=align)
+
+
+class Guard:
+    """What stands between one scheduler and its executors."""
+
+    def __init__(self, scheduler: Any, ours: Scheduler, *, align: bool) -> None:
+        """Replace the methods of ``scheduler``; open nothing."""
+        self._scheduler = scheduler
+        self._ours = ours
+        self._align = align
+        self._participant: Participant | None = None
+        self._lock = threading.Lock()
+        self._won: dict[tuple[str, datetime], Won] = {}
+        self._asking: Counter[str] = Counter()
+        self._jobs: OrderedDict[str, Any] = OrderedDict()
+        self._away = False
+        self._original = {
+            name: getattr(scheduler, name)
+            for name in ("start", "shutdown", "add_executor", "_real_add_job", "_dispatch_event", "_process_jobs")
+        }
+        for name in self._original:
+            setattr(scheduler, name, getattr(self, f"_on{name}" if name.startswith("_") else f"_on_{name}"))
+        for executor in scheduler._executors.values():
+            self._guard_executor(executor)
+
+    # --- the scheduler ------------------------------------------------------------------------------------------------
+
+    def _on_start(self, *args: Any, **kwargs: Any) -> Any:
+        """Open the store, or raise, before the scheduler names its first time."""
+        if self._participant is None:
+            claims = self._ours._opened.claims()
+            claims.store.now()
+            self._participant = Participant(claims, on_leftover=self._run_leftover)
+        return self._original["start"](*args, **kwargs)
+
+    def _on_shutdown(self, wait: bool = True) -> Any:  # noqa: FBT001, FBT002 - as APScheduler has it
+        """Shut down, and record the verdicts of what ran to its end; what did not is free for other processes."""
+        answer = self._original["shutdown"](wait)
+        if self._participant is not None:
+            self._participant.close(wait=wait)
+            self._participant = None
+            self._ours._opened.close()
+        return answer
+
+    def _on_add_executor(self, executor: Any, alias: str = "default", **options: Any) -> Any:
+        answer = self._original["add_executor"](executor, alias, **options)
+        self._guard_executor(self._scheduler._executors[alias])
+        return answer
+
+    def _on_real_add_job(self, job: Any, jobstore_alias: str, replace_existing: bool) -> Any:  # noqa: FBT001
+        check_job(self._scheduler, job, jobstore_alias, align=self._align)
+        return self._original["_real_add_job"](job, jobstore_alias, replace_existing)
+
+    def _on_dispatch_event(self, event: Any) -> Any:
+        """Hold back that a job was submitted, until it was won: each replica would report each run."""
+        from apscheduler.events import EVENT_JOB_SUBMITTED
+
+        if event.code == EVENT_JOB_SUBMITTED and not getattr(event, "won", False) and self._is_asked_for(event.job_id):
+            return None
+        return self._original["_dispatch_event"](event)
+
+    def _on_process_jobs(self) -> Any:
+        """Process what is due; another replica may have removed a job from a shared store meanwhile."""
+        from apscheduler.jobstores.base import JobLookupError
+
+        try:
+            return self._original["_process_jobs"]()
+        except JobLookupError as error:
+            # It would end the scheduler's thread for good. The job was run or removed elsewhere: look again at once.
+            _log.debug("another replica has removed a job that was due: %s", error)
+            return 0
+
+    # --- executors ----------------------------------------------------------------------------------------------------
+
+    def _guard_executor(self, executor: Any) -> None:
+        if hasattr(executor, "_cronsensus"):
+            return
+        executor._cronsensus = self
+        submit, success, error = executor.submit_job, executor._run_job_success, executor._run_job_error
+        executor.submit_job = lambda job, times: self._submit(executor, submit, job, times)
+        executor._run_job_success = lambda job, events: self._succeeded(success, job, events)
+        executor._run_job_error = lambda job, exc, traceback=None: self._failed(error, job, exc, traceback)
+        executor._cronsensus_submit = submit
+
+    def _submit(self, executor: Any, submit: Callable[..., Any], job: Any, times: Sequence[datetime]) -> None:
+        """Acquire times, and submit what was won.
+
+        In a memory store on a thread of our own: the scheduler's holds a lock meanwhile, or is the event loop. In a
+        shared store at once: a death between moving the job to its next time and acquiring would lose it for all.
+        """
+        if needs_no_guard(self._scheduler, job):
+            submit(job, times)
+            return
+        from apscheduler.executors.base import MaxInstancesReachedError
+
+        with self._lock:
+            if executor._instances[job.id] + self._asking[job.id] >= job.max_instances:
+                raise MaxInstancesReachedError(job)
+            self._asking[job.id] += 1
+            self._jobs[job.id] = job
+            self._jobs.move_to_end(job.id)
+            while len(self._jobs) > MOST_REMEMBERED:
+                self._withdraw(self._jobs.popitem(last=False)[0])
+        participant, named_at = self._participant, datetime.now(UTC)
+        if participant is None:
+            raise ConfigurationError("the guarded scheduler was shut down; nothing runs unguarded")
+
+        def act() -> None:
+            self._compete(executor, participant, job, times, named_at)
+
+        if is_memory(self._scheduler, job._jobstore_alias):
+            participant.submit(act)
+        else:
+            act()
+
+    def _compete(
+        self, executor: Any, participant: Participant, job: Any, times: Sequence[datetime], named_at: datetime
+    ) -> None:
+        try:
+            won = [one for time in times if (one := self._acquire(participant, job, time)) is not None]
+            if won:
+                waited = (datetime.now(UTC) - named_at).total_seconds()
+                self._hand_over(executor, view_of(job, waited=waited), won)
+        finally:
+            with self._lock:
+                self._asking[job.id] -= 1
+                if not self._asking[job.id]:
+                    del self._asking[job.id]
+
+    def _acquire(self, participant: Participant, job: Any, time: datetime) -> Won | None:
+        try:
+            won = participant.acquire(_spec(job), time.astimezone(UTC))
+        except StoreError as error:
+            if not self._away:
+                self._away = True
+                _log.error("the store cannot be asked, so nothing is run until it can: %s", error)
+            return None
+        if self._away:
+            self._away = False
+            _log.warning("the store answers again; what came due meanwhile was not run by this process")
+        return won
+
+    def _hand_over(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
+        """Submit a view of the job to the executor, where it wants that to be done."""
+        loop: asyncio.AbstractEventLoop | None = getattr(executor, "_eventloop", None)
+        if loop is None:
+            self._submit_won(executor, view, won)
+        else:
+            loop.call_soon_threadsafe(self._submit_won, executor, view, won)
+
+    def _submit_won(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
+        from apscheduler.events import EVENT_JOB_SUBMITTED, JobSubmissionEvent
+        from apscheduler.executors.base import MaxInstancesReachedError
+
+        times = [one.time.astimezone(self._scheduler.timezone) for one in won]
+        with self._lock:
+            self._won.update({(view.id, one.time): one for one in won})
+        try:
+            executor._cronsensus_submit(view, times)
+        except BaseException as error:  # noqa: BLE001 - whatever an executor raises, what was won is given back
+            for one in won:
+                with self._lock:
+                    self._won.pop((view.id, one.time), None)
+                self._give_back(one)
+            if not isinstance(error, MaxInstancesReachedError):
+                _log.exception("%s could not be submitted, and is free for another process", view.id)
+            return
+        event = JobSubmissionEvent(EVENT_JOB_SUBMITTED, view.id, view._jobstore_alias, times)
+        event.won = True
+        self._original["_dispatch_event"](event)
+
+    def _give_back(self, won: Won) -> None:
+        participant = self._participant
+        if participant is not None:
+            participant.submit(lambda: participant.let_go(won))
+
+    # --- how it ended -------------------------------------------------------------------------------------------------
+
+    def _succeeded(self, success: Callable[..., Any], job: str, events: Sequence[Any]) -> None:
+        success(job, events)
+        for event in events:
+            self._settle((job, event.scheduled_run_time.astimezone(UTC)), verdict_of_event(event))
+
+    def _failed(self, error: Callable[..., Any], job: str, exc: BaseException, traceback: Any) -> None:
+        error(job, exc, traceback)
+        with self._lock:
+            # The executor names no time: it is the earliest of those that it has.
+            time = min((time for name, time in self._won if name == job), default=None)
+        if time is not None:
+            self._settle((job, time), verdict_of_error(exc))
+
+    def _settle(self, name: tuple[str, datetime], verdict: dict[str, Any]) -> None:
+        with self._lock:
+            won = self._won.pop(name, None)
+        if won is not None and self._participant is not None:
+            self._participant.settle(won, **verdict)
+
+    # --- what others left ---------------------------------------------------------------------------------------------
+
+    def _run_leftover(self, won: Won) -> None:
+        """Run what a dead process has left of a job, whatever its grace."""
+        name = won.claim.job
+        job = next((job for job in self._known_jobs() if job_name(job.id) == name), None)
+        executor = None if job is None else self._scheduler._executors.get(job.executor)
+        if job is None or executor is None:
+            _log.info("%s was left by another process, and is no job of this one any more", name)
+            self._give_back(won)
+            self._withdraw_name(name)
+            return
+        self._hand_over(executor, view_of(job, grace=None), [won])
+
+    def _known_jobs(self) -> list[Any]:
+        with self._lock:
+            remembered = dict(self._jobs)
+        return [*{**remembered, **{job.id: job for job in self._scheduler.get_jobs()}}.values()]
+
+    def _is_asked_for(self, job: str) -> bool:
+        with self._lock:
+            return job in self._jobs
+
+    def _withdraw(self, job: str) -> None:
+        self._withdraw_name(job_name(job))
+
+    def _withdraw_name(self, name: str) -> None:
+        if self._participant is not None:
+            self._participant.withdraw(name)
+
+
+def _spec(job: Any) -> JobSpec:
+    name = job_name(job.id)
+    return JobSpec(name=name, function=name, source="runtime")

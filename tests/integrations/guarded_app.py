@@ -1,0 +1,76 @@
+"""A program with APScheduler, guarded, as each replica runs it: python guarded_app.py URL OUT SECONDS [KIND]."""
+
+import asyncio
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from apscheduler.executors.pool import ProcessPoolExecutor
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from cronsensus.integrations.apscheduler import guard
+
+URL, OUT, SECONDS, KIND = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+
+
+def note(what: str) -> None:
+    with OUT.open("a", encoding="utf-8") as file:
+        file.write(f"{what} {os.getpid()} {os.getppid()} {datetime.now(UTC).timestamp():.6f}\n")
+
+
+def tick() -> str:
+    note("tick")
+    return "done"
+
+
+async def atick() -> str:
+    note("tick")
+    return "done"
+
+
+def slow() -> None:
+    note("slow-begin")
+    time.sleep(1.0)
+    note("slow-end")
+
+
+def broken() -> None:
+    raise ValueError("no disk")
+
+
+def add_jobs(scheduler, function) -> None:
+    scheduler.add_job(function, "cron", second="*", id="tick")
+    scheduler.add_job(slow, "cron", second="*/2", id="slow")
+    scheduler.add_job(broken, "cron", second="*/3", id="broken")
+
+
+def main() -> None:
+    executors = {"default": ProcessPoolExecutor(2)} if KIND == "process" else {}
+    scheduler = BackgroundScheduler(executors=executors)
+    guard(scheduler, URL, lease="3s")
+    add_jobs(scheduler, tick)
+    scheduler.start()
+    note("up")
+    time.sleep(SECONDS)
+    scheduler.shutdown()
+
+
+async def amain() -> None:
+    scheduler = AsyncIOScheduler()
+    guard(scheduler, URL, lease="3s")
+    add_jobs(scheduler, atick)
+    scheduler.start()
+    note("up")
+    await asyncio.sleep(SECONDS)
+    scheduler.shutdown()
+    await asyncio.sleep(0)
+
+
+if __name__ == "__main__":
+    if KIND == "asyncio":
+        asyncio.run(amain())
+    else:
+        main()

@@ -1,0 +1,159 @@
+"""APScheduler 3 in several processes, each guarded: every time is run by one of them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from cronsensus import ConfigurationError, InvalidOption, Scheduler
+from cronsensus.audit import audit
+from cronsensus.integrations.apscheduler import guard
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from tests.scratch import scratch_folder
+
+APP = Path(__file__).parent / "guarded_app.py"
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def folder():
+    with scratch_folder() as empty:
+        yield empty
+
+
+def lines(out: Path) -> list[list[str]]:
+    return [line.split() for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+
+
+def wait_for(condition, what: str):
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if found := condition():
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{what} did not come")
+
+
+def replicas(url: str, out: Path, count: int, seconds: float, kind: str) -> list[subprocess.Popen[bytes]]:
+    return [
+        # The pool of a killed process stays behind, as ever: so each has a group of its own, and no pipe.
+        subprocess.Popen(
+            [sys.executable, str(APP), url, str(out), str(seconds), kind],
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for _ in range(count)
+    ]
+
+
+def runs(url: str, job: str):
+    scheduler = Scheduler(url)
+    try:
+        return scheduler._opened.ready().occurrences(OccurrenceFilter(job=f"apscheduler:{job}"), limit=200)
+    finally:
+        scheduler._opened.close()
+
+
+@pytest.mark.parametrize("kind", ["thread", "asyncio", "process"])
+def test_each_time_is_run_by_one_of_four_replicas_although_one_is_killed_in_a_run(kind, folder):
+    url, out = f"sqlite:///{folder / 'guard.db'}", folder / "out"
+    started = replicas(url, out, 4, 5.0, kind)
+    try:
+        wait_for(lambda: sum(line[0] == "up" for line in lines(out)) == 4, "the start of four replicas")
+        begun = wait_for(lambda: [line for line in lines(out) if line[0] == "slow-begin"], "a run")[-1]
+        # The functions run in a child of the replica where the executor is a process pool.
+        victim = int(begun[2] if kind == "process" else begun[1])
+        os.kill(victim, signal.SIGKILL)
+        for one in started:
+            one.wait(PATIENCE)
+    finally:
+        for one in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
+            one.wait(PATIENCE)
+    ticks = [float(line[3]) for line in lines(out) if line[0] == "tick"]
+    counted = Counter(round(at - 0.4) for at in ticks)
+    assert len(counted) >= 4
+    assert set(counted.values()) == {1}
+    recorded = runs(url, "tick")
+    assert {one.state for one in recorded} == {State.SUCCEEDED}
+    assert {one.result for one in recorded} == {'"done"'}
+    assert len(recorded) == len(ticks)
+    cut = [one for one in runs(url, "slow") if one.crashes]
+    assert [one.state for one in cut] == [State.SUCCEEDED]
+    assert {one.error.type for one in runs(url, "broken") if one.error is not None} == {"ValueError"}
+    scheduler = Scheduler(url)
+    report = audit(scheduler._opened.ready())
+    scheduler._opened.close()
+    assert report.ok, report
+
+
+def test_store_that_is_away_at_the_start_is_an_error_of_the_start():
+    scheduler = BackgroundScheduler()
+    guard(scheduler, "postgresql://nobody@127.0.0.1:1/nothing")
+    with pytest.raises(Exception, match=r"127\.0\.0\.1") as told:
+        scheduler.start()
+    assert told.type.__module__ == "cronsensus.errors"
+    assert not scheduler.running
+
+
+def job():
+    pass
+
+
+def test_scheduler_is_guarded_once_and_before_its_start():
+    scheduler = BackgroundScheduler()
+    guard(scheduler, "memory://guarded-once")
+    with pytest.raises(ConfigurationError, match="guarded already"):
+        guard(scheduler, "memory://guarded-once")
+    other = BackgroundScheduler()
+    other.start()
+    try:
+        with pytest.raises(ConfigurationError, match=r"call guard\(scheduler, url\) before scheduler.start\(\)"):
+            guard(other, "memory://guarded-late")
+    finally:
+        other.shutdown()
+    with pytest.raises(ConfigurationError, match=r"a scheduler of APScheduler 3, and got builtins\.str"):
+        guard("scheduler", "memory://no-scheduler")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"trigger": "cron", "second": "*"}, "has no id"),
+        ({"trigger": "interval", "seconds": 5, "id": "own start"}, "counts its interval from the moment"),
+        ({"trigger": "cron", "second": "*", "jitter": 5, "id": "jitter"}, "has jitter=5"),
+        ({"trigger": "date", "id": "now"}, "no run_date"),
+    ],
+)
+def test_job_whose_times_differ_between_processes_is_refused(options, words):
+    scheduler = BackgroundScheduler()
+    guard(scheduler, "memory://refused")
+    scheduler.add_job(job, **options)
+    with pytest.raises(InvalidOption, match=words):
+        scheduler.start(paused=True)
+
+
+def test_align_puts_an_interval_on_times_that_all_processes_share():
+    scheduler = BackgroundScheduler()
+    guard(scheduler, "memory://aligned", align=True)
+    scheduler.add_job(job, "interval", seconds=7, jitter=3, id="aligned", next_run_time=datetime.now(UTC))
+    scheduler.start(paused=True)
+    try:
+        first = scheduler.get_job("aligned").next_run_time
+        assert first.timestamp() % 7 == 0
+        trigger = scheduler.get_job("aligned").trigger
+        assert trigger.get_next_fire_time(first, first) == first + timedelta(seconds=7)
+        late = first + timedelta(seconds=7 * 3 + 2)
+        assert trigger.get_next_fire_time(first, late) == first + timedelta(seconds=28)
+    finally:
+        scheduler.shutdown()
