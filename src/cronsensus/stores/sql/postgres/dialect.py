@@ -189,6 +189,10 @@ class PostgresDialect(Dialect):
         """Return the host's steady clock, or the injected one."""
         return (self._clock or PATIENCE).monotonic()
 
+    def is_gone(self, connection: Connection) -> bool:
+        """Whether the connection is known to be cut off."""
+        return driver_of(connection).closed
+
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
         return errors.is_cut(error)
