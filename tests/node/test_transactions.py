@@ -21,6 +21,7 @@ from sqlalchemy.pool import NullPool
 from cronsensus import (
     InvalidPayload,
     LeaseLost,
+    Retry,
     Run,
     RunFailed,
     Scheduler,
@@ -330,24 +331,147 @@ IDLE = {
 
 def test_a_connection_that_is_cut_off_in_the_block_undoes_it(node, any_server):
     shop = any_server
-    who, kill = KILL[shop.kind]
 
-    @node.job(retries=1, retry_delay="0s")
+    @node.job()
     def book(run: Run) -> None:
         with run.transaction() as conn:
             conn.execute(shop.write, effect(run))
             if run.attempt == 1:
-                pid = conn.execute(text(who)).scalar_one()
-                with shop.engine.connect() as other:
-                    other.execute(text(kill.format(pid=pid)))
+                cut(shop, conn)
 
     with node:
         handle = book.options(key="one").enqueue()
         handle.result("60s")
-        runs = node.store.runs(handle.id)
-    assert [run.end for run in runs] == ["retry", "succeeded"]
-    assert runs[0].error is not None
-    assert runs[0].error.type == "StoreUnavailable"
+        assert [run.end for run in node.store.runs(handle.id)] == ["crashed", "succeeded"]
+    assert shop.effects() == [("one", 2)]
+
+
+def cut(shop: Shop, conn: Any) -> None:
+    """End a connection of the server's, as a failover does."""
+    who, kill = KILL[shop.kind]
+    pid = conn.execute(text(who)).scalar_one()
+    with shop.engine.connect() as other:
+        other.execute(text(kill.format(pid=pid)))
+
+
+@pytest.mark.parametrize("how", ["thread", "async", "wrapped", "after it was caught"])
+def test_a_statement_that_finds_its_connection_cut_off_is_no_failure_of_the_job(node, any_server, how):
+    shop = any_server
+
+    def write(run: Run, conn: Any) -> None:
+        conn.execute(shop.write, effect(run))
+        if run.attempt == 1:
+            cut(shop, conn)
+            conn.execute(shop.write, effect(run))
+
+    def book(run: Run) -> int:
+        try:
+            with run.transaction() as conn:
+                try:
+                    write(run, conn)
+                except Exception:
+                    if how != "after it was caught":
+                        raise
+                return run.complete(7)
+        except Exception as error:
+            if how == "wrapped":
+                raise ValueError("the shop is away") from error
+            raise
+
+    async def abook(run: Run) -> int:
+        async with run.atransaction() as conn:
+            await conn.run_sync(lambda real: write(run, real))
+            return run.complete(7)
+
+    job = node.job(name="book")(abook if how == "async" else book)
+    with node:
+        handle = job.options(key="one").enqueue()
+        assert handle.result("60s") == 7
+        found = handle.look()
+        assert [run.end for run in node.store.runs(handle.id)] == ["crashed", "succeeded"]
+    assert found.crashes == 1
+    assert shop.effects() == [("one", 2)]
+
+
+def test_a_lost_connection_closes_a_job_that_must_not_run_twice(node, any_server):
+    shop = any_server
+
+    @node.job(on_crash="fail", retries=3, retry_delay="0s")
+    def book(run: Run) -> None:
+        with run.transaction() as conn:
+            conn.execute(shop.write, effect(run))
+            cut(shop, conn)
+
+    with node:
+        ended = book.options(key="one").enqueue().wait("60s")
+    assert (ended.state, ended.attempt) == (State.FAILED, 1)
+    assert (ended.reason or "").startswith("crashed: the store failed in its transaction: StoreUnavailable")
+    assert shop.effects() == []
+
+
+def test_a_job_whose_every_block_loses_its_connection_ends_after_max_crashes(node, any_server):
+    shop = any_server
+
+    @node.job(max_crashes=2)
+    def book(run: Run) -> None:
+        with run.transaction() as conn:
+            cut(shop, conn)
+
+    with node:
+        ended = book.options(key="one").enqueue().wait("60s")
+    assert (ended.state, ended.attempt, ended.crashes) == (State.FAILED, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "kind", ["another database", "a store error of the job's own", "it asks for a retry", "closed"]
+)
+def test_what_the_job_lost_itself_counts_as_its_failure(node, any_server, kind):
+    shop = any_server
+
+    @node.job()
+    def book(run: Run) -> None:
+        with run.transaction() as conn:
+            conn.execute(shop.write, effect(run))
+            if kind == "another database":
+                with shop.engine.connect() as other:
+                    cut(shop, other)
+                    other.execute(shop.write, effect(run))
+            elif kind == "a store error of the job's own":
+                raise StoreUnavailable("another store is away")
+            elif kind == "it asks for a retry":
+                lost(run, conn)
+            else:
+                conn.close()
+
+    def lost(run: Run, conn: Any) -> None:
+        cut(shop, conn)
+        try:
+            conn.execute(shop.write, effect(run))
+        except Exception:  # noqa: BLE001 - as a job might
+            raise Retry("when it is back") from None
+
+    with node:
+        ended = book.options(key="one").enqueue().wait("60s")
+    assert (ended.state, ended.attempt, ended.crashes) == (State.FAILED, 1, 0)
+    assert shop.effects() == []
+
+
+def test_a_block_that_could_not_begin_is_no_failure_of_the_job(shop):
+    node = Scheduler(f"{shop.url}?busy_timeout=200ms")
+
+    @node.job()
+    def book(run: Run) -> int:
+        with shop.engine.connect() as other:
+            if run.attempt == 1:
+                other.exec_driver_sql("BEGIN IMMEDIATE")
+            with run.transaction() as conn:
+                conn.execute(shop.write, effect(run))
+                return run.complete(run.attempt)
+
+    with node:
+        handle = book.options(key="one").enqueue()
+        assert handle.result("60s") == 2
+        assert handle.look().crashes == 1
     assert shop.effects() == [("one", 2)]
 
 
@@ -358,7 +482,7 @@ def test_a_block_that_stands_still_is_ended_by_the_server(node, any_server):
     ask, limit, shorten = IDLE[shop.kind if is_mariadb else "oracle"]
     gone = threading.Event()
 
-    @node.job(retries=1, retry_delay="0s")
+    @node.job()
     def book(run: Run) -> None:
         with run.transaction() as conn:
             assert str(conn.execute(text(ask)).scalar_one()) == limit
@@ -371,7 +495,7 @@ def test_a_block_that_stands_still_is_ended_by_the_server(node, any_server):
     with node:
         handle = book.options(key="one").enqueue()
         handle.result("60s")
-        assert [run.end for run in node.store.runs(handle.id)] == ["retry", "succeeded"]
+        assert [run.end for run in node.store.runs(handle.id)] == ["crashed", "succeeded"]
     assert shop.effects() == [("one", 2)]
 
 
@@ -591,8 +715,10 @@ def test_a_commit_whose_answer_is_lost_is_found_out(shop, store, committed, swal
     losing: Any = LosingAnswers(store, committed=committed)
     node = Scheduler(losing, node="a")
     problems: list[str] = []
+    told: list[str] = []
+    node.on("run.ended", lambda event: told.append(event.end))
 
-    @node.job(retries=1, retry_delay="0s")
+    @node.job()
     def book(run: Run) -> None:
         try:
             with run.transaction() as conn:
@@ -611,7 +737,8 @@ def test_a_commit_whose_answer_is_lost_is_found_out(shop, store, committed, swal
         handle = book.options(key="one").enqueue()
         assert handle.result("60s") == "booked"
         ends = [run.end for run in node.store.runs(handle.id)]
-    assert ends == (["succeeded"] if committed else ["retry", "succeeded"])
+    assert ends == (["succeeded"] if committed else ["crashed", "succeeded"])
+    assert told == ends
     assert shop.effects() == [("one", 1 if committed else 2)]
     assert ["was lost" in problem for problem in problems] == [True]
 

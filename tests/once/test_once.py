@@ -24,11 +24,13 @@ from cronsensus import (
     State,
     StillRunning,
     StoreBusy,
+    StoreUnavailable,
     UnsupportedTransaction,
     current_run,
 )
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.node.async_transaction import AsyncConnection
+from cronsensus.stores.sql.lending import Lending
 from tests.scratch import BUSY
 from tests.servers.fixtures import FAR
 
@@ -379,6 +381,25 @@ def test_a_transaction_that_gives_way_each_time_leaves_the_key_free(shop, effect
         work()
     assert effects.all() == []
     assert work() == 4
+
+
+def test_a_transaction_that_the_store_could_not_begin_leaves_the_key_free(shop, effects, monkeypatch):
+    """Nothing was done, so there is no failure to keep."""
+
+    @shop.once("k", transaction=True, on_error="keep")
+    def work(conn: Connection) -> int:
+        conn.execute(effects.insert, {"what": "a"})
+        return 1
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("the server has no connection left, by order of this test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lending, "transaction", away)
+        with pytest.raises(StoreUnavailable, match="no connection left"):
+            work()
+    assert work() == 1
+    assert effects.all() == ["a"]
 
 
 def test_transaction_of_a_run_that_was_taken_over_commits_nothing(sql_url, effects):

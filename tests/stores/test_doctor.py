@@ -4,14 +4,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
 
-from cronsensus.insight import store_checks
+from cronsensus.insight import store_checks, work_checks
 from cronsensus.stores import Store, open_store
+from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
@@ -49,6 +51,26 @@ def test_wake_ups_are_tried_where_there_are_any(store: Store) -> None:
     said = store_checks.check_wake_ups(store, store.describe())
     assert said.level == "ok"
     assert ("a hint arrives" in said.text) == store.capabilities.notify
+
+
+def test_connections_of_all_slots_are_compared_with_what_the_server_has(store: Store) -> None:
+    described = store.describe()
+    assert list(work_checks.check_connections(store, described)) == []
+    store.open_session(replace(a_session("s1"), concurrency=8), lease=LEASE)
+    store.open_session(replace(a_session("locks"), concurrency=0), lease=LEASE)
+    said = list(work_checks.check_connections(store, described))
+    if store.capabilities.name == "redis":
+        assert said == []
+        return
+    assert [(one.level, one.then) for one in said] == [("ok", "")]
+    most = int(described["max_connections"])
+    assert said[0].text.startswith("4 of 1 live node, and 8 more when each slot is in a run.transaction();")
+    for slots, level in ((most - 16, "ok"), (most - 15, "warn")):
+        store.open_session(replace(a_session(f"s{slots}"), concurrency=slots), lease=LEASE)
+        [said_then] = work_checks.check_connections(store, described)
+        assert said_then.level == level
+        store.close_session(f"s{slots}")
+    assert f"max_connections = {most + 21};" in said_then.then
 
 
 def test_a_redis_that_throws_keys_away_is_refused() -> None:

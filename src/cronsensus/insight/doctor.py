@@ -16,6 +16,7 @@ from cronsensus.insight.store_checks import (
     check_wake_ups,
 )
 from cronsensus.insight.work_checks import (
+    check_connections,
     check_failing,
     check_jobs,
     check_nodes,
@@ -46,6 +47,7 @@ def examine(store: Store) -> Iterator[Check]:
         yield Check("server", WARN, text, then)
     yield from check_space(described)
     yield from check_nodes(store)
+    yield from check_connections(store, described)
     yield from check_jobs(store)
     yield from check_retired(store)
     yield from check_failing(store)

@@ -32,6 +32,7 @@ _LOSES = {
 }
 _TOLD_ELSEWHERE = {
     "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
+    "max_connections",
 }  # fmt: skip
 
 

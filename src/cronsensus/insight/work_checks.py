@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import islice, takewhile
+from typing import Any
 
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
-from cronsensus.insight.live_nodes import is_alive, needs_no_node
+from cronsensus.insight.live_nodes import is_alive, live_nodes, needs_no_node
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.waiting import JUST_NOW, why_it_waits
 from cronsensus.insight.words import brief, counted, exact, relative, shorten
@@ -22,6 +23,14 @@ OVERDUE = timedelta(seconds=60)
 LATELY = timedelta(hours=1)
 IN_A_ROW = 3
 """Failures from which on a job is worth a look."""
+OWN_CONNECTIONS = 4
+"""What a node keeps open on a server, whatever it runs."""
+SPARE_CONNECTIONS = 20
+"""Of what is proposed: for locks, this command, the application, and what the server keeps for its owner."""
+_MORE_CONNECTIONS = {
+    "postgresql": "ALTER SYSTEM SET max_connections = {}; and restart the server",
+    "mysql": "SET GLOBAL max_connections = {}; and the same in its configuration",
+}
 _LATEST = 25
 _LOOKED_AT = 200
 _MAX_READ = 1000
@@ -61,6 +70,24 @@ def check_nodes(store: Store) -> Iterator[Check]:
             yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
     yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
     yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
+
+
+def check_connections(store: Store, described: dict[str, Any]) -> Iterator[Check]:
+    """Compare the connections that the live nodes may need with those that the server has for all together."""
+    most, raise_it = described.get("max_connections"), _MORE_CONNECTIONS.get(store.capabilities.name)
+    live = live_nodes(store)
+    if most is None or raise_it is None or not live:
+        return
+    own, slots = OWN_CONNECTIONS * len(live), sum(one.concurrency for one in live)
+    text = (
+        f"{own} of {counted(len(live), 'live node')}, and {slots} more when each slot is in a run.transaction(); "
+        f"max_connections is {most}"
+    )
+    if own + slots <= int(most):
+        yield Check("connections", OK_LEVEL, text)
+        return
+    then = f"{raise_it.format(own + slots + SPARE_CONNECTIONS)}, or fewer slots: CRONSENSUS_CONCURRENCY"
+    yield Check("connections", WARN, f"{text}: a run that finds none left is cut off", then)
 
 
 def _mixed(name: str, what: str, live: list[SessionView], of: Callable[[SessionView], str]) -> Iterator[Check]:

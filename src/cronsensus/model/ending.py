@@ -25,7 +25,8 @@ class Ending(Struct, frozen=True, kw_only=True):
         hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.
         begun: whether the function was called at all, as far as is known here.
-        cut_off: what it ran on went away under it: no doing of the job's, so it is given back.
+        cut_off: what it ran on went away under it: no doing of the job's, so it is given back. Where it ``raised``, the
+            store failed in its transaction, and that is a crash.
     """
 
     kind: EndingKind

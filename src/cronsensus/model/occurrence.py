@@ -324,7 +324,10 @@ class Occurrence:
 
 Cut = Literal["stopped", "crashed"]
 """The end of an attempt that was cut off: its node stopped it in order, or lost it."""
-CUT_WORDS: dict[Cut, str] = {"stopped": "stopped by its node", "crashed": "its node found its lease gone"}
+CUT_WORDS: dict[Cut, str] = {
+    "stopped": "stopped by its node",
+    "crashed": "its node lost its lease, or the store its transaction",
+}
 """The same, as the ledger says it."""
 
 RunEnd = Literal["succeeded", "failed", "cancelled", "skipped", "retry", "crashed", "released"]

@@ -39,7 +39,7 @@ from cronsensus.node.reserved import Reserved
 from cronsensus.node.run import Run
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
-from cronsensus.node.run_transaction import RunTransaction
+from cronsensus.node.run_transaction import RunTransaction, uncommitted
 from cronsensus.node.said import Key, Said
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
@@ -403,6 +403,12 @@ class ActiveRuns:
         self._given_back = [one for one in self._given_back if (one.claim.id, one.claim.token) not in taken]
         for one, accepted in zip(said.give_back, done.returned, strict=True):
             key = (one.claim.id, one.claim.token)
+            if key in self._committing and not accepted:
+                # It may have committed, and the answer was lost: to be told how a run ended, one has to say an end.
+                self._perhaps_back.discard(key)
+                self._to_settle(one.claim, uncommitted(one.claim))
+                continue
+            self._committing.pop(key, None)
             self._known_since.pop(key, None)
             is_back = accepted or key in self._perhaps_back
             self._run_events.returned(one, accepted=is_back)
@@ -477,7 +483,7 @@ class ActiveRuns:
         self.reserved.close()
         self.hand_back()
         for call in self._active.values():
-            self._cut_off(call, lost=call.run.lease_lost.is_set())
+            self._cut_off(call, crashed=call.run.lease_lost.is_set())
         self._active.clear()
 
     def collect(self) -> None:
@@ -498,9 +504,12 @@ class ActiveRuns:
             ending = call.run.ended(ending)
             lease_lost = lease_lost and not call.run.committed
             interrupted = ending.cut_off or key in self._interrupted
-            if lease_lost or (ending.kind == "cancelled" and interrupted):
+            undone = ending.cut_off and ending.kind == "raised"
+            if undone and call.run.may_have_committed:
+                self._committing[key] = call.claim
+            if lease_lost or undone or (ending.kind == "cancelled" and interrupted):
                 if ending.begun:
-                    self._cut_off(call, lost=lease_lost)
+                    self._cut_off(call, crashed=lease_lost or undone, why=_failure(ending) if undone else None)
                 else:
                     self._give_back(call.claim, None)
             else:
@@ -509,13 +518,13 @@ class ActiveRuns:
                 self._to_settle(call.claim, settle(call.claim, ending), call.run.raised)
             self._interrupted.discard(key)
 
-    def _cut_off(self, call: Call, *, lost: bool) -> None:
+    def _cut_off(self, call: Call, *, crashed: bool, why: str | None = None) -> None:
         """Decide what becomes of a run that had begun and did not end by itself."""
-        claim, why = call.claim, call.run.cancel_reason or "the node stops"
+        claim, why = call.claim, why or call.run.cancel_reason or "the node stops"
         outcome = cut_off(claim, why)
         if outcome is None:
             # Not as if it had never begun: a job that makes its nodes lose their lease would go round for ever.
-            self._give_back(claim, "crashed" if lost else "stopped")
+            self._give_back(claim, "crashed" if crashed else "stopped")
             self._run_log.given_back(claim, why)
         else:
             self._to_settle(claim, outcome)
@@ -524,3 +533,9 @@ class ActiveRuns:
         self._outcomes[claim.id, claim.token] = outcome
         self._run_log.ended(claim, outcome, raised)
         self._run_events.remember(claim)
+
+
+def _failure(ending: Ending) -> str:
+    error = ending.error
+    said = "" if error is None else f": {error.type}: {error.message}"
+    return f"the store failed in its transaction{said}"

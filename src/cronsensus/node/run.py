@@ -270,6 +270,10 @@ class Run:
         """Return the ending that counts: what was committed with a result stands, whatever the code did afterwards."""
         return ending if self._run_transaction is None else self._run_transaction.verdict(ending)
 
+    def was_cut_off(self, error: BaseException) -> bool:
+        """Whether ``error`` comes of a transaction of this run's in which the store failed."""
+        return self._run_transaction is not None and self._run_transaction.was_cut_off(error)
+
     def at_end(self, act: Callable[[], None]) -> None:
         """Have something done when the function has returned or raised; it must not raise."""
         self._at_end.append(act)

@@ -6,6 +6,9 @@
       │  ◀──raised, rolled back──┘            └── no answer: the store knows, and says so when the run is settled
       └──complete_in──▶ pledged: the user's own commit decides, without news of it
 
+What the store could not do is no failure of the function's: its effects are undone, and the attempt ends as one whose
+node crashed in the middle does.
+
 What was committed stands. So when the run has ended, ``verdict`` says what is to be settled: of a committed one that it
 succeeded, whatever its code did afterwards; of one that is unknown here, that it did *not*. That is no risk: to a run
 that did succeed the store answers so, and changes nothing.
@@ -22,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import structs
 
-from cronsensus.errors import LeaseLost, UnsupportedTransaction
+from cronsensus.errors import LeaseLost, StoreError, UnsupportedTransaction
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunError
+from cronsensus.model.states import State
 from cronsensus.node.forks import leave_if_forked
 from cronsensus.stores.base import Store
 from cronsensus.this_process import this_process
@@ -88,6 +92,7 @@ class RunTransaction:
         self._lock = threading.Lock()
         self._state = _State.NONE
         self._result: str | None = None
+        self._cut_off_by: Exception | None = None
 
     @property
     def committed(self) -> bool:
@@ -106,7 +111,8 @@ class RunTransaction:
         self._enter(_State.OPEN)
         process = os.getpid()
         self._result = None
-        written = None
+        written = transaction = None
+        theirs = False
         try:
             with self._store.transaction(self._claim) as transaction:
                 # From here on the database may keep all others from writing (SQLite does), also the node what this
@@ -115,6 +121,7 @@ class RunTransaction:
                     yield transaction.connection
                 except BaseException as error:
                     leave_if_forked(process, error)
+                    theirs = True
                     raise
                 # A forked child that comes out of the block would commit its parent's transaction.
                 leave_if_forked(process)
@@ -126,6 +133,13 @@ class RunTransaction:
                 self._state = _State.DOUBTFUL
             self._state = _State.COMMITTED
             written = note
+        except Exception as error:
+            # By the connection, not by the error: the job's code may have put another one around it, and one like it
+            # may come from elsewhere.
+            gone = transaction is not None and transaction.lost
+            if gone or (not theirs and isinstance(error, StoreError) and error.retryable):
+                self._cut_off_by = error
+            raise
         finally:
             if self._state is _State.OPEN:
                 self._state = _State.NONE
@@ -162,6 +176,20 @@ class RunTransaction:
             raise
         self._result = text
 
+    def was_cut_off(self, error: BaseException) -> bool:
+        """Whether ``error``, or what it came from, left the block because the store failed; runs code of the job."""
+        seen: set[int] = set()
+        waiting = [] if self._cut_off_by is None else [error]
+        while waiting:
+            one = waiting.pop()
+            if one is self._cut_off_by:
+                return True
+            if id(one) not in seen:
+                seen.add(id(one))
+                waiting += [other for other in (one.__cause__, one.__context__) if other is not None]
+                waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        return False
+
     def verdict(self, ending: Ending) -> Ending:
         """Return the ending to settle, when the run's code has ended."""
         state = self._state
@@ -173,7 +201,8 @@ class RunTransaction:
         if state is _State.PLEDGED:
             self._progress_buffer.let_go(self._claim.id, self._claim.token)
         if (state is _State.PLEDGED or state is _State.DOUBTFUL) and ending.kind == "returned":
-            return structs.replace(ending, kind="raised", result=None, error=UNCOMMITTED)
+            cut_off = state is _State.DOUBTFUL and self._cut_off_by is not None
+            return structs.replace(ending, kind="raised", result=None, error=UNCOMMITTED, cut_off=cut_off)
         return ending
 
     def _enter(self, state: _State) -> None:
@@ -205,6 +234,11 @@ class RunTransaction:
             _log.warning("%s, and is recorded so; what came after is not: %s (%s)", what, words, ending.kind)
         elif ending.result not in {None, self._result}:
             _log.warning("%s; what it returned later is not recorded: give it to run.complete() in the block", what)
+
+
+def uncommitted(claim: Claim) -> Outcome:
+    """Return the end of a run whose transaction was not committed, as far as is known here."""
+    return Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.FAILED, error=UNCOMMITTED)
 
 
 def log_unrecorded(outcome: Outcome) -> None:

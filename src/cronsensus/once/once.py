@@ -379,7 +379,7 @@ class Once(Generic[P, R_co]):
         """Return how a call ended that an exception came out of: after the function had returned, with its result."""
         if held.value is not UNSET and not self._transaction:
             return self._ending_of(held.value)[0]
-        return self._raised(error)
+        return self._raised(held, error)
 
     def _left(self, claims: Claims) -> Callable[[OwnedClaim], Outcome]:
         """Return what says how a call ended that went away in the middle."""
@@ -394,8 +394,9 @@ class Once(Generic[P, R_co]):
         """Whether the database gave way to another transaction, as in a deadlock, and what was written is undone."""
         return self._transaction and isinstance(error, StoreBusy)
 
-    def _raised(self, error: BaseException) -> Ending:
-        return Ending(kind="retry" if self._is_undone(error) else "raised", error=describe(error))
+    def _raised(self, held: OwnedClaim, error: BaseException) -> Ending:
+        undone = self._is_undone(error) or held.run.was_cut_off(error)
+        return Ending(kind="retry" if undone else "raised", error=describe(error))
 
     def _recorded_anyway(self, held: OwnedClaim, error: BaseException, stands: State | None) -> bool:
         """Whether the store says that it succeeded although an exception came out: the answer to a commit was lost."""

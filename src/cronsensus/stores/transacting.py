@@ -19,9 +19,11 @@ class RunTransaction(ABC):
     Attributes:
         connection: for the effects; of the kind that the store documents, which is SQLAlchemy's ``Connection`` for a
             SQL store. The caller must not commit it or roll it back.
+        lost: the connection was gone when an exception left the block.
     """
 
     connection: Any
+    lost: bool = False
 
     @abstractmethod
     def complete(self, result: str | None = None, notes: Sequence[Note] = ()) -> None:

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from msgspec import structs
+
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import (
     Cancel,
@@ -105,6 +107,8 @@ def raised(error: BaseException, run: Run) -> Ending:
     """Return the ending of a function that raised ``error``."""
     try:
         ending = _raised(error, run)
+        if ending.kind == "raised" and run.was_cut_off(error):
+            ending = structs.replace(ending, cut_off=True)
         # For the node's log, whose readers look into it; only of that which could be described.
         run.raised = type(error), error, _without_plumbing(error.__traceback__)
         return ending

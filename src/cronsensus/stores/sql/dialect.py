@@ -138,6 +138,10 @@ class Dialect(ABC):
         """Whether an error means that the connection was gone before all was sent, and so before any COMMIT."""
         return False
 
+    def is_gone(self, connection: Connection) -> bool:  # noqa: ARG002 - a file is never gone
+        """Whether a connection is known to be cut off: something was sent on it, and that was found out."""
+        return False
+
     def monotonic(self) -> float:
         """Return the seconds of a clock that never steps: this host's, or the one that comes with an injected clock."""
         return _HOST.monotonic()

@@ -85,7 +85,12 @@ class Lending:
                 connection.view.exec_driver_sql(f"SAVEPOINT {MARK}")
             lent = _Lent(connection, claim, self._transaction_on, self._explained)
             with _kept_open(connection.view):
-                yield lent
+                try:
+                    yield lent
+                except BaseException:
+                    # Now: it is closed in any case before the error goes on. One that the job closed was not lost.
+                    lent.lost = not connection.view.closed and self._dialect.is_gone(connection)
+                    raise
             with self._explained():
                 if lent.completed:
                     transaction.commit()

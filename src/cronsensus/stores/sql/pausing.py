@@ -13,6 +13,8 @@ def pause(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     row = living(job, find_locked(tx, job))
     if row.paused_at is not None:
         return False
+    # What was decided while the row was waited for was decided before the pause, and is to be read so for ever.
+    tx.catch_up()
     tx.send("pause_job", job=row.id, now=tx.now, who=clean(by), because=clean(why), expect=1)
     tx.send("begin_pause", job=row.id, now=tx.now)
     record(tx, by, "pause", job, why)

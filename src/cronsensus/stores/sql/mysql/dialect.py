@@ -123,6 +123,10 @@ class MysqlDialect(Dialect):
         """Save a look the journeys of START TRANSACTION and COMMIT."""
         return True
 
+    def is_gone(self, connection: Connection) -> bool:
+        """Whether the connection is known to be cut off."""
+        return not driver_of(connection).open
+
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
         return errors.is_cut(error)

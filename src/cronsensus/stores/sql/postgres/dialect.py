@@ -189,6 +189,10 @@ class PostgresDialect(Dialect):
         """Return the host's steady clock, or the injected one."""
         return (self._clock or PATIENCE).monotonic()
 
+    def is_gone(self, connection: Connection) -> bool:
+        """Whether the connection is known to be cut off."""
+        return driver_of(connection).closed
+
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
         return errors.is_cut(error)
@@ -259,6 +263,8 @@ class PostgresDialect(Dialect):
             "version": show("current_setting('server_version')"),
             "synchronous_commit": show("current_setting('synchronous_commit')"),
             "synchronous_standbys": show("current_setting('synchronous_standby_names')") or "none",
+            # Through a pooler these are the server's, which is not what nodes take.
+            "max_connections": None if pooled else int(show("current_setting('max_connections')")),
             "encrypted": bool(driver.pgconn.ssl_in_use),
             "timeout": self.url.timeout,
             "clock": _INJECTED if self._clock is not None else "server",
