@@ -1,4 +1,4 @@
-"""Which nodes are alive, and how that is known."""
+"""Which nodes are alive, and which were at a moment that has passed."""
 
 from __future__ import annotations
 
