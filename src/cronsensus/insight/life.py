@@ -6,13 +6,15 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cronsensus.clock import SystemClock
 from cronsensus.insight.words import brief
-from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, ProcessState, process_state
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
+
+if TYPE_CHECKING:
+    from cronsensus.membership.liveness import ProcessState
 
 LATELY = timedelta(seconds=30)
 """A session that holds nothing, and of which only its renewals tell, is known to be alive for so long after each."""
@@ -91,6 +93,8 @@ def lives_of(store: Store, sessions: Iterable[SessionView]) -> dict[str, Life]:
 
     The store is asked for its clock, and for signs of life of those that the kernel of this host knows nothing of.
     """
+    from cronsensus.membership.liveness import process_state  # psutil, for which no help text should wait
+
     there = [one for one in sessions if one.ended_at is None]
     if not there:
         return {}
@@ -102,6 +106,8 @@ def lives_of(store: Store, sessions: Iterable[SessionView]) -> dict[str, Life]:
 
 def _signs(store: Store, sessions: Collection[str]) -> Mapping[str, bool]:
     """Return which sessions show their sign; one missing is asked for twice, as a living node that was cut returns."""
+    from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS
+
     clock = SystemClock()
     asked_at = clock.monotonic()
     signs = store.signs(sessions)
