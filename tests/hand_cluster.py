@@ -1,15 +1,18 @@
 """Nodes that a test turns by hand, on a memory store, at a time that the test decides."""
 
+import os
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cronsensus.clock import ManualClock
+from cronsensus.membership.liveness import own_start
 from cronsensus.model.job import JobSpec, JobView, Policies
 from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
+from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import carry_out, say, settle, take
 from cronsensus.triggers import Trigger, every
@@ -38,9 +41,9 @@ class HandCluster:
         spec = SessionSpec(
             id=session,
             node=node,
-            host="host",
-            pid=42,
-            pid_started=1,
+            host=host_identity(),
+            pid=os.getpid(),
+            pid_started=own_start(),
             release=release,
             concurrency=concurrency,
             version="1.0",

@@ -59,6 +59,9 @@ LONG: tuple[tuple[str, str], ...] = (
     ),
     ("tests/triggers/test_cron_dst.py::*2010_to_2040*", "each minute around 31 years of clock changes"),
     ("tests/triggers/test_cron_dst.py::*over_a_whole_year*", "each minute of a year"),
+    ("tests/cli/test_probes.py::*another_host*", "waits for leases and signs of life, on each server"),
+    ("tests/cli/test_probes.py::*[[]busy-*", "every commit kills and stops an idle node on SQLite"),
+    *((f"tests/cli/test_probes.py::*-{store}]", "the same") for store in ("postgres", "mysql", "redis")),
     ("tests/cli/test_demo.py::test_however_it_is_stopped*", "the demo, stopped in three ways"),
     ("tests/cli/test_demo.py::test_in_a_pipe*", "the demo again, in a pipe"),
     # Tests of what tests the library, and of what makes its environment.

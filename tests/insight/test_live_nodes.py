@@ -2,7 +2,8 @@
 
 from datetime import UTC
 
-from cronsensus.insight.live_nodes import is_alive, live_nodes, needs_no_node, nodes_alive_at
+from cronsensus.insight.life import lives_of
+from cronsensus.insight.live_nodes import live_nodes, needs_no_node, nodes_alive_at
 from cronsensus.model.job import JobSpec
 from tests.hand_cluster import START, HandCluster
 
@@ -22,7 +23,7 @@ def test_draining_node_is_alive(cluster: HandCluster) -> None:
 def test_process_that_only_locks_is_alive_and_no_node(cluster: HandCluster) -> None:
     cluster.join("locks", concurrency=0)
     assert live_nodes(cluster.store) == []
-    assert [is_alive(one) for one in cluster.store.sessions()] == [True]
+    assert [life.is_alive for life in lives_of(cluster.store, cluster.store.sessions()).values()] == [True]
 
 
 def test_needs_no_node_tells_locks_from_guarded_functions_and_both_from_jobs(cluster: HandCluster) -> None:

@@ -49,7 +49,8 @@ def add_jobs(scheduler, function) -> None:
 
 def main() -> None:
     executors = {"default": ProcessPoolExecutor(2)} if KIND == "process" else {}
-    scheduler = BackgroundScheduler(executors=executors)
+    # A busy machine takes more than the second of grace to start a process of a pool.
+    scheduler = BackgroundScheduler(executors=executors, job_defaults={"misfire_grace_time": 30})
     guard(scheduler, URL, lease="3s")
     add_jobs(scheduler, tick)
     scheduler.start()

@@ -1,6 +1,7 @@
 """Evidence of death must not lie: a process that this user may not see is not dead."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,16 @@ import pytest
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership import liveness
-from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, Absences, is_dead, is_gone, own_start, started_at
+from cronsensus.membership.liveness import (
+    ABSENT_FOR,
+    AGAIN_AFTER,
+    Absences,
+    is_dead,
+    is_gone,
+    own_start,
+    process_state,
+    started_at,
+)
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.stores import boot
 from cronsensus.stores.boot import host_identity
@@ -231,3 +241,21 @@ def test_boot_that_was_only_worked_out_does_not_make_one_host_of_two(monkeypatch
     assert host_identity().startswith(f"{os.uname().nodename}-booted-1977/")
     monkeypatch.undo()
     boot.host_identity.cache_clear()
+
+
+def test_the_kernel_says_of_a_process_that_it_runs_is_stopped_or_is_gone() -> None:
+    process = subprocess.Popen(["sleep", "100"])
+    try:
+        started = started_at(process.pid)
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        assert process_state(host_identity(), process.pid, started) == "stopped"
+        os.kill(process.pid, signal.SIGCONT)
+        os.waitid(os.P_PID, process.pid, os.WCONTINUED)
+        assert process_state(host_identity(), process.pid, started) == "runs"
+        assert process_state("elsewhere", process.pid, started) is None
+        assert process_state(host_identity(), process.pid, 0) is None
+    finally:
+        process.kill()
+        process.wait()
+    assert process_state(host_identity(), process.pid, started) == "gone"

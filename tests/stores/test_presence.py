@@ -225,6 +225,19 @@ def test_a_killed_process_is_absent_and_one_that_lives_or_is_frozen_is_not(place
     assert watcher.look().absent == ()
 
 
+def test_the_sign_of_a_killed_process_is_missed_by_one_that_asks_for_the_first_time(place: Place) -> None:
+    place.watcher()
+    alive, killed, mute = place.start("alive"), place.start("killed"), place.start("mute")
+    for name, node in {"alive": alive, "killed": killed}.items():
+        node.ask(f"(store.register_presence('{name}'), store.renew('{name}', lease=LEASE))")
+    mute.ask("store." + note(place, "mute", False))
+    names = ["alive", "killed", "mute", "nobody"]
+    assert place.open().signs(names) == {"alive": True, "killed": True, "mute": True}
+    for node in (killed, mute):
+        node.kill()
+    until(lambda: place.open().signs(names) == {"alive": True, "killed": False}, 5)
+
+
 def note(place: Place, session: str, shown: bool) -> str:
     """Return what a handle says to write down whether a session shows its sign."""
     verb = "_write('note_sign', '{}', {})" if place.kind == "redis" else "_note_sign('{}', shown={})"

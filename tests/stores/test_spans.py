@@ -117,6 +117,7 @@ def calls_on(store: Store) -> Calls:
         "runs": lambda: store.runs(1),
         "sessions": store.sessions,
         "sibling": store.sibling,
+        "signs": lambda: store.signs(["s"]),
         "step": lambda: store.step("s", Step(notes=(Note(id=1, token=1),))),
         "trail": store.trail,
         "transaction": transaction,
@@ -153,7 +154,7 @@ def test_no_store_overrides_a_public_verb(store):
 
 def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
     assert store.step("s", Step()) == Done()
-    assert (store.enqueue([]), store.runs(), store.pending_of([])) == ([], [], {})
+    assert (store.enqueue([]), store.runs(), store.pending_of([]), store.signs([])) == ([], [], {}, {})
     assert entered == []
 
 

@@ -8,6 +8,7 @@ from cronsensus.cli.app import opened_store, settled
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output
+from cronsensus.insight.as_data import life_data
 from cronsensus.insight.health import Health, quick_health
 from cronsensus.insight.health import health as ask_health
 
@@ -17,8 +18,10 @@ from cronsensus.insight.health import health as ask_health
 def health(node: str | None) -> int:
     """Answer a probe: exit code 0 if the store is there and a node lives, 1 if none lives, 3 if there is no store.
 
-    Where only guarded functions and locks are used, no node is needed. With --node, a process that only uses those
-    counts as alive while it holds something.
+    A node lives if this host sees its process, if the store's server holds its connection, or if it renewed its lease
+    just now: not because its lease goes on. Where only guarded functions and locks are used, no node is needed. With
+    --node, a process that only uses those counts as alive while it holds something; and if that is the name of this
+    host, only a process of this host counts.
 
     cronsensus health --node "$HOSTNAME"
     """
@@ -26,7 +29,8 @@ def health(node: str | None) -> int:
     found = _ask(node)
     if output.as_json:
         names = [{"node": one.node, "session": one.id, "state": one.state} for one in found.nodes]
-        output.document({"ok": found.ok, "store": "reachable", "nodes": names})
+        others = [{"node": one.node, "session": one.id, **life_data(one, life)} for one, life in found.others]
+        output.document({"ok": found.ok, "store": "reachable", "nodes": names, "not_alive": others})
     else:
         output.line(Cell(found.sentence, "green" if found.ok else "bold red"))
     return OK if found.ok else FAILED

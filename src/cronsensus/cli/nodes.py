@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import click
@@ -12,6 +13,7 @@ from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.insight.as_data import session_data
+from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.words import brief, relative, shorten
 from cronsensus.model.session import SessionView
 
@@ -38,20 +40,21 @@ def list_(*, ended: bool, limit: int, watch: bool) -> None:
     with opened_store() as store:
 
         def draw() -> None:
-            _print_nodes(output, store.sessions(ended=ended, limit=limit), store.now())
+            found = store.sessions(ended=ended, limit=limit)
+            _print_nodes(output, found, lives_of(store, found), store.now())
 
         output.show(store, draw, again=watch)
 
 
-def _print_nodes(output: Output, found: list[SessionView], now: datetime) -> None:
-    if output.printed_json({"nodes": [session_data(one) for one in found]}):
+def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, Life], now: datetime) -> None:
+    if output.printed_json({"nodes": [session_data(one, lives.get(one.id)) for one in found]}):
         return
     output.table(
         ["node", "state", "holds", "most", "lease", "since", "release", "version", "pid", "session"],
         [
             [
                 Cell(one.node, "bold"),
-                Cell(_state(one, now), word(one.state).style),
+                _state(one, lives.get(one.id), now),
                 str(one.holds),
                 str(one.concurrency),
                 _lease(one),
@@ -77,12 +80,14 @@ def _is_for_locks(one: SessionView) -> bool:
     return one.concurrency == 0
 
 
-def _state(one: SessionView, now: datetime) -> str:
-    if one.ended_at is None:
-        return f"{one.state}, locks only" if _is_for_locks(one) else one.state
+def _state(one: SessionView, life: Life | None, now: datetime) -> Cell:
+    if life is not None:
+        style = word(one.state if life.is_alive else life.state).style
+        return Cell(f"{life.sentence}, locks only" if _is_for_locks(one) else life.sentence, style)
     # A session that was closed says so in more words than that.
     why = f": {one.ended_why}" if one.ended_why and one.state != "closed" else ""
-    return f"{one.state} {relative(one.ended_at, now)}{why}"
+    ended = "" if one.ended_at is None else f" {relative(one.ended_at, now)}"
+    return Cell(f"{one.state}{ended}{why}", word(one.state).style)
 
 
 def _lease(one: SessionView) -> str:

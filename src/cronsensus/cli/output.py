@@ -34,6 +34,7 @@ STYLES = {
     "running": "bold cyan", "pending": "blue", "paused": "yellow", "retired": "dim", "alive": "green",
     "draining": "yellow", "closed": "dim", "dead": "red", "crashed": "red", "released": "yellow", "retry": "yellow",
     "active": "green", "kept": "yellow", "ok": "green", "warn": "yellow", "fail": "bold red",
+    "gone": "red", "stopped": "red", "unknown": "yellow",
 }  # fmt: skip
 """The styles of the ledger's words in a terminal; the word itself is always there too."""
 

@@ -8,8 +8,8 @@
     another process dies in a run ──▶ it is seen to be gone ──▶ its run is taken back ──▶ ``on_leftover(Won)`` here
 
 A claim is held by a session as that of guarded calls (``once.claims``), which is renewed for as long as anything is
-held. Unlike a call, nobody waits for a lost claim, so a thread looks after what dead processes leave: only for as long as
-others hold something. When nothing is open it asks the store nothing.
+held. Unlike a call, nobody waits for a lost claim, so a thread looks after what dead processes leave: only for as long
+as others hold something. When nothing is open it asks the store nothing.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 
 from cronsensus.handle import Handle
 from cronsensus.insight.ledger import LedgerLine
+from cronsensus.insight.life import Life
 from cronsensus.insight.summaries import error_text
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
@@ -64,10 +65,17 @@ def run_data(run: RunView) -> dict[str, Any]:
     }
 
 
-def session_data(one: SessionView) -> dict[str, Any]:
-    """Return a session as data."""
+def session_data(one: SessionView, life: Life | None) -> dict[str, Any]:
+    """Return a session as data; ``life`` is what is known of one that has not ended."""
     names = "node state concurrency functions release version pid host started_at renewed_at expires_in ended_at"
-    return {"session": one.id, "runs": one.holds, **fields(one, f"{names} ended_why")}
+    known = {} if life is None else life_data(one, life)
+    return {"session": one.id, "runs": one.holds, **fields(one, f"{names} ended_why"), **known}
+
+
+def life_data(one: SessionView, life: Life) -> dict[str, Any]:
+    """Return what is known of a session that has not ended as data."""
+    state = one.state if life.is_alive else life.state
+    return {"state": state, "seen_ago": life.seen.total_seconds(), "known_by": life.known_by, "sentence": life.sentence}
 
 
 def trail_data(entry: TrailEntry) -> dict[str, Any]:

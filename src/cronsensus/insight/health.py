@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
-from cronsensus.insight.live_nodes import is_alive, needs_no_node
+from cronsensus.insight.life import Life, lives_of
+from cronsensus.insight.live_nodes import needs_no_node
 from cronsensus.insight.words import counted
+from cronsensus.membership.liveness import can_tell, own_start, process_state
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
 from cronsensus.stores.sql.probe import Living, probe
+
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +21,16 @@ class Health:
     """The answer.
 
     Attributes:
-        nodes: those alive of which it was asked: all nodes, or the sessions of the one that was named.
+        nodes: those known to be alive of which it was asked: all nodes, or the sessions of the one that was named.
         node: the name, if it was asked of one.
         idle: why no node is needed, if none is alive and none is needed.
+        others: those of which it was asked that are not known to be alive, with what is known of them.
     """
 
     nodes: tuple[Living | SessionView, ...]
     node: str | None = None
     idle: str | None = None
+    others: tuple[tuple[SessionView, Life], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -38,32 +44,59 @@ class Health:
             return f"ok: the store answers, {counted(len(self.nodes), 'live node')}"
         if self.idle is not None:
             return f"ok: the store answers, no node is alive, and {self.idle}"
-        what = "no node is alive" if self.node is None else f"node {self.node!r} is not alive"
-        return f"fail: the store answers, but {what}"
+        what = "no node is" if self.node is None else f"node {self.node!r} is not"
+        if not self.others:
+            return f"fail: the store answers, but {what} alive"
+        shown = "; ".join(f"{one.node} is {life.sentence}" for one, life in self.others[:_SHOWN])
+        more = f"; and {len(self.others) - _SHOWN} more" if len(self.others) > _SHOWN else ""
+        return f"fail: the store answers, but {what} known to be alive: {shown}{more}"
 
 
 def health(store: Store, *, node: str | None = None) -> Health:
     """Return the health of the cluster, or of one node.
 
     Args:
-        store: asked with two or three reads.
-        node: the name of a node, its host alone, or a session.
+        store: asked with a few reads, and twice for signs of life if one is missed.
+        node: the name of a node, its host alone, or a session. By the name of this host only a process that this host
+            sees is meant: another one of that name was in a container that is gone, or before a reboot.
     """
     sessions = store.sessions()
-    return _judged([one for one in sessions if is_alive(one)], node, needs_no_node(store, sessions))
+    lives = lives_of(store, sessions)
+    living = [one for one in sessions if lives[one.id].is_alive]
+    asked = [one for one in sessions if _is_meant(one, node)]
+    found = tuple(one for one in asked if one in living and not _is_elsewhere(one, node))
+    others = tuple((one, _as_seen_here(lives[one.id], one, node)) for one in asked if one not in found)
+    idle = needs_no_node(store, living) if node is None and not found else None
+    return Health(found, node, idle, others)
 
 
 def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health | None:
-    """Return the same without opening the store; ``None``: it cannot be told so, and the store must be asked."""
+    """Return the same without opening the store; ``None``: it cannot be told so, and the store must be asked.
+
+    It can where all of which it was asked are processes of this host, so that its kernel says which of them run.
+    """
     quick = probe(url, namespace)
     if quick is None:
         return None
-    return _judged(quick.living, node, None if quick.needs_a_node else "guarded functions and locks need none")
+    asked = [one for one in quick.living if _is_meant(one, node) and not _is_elsewhere(one, node)]
+    if not asked and node is None and not quick.needs_a_node:
+        return Health((), idle="guarded functions and locks need none")
+    said = [process_state(one.host, one.pid, one.pid_started) for one in asked]
+    found = tuple(one for one, process in zip(asked, said, strict=True) if process == "runs")
+    return Health(found, node) if found and None not in said else None
 
 
-def _judged(living: Sequence[Living | SessionView], node: str | None, idle: str | None) -> Health:
-    if node is None:
-        found = tuple(one for one in living if one.is_node)
-        return Health(found, idle=None if found else idle)
+def _is_meant(one: Living | SessionView, node: str | None) -> bool:
     # The default name is host:pid, and a probe inside of a container knows only the host.
-    return Health(tuple(one for one in living if node in {one.node, one.node.rpartition(":")[0], one.id}), node)
+    return one.is_node if node is None else node in {one.node, one.node.rpartition(":")[0], one.id}
+
+
+def _as_seen_here(life: Life, one: SessionView, node: str | None) -> Life:
+    if not life.is_alive or not _is_elsewhere(one, node):
+        return life
+    return replace(life, state="unknown", sentence=f"{life.sentence}, but no process that the host of this name sees")
+
+
+def _is_elsewhere(one: Living | SessionView, node: str | None) -> bool:
+    """Whether this host is the ``node`` asked for, and the session is of another process table."""
+    return node == os.uname().nodename and bool(own_start()) and not can_tell(one.host)

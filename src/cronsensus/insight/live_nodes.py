@@ -1,11 +1,12 @@
-"""Which nodes are alive, and how that is known."""
+"""Which nodes are alive, and which were at a moment that has passed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
+from cronsensus.insight.life import lives_of
 from cronsensus.insight.words import exact
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
@@ -14,34 +15,31 @@ from cronsensus.stores.pages import every_job
 _MAX_SESSIONS_READ = 200
 
 
-def is_alive(one: SessionView) -> bool:
-    """Whether a session is in time with its lease; a draining one too.
-
-    All of ``insight`` and the command line go by this. A node that was killed passes for alive until its lease ends or
-    another node takes its runs over: the lease is all that is looked at here.
-    """
-    return one.state in {"alive", "draining"} and one.expires_in > timedelta(0)
-
-
 def takes_work(one: SessionView) -> bool:
     """Whether a session starts something new: it does not drain."""
     return one.state == "alive"
 
 
-def nodes(store: Store) -> list[SessionView]:
-    """Return the sessions of nodes: a process that only locks, or only calls guarded functions, runs no job."""
-    return [one for one in store.sessions() if one.is_node]
-
-
 def live_nodes(store: Store) -> list[SessionView]:
-    """Return the nodes that are alive, draining ones too."""
-    return [one for one in nodes(store) if is_alive(one)]
+    """Return the nodes that are known to be alive, draining ones too; a process that only locks is none."""
+    return _nodes_that_are(store, {"alive"})
 
 
-def needs_no_node(store: Store, sessions: Sequence[SessionView]) -> str | None:
+def nodes_there(store: Store) -> list[SessionView]:
+    """Return the nodes that may do something: not those that are gone or stopped."""
+    return _nodes_that_are(store, {"alive", "unknown"})
+
+
+def _nodes_that_are(store: Store, states: Collection[str]) -> list[SessionView]:
+    found = [one for one in store.sessions() if one.is_node]
+    lives = lives_of(store, found)
+    return [one for one in found if lives[one.id].state in states]
+
+
+def needs_no_node(store: Store, living: Sequence[SessionView]) -> str | None:
     """Return why nothing here waits for a node, as half a sentence; ``None``: a job does, or nothing is here at all.
 
-    Guarded functions and locks work in the processes that use them.
+    Guarded functions and locks work in the processes that use them, of which ``living`` are alive.
     """
     jobs = False
     keeper = None
@@ -52,7 +50,7 @@ def needs_no_node(store: Store, sessions: Sequence[SessionView]) -> str | None:
             return None
     if jobs:
         return "guarded functions need none" if keeper is None else f"jobs that {keeper} keeps need none"
-    return "locks need none" if any(not one.is_node and is_alive(one) for one in sessions) else None
+    return "locks need none" if any(not one.is_node for one in living) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from cronsensus.insight.live_nodes import nodes, takes_work
+from cronsensus.insight.live_nodes import nodes_there, takes_work
 from cronsensus.insight.words import counted, exact, relative
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -70,7 +70,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
             f"No running release declares the job {view.spec.name!r}, which was retired {ago}.",
             f"What waits is kept until {exact(view.waiting_until)}, in case one does, and then cancelled.",
         )
-    sessions = nodes(store)
+    sessions = nodes_there(store)
     return _no_node(sessions) or _in_the_way(store, view, one) or _not_claimed(view, one, sessions, now)
 
 

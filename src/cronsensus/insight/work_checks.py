@@ -8,10 +8,11 @@ from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
-from cronsensus.insight.live_nodes import is_alive, live_nodes, needs_no_node
+from cronsensus.insight.life import lives_of
+from cronsensus.insight.live_nodes import live_nodes, needs_no_node
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.waiting import JUST_NOW, why_it_waits
-from cronsensus.insight.words import brief, counted, exact, relative, shorten
+from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.masking import mask
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -36,31 +37,45 @@ _LOOKED_AT = 200
 _MAX_READ = 1000
 
 
+_MENDS = {
+    "stopped": "let it go on (kill -CONT), or end it",
+    "gone": "a live node takes its runs over within moments; if none does, start one",
+    "unknown": "ask on its own host, which sees its process",
+}
+
+
 def check_nodes(store: Store) -> Iterator[Check]:
     """Find out whether nodes are alive, whether some died, and whether they are of one release."""
     sessions = store.sessions()
-    in_time = [one for one in sessions if is_alive(one)]
-    live = [one for one in in_time if one.is_node]
-    overdue = [one for one in sessions if one not in in_time and one.ended_at is None]
+    lives = lives_of(store, sessions)
+    living = [one for one in sessions if lives[one.id].is_alive]
+    live = [one for one in living if one.is_node]
+    lost = [one for one in sessions if one not in living]
     if not live:
-        if idle := needs_no_node(store, sessions):
+        if idle := needs_no_node(store, living):
             yield Check("nodes", OK_LEVEL, f"no node is alive, and {idle}")
         else:
             jobs = store.counts().jobs
             level = FAIL if jobs else WARN
-            text = f"no node is alive, so nothing runs ({counted(jobs, 'job')})"
+            known = (
+                "known to be alive"
+                if any(lives[one.id].state == "unknown" for one in lost)
+                else "alive, so nothing runs"
+            )
+            text = f"no node is {known} ({counted(jobs, 'job')})"
             yield Check("nodes", level, text, "cronsensus run MODULE:ATTR")
     else:
         names = shorten(", ".join(dict.fromkeys(one.node for one in live)), 100)
         yield Check("nodes", OK_LEVEL, f"{len(live)} alive: {names}")
         if all(one.state == "draining" for one in live):
             yield Check("nodes", WARN, "all of them drain, so nothing new starts", "cronsensus run MODULE:ATTR")
-    for one in overdue[:5]:
+    for one in lost[:5]:
+        life = lives[one.id]
         yield Check(
             "nodes",
             WARN if live else FAIL,
-            f"{one.node} (session {one.id}) is {brief(-one.expires_in)} past its lease; it holds {one.holds}",
-            "a live node takes its runs over within moments; if none does, start one",
+            f"{one.node} (session {one.id}) is {life.sentence}; it holds {one.holds}",
+            _MENDS[life.state],
         )
     now = store.now()
     died = [one for one in store.sessions(ended=True) if one.state == "dead"]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import psutil
 
@@ -80,14 +80,36 @@ def is_gone(host: str | None, pid: int, started: int | None) -> bool:
 
     ``False`` whenever this host cannot tell.
     """
-    if host != host_identity() or not started or not own_start():
-        # One of the two processes does not see itself in /proc, which may belong to another namespace or be missing.
-        return False
+    return process_state(host, pid, started) == "gone"
+
+
+ProcessState = Literal["runs", "stopped", "gone"]
+
+
+def process_state(host: str | None, pid: int, started: int | None) -> ProcessState | None:
+    """Return what the kernel says of the process with this ``pid`` on ``host``, begun at ``started``.
+
+    ``None`` whenever this host cannot tell. ``stopped`` is by a signal; what a debugger or a frozen control group holds
+    still, runs.
+    """
+    if not can_tell(host) or not started:
+        return None
     try:
-        seen = started_at(pid)
+        if started_at(pid) != started:
+            return "gone"
+        return "stopped" if psutil.Process(pid).status() == psutil.STATUS_STOPPED else "runs"
+    except psutil.NoSuchProcess:
+        return "gone"
     except (OSError, ValueError, IndexError, psutil.Error):
-        return False
-    return seen is None or seen != started
+        return None
+
+
+def can_tell(host: str | None) -> bool:
+    """Return whether processes of ``host`` are those that this process sees, and it sees itself in /proc.
+
+    That may belong to another namespace, or be missing.
+    """
+    return host == host_identity() and bool(own_start())
 
 
 ABSENT_FOR = 0.2

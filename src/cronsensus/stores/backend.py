@@ -137,6 +137,9 @@ class Backend(ABC):
     @abstractmethod
     def _wait(self, timeout: float) -> bool: ...
     def _register_presence(self, session: str | None) -> None: ...  # noqa: B027 - most stores cannot
+    def _signs(self, sessions: Collection[str]) -> dict[str, bool]:  # noqa: ARG002 - most stores show none
+        return {}
+
     @abstractmethod
     def _notify(self) -> None: ...
     def _announce(self, decided: Mapping[int, datetime]) -> None: ...  # noqa: B027 - costs other nodes a look

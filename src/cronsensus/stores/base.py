@@ -592,6 +592,15 @@ class Store(Backend):
         """
         self._within("register_presence", self._register_presence, session)
 
+    def signs(self, sessions: Collection[str]) -> dict[str, bool]:
+        """Return which of these sessions show a sign of life (``register_presence``) at this moment.
+
+        A session that wrote down that it shows one, and shows none, is ``False``: its process is gone, or its
+        connections were cut a moment ago, so ask twice. Of others without a sign nothing is known, and they are left
+        out. A process that is stopped still shows its sign; so does a host that is gone without a word, for a while.
+        """
+        return self._within("signs", self._signs, sessions) if sessions else {}
+
     def notify(self) -> None:
         """Wake the threads that wait on other handles of this namespace. Best effort; never raises."""
         self._within("notify", self._notify)

@@ -202,6 +202,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.runs(claim.id)
     store.logs(claim.id)
     store.pending_of([name, "gone"])
+    store.signs([name, "gone"])
     for listing in (store.jobs, store.sessions, store.locks, store.counts, store.trail):
         listing()
     store.trail(target=name)

@@ -1,5 +1,6 @@
 """A probe asks the driver alone: it says what the store's own verbs say, or nothing."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cronsensus.membership.liveness import own_start
 from cronsensus.model.job import GUARDED, JobSpec
 from cronsensus.stores import Store, open_store
-from cronsensus.stores.sql.probe import probe
+from cronsensus.stores.boot import host_identity
+from cronsensus.stores.sql.probe import Living, probe
 from cronsensus.stores.sql.sqlite import epoch
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.triggers import every
@@ -41,7 +44,7 @@ def test_living_sessions_are_those_of_the_store(url: str, store: Store):
     store.close_session("three")
     found = probe(url, "it's")
     assert found is not None
-    assert [(one.node, one.id, one.state, one.is_node) for one in found.living] == [("web-1:7", "one", "alive", True)]
+    assert found.living == [Living("web-1:7", "one", "alive", True, "host", 4711, 99)]
     store.drain("one", by="ann", why="")
     found = probe(url, "it's")
     assert found is not None
@@ -80,7 +83,8 @@ def test_store_of_another_schema_has_no_answer(url: str, store: Store, monkeypat
 
 
 def test_probe_loads_no_sqlalchemy(url: str, store: Store):
-    store.open_session(a_session("one"), lease=LEASE)
+    mine = replace(a_session("one"), host=host_identity(), pid=os.getpid(), pid_started=own_start())
+    store.open_session(mine, lease=LEASE)
     code = (
         "import sys; from cronsensus.cli import cli; "
         "code = cli.main(['health', '--namespace', \"it's\", '--url', sys.argv[1]], standalone_mode=False); "

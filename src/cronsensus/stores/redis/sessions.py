@@ -75,6 +75,9 @@ class SessionVerbs(Handle):
             with contextlib.suppress(StoreError):
                 self._noted = session, self._write("note_sign", session, shown)
 
+    def _signs(self, sessions: Collection[str]) -> dict[str, bool]:
+        return {session: bool(shown) for session, shown in self._read("signs", sorted(set(sessions)))}
+
     def _close_session(self, session: str) -> list[Takeover]:
         return self._taken(self._write("close_session", session))
 

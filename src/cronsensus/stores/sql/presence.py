@@ -98,6 +98,15 @@ class PresenceStore(SqlStore):
             age = view.age + tx.dialect.monotonic() - asked_at
             return replace(view, absent=observations.note(present, missing, newest.rows[0].number), age=age)
 
+    @repeated
+    def _signs(self, sessions: Collection[str]) -> dict[str, bool]:
+        with self._glancing() as tx:
+            asked = sorted(set(sessions))
+            noted, present = tx.send("signs", sessions=asked, space=tx.namespace), self._present(tx, asked)
+            if present is None:
+                return {}
+            return {row.id: row.id in present for row in noted.rows if row.id in present or row.shown == 1}
+
     def _on_idle(self, do: Callable[[Connection], Answer]) -> Answer | None:
         """Use the idle connection that was used last; a failure costs nothing."""
         with contextlib.suppress(Exception):

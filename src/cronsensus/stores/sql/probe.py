@@ -28,6 +28,9 @@ class Living:
     id: str
     state: str
     is_node: bool
+    host: str
+    pid: int
+    pid_started: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,8 @@ def probe(url: str, namespace: str) -> Answer | None:
     try:
         with _ASKING[url.partition(":")[0]](url, namespace) as (ask, queries, words):
             living = [
-                Living(node, number, "draining" if draining else "alive", concurrency > 0)
-                for node, number, draining, concurrency in ask(_filled(queries["living_nodes"], words))
+                Living(node, number, "draining" if draining else "alive", concurrency > 0, *process)
+                for node, number, draining, concurrency, *process in ask(_filled(queries["living_nodes"], words))
             ]
             if not living:
                 return None

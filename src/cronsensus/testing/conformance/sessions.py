@@ -550,6 +550,8 @@ class Sessions(StoreTest):
         assert self.claim("s2", store=shows)
         assert shows.renew("s2", lease=LEASE).alive
         assert [()] * 3 == [watcher.look().absent for _ in range(3)]
+        assert "s1" not in watcher.signs(["s1", "s2", "nobody"])
+        assert watcher.signs(["s1", "s2", "nobody"]).get("s2", True)
         shows.close()  # as a process that ends; a store that has such signs may say so from now on
         assert watcher.look().absent in {(), ("s2",)}
         assert {"s1", "s2"} == {holder.id for holder in watcher.look().holders}

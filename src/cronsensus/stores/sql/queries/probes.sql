@@ -1,6 +1,6 @@
 -- name: living_nodes
 -- Read which sessions live, if the schema is the one that this code knows. Race: none.
-SELECT s.node, s.id, s.draining, s.concurrency
+SELECT s.node, s.id, s.draining, s.concurrency, s.host, s.pid, s.pid_started
 FROM cronsensus_sessions AS s
 WHERE s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment
     AND (SELECT max(known.version) FROM cronsensus_schema AS known) = :version
