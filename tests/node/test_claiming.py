@@ -152,6 +152,14 @@ def test_the_better_of_two_readings_tells_when_that_is(bench):
     assert fired(long_ago) == pytest.approx([late]), "a look too long ago tells nothing"
 
 
+def test_what_a_step_asked_after_the_clock_does_not_make_a_start_late(bench, monkeypatch):
+    step = bench.claims.step
+    monkeypatch.setattr(bench.claims, "step", lambda *said: replace(step(*said), age=0.1))
+    bench.claims.given = [bench.taken(due_in=SOON)]
+    bench.takes(1)
+    assert bench.waits() == pytest.approx([SOON.total_seconds() - 0.1])
+
+
 def test_nothing_won_is_nothing_told(bench):
     before = bench.lease.trusted_for
     assert bench.takes() == 0

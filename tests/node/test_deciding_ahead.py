@@ -15,6 +15,8 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Overlap, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.node.decide import INSTANT
+from cronsensus.node.executors.base import Call
 from cronsensus.node.foresight import HORIZON
 from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, LOOKS, RESERVE, SLACK, TRIPS, LeadTime
 from cronsensus.stores.memory import MemoryStore
@@ -26,6 +28,19 @@ LEASE = timedelta(minutes=5)
 LEAD = FIRST_LEAD
 
 
+class TimedExecutor(RecordingExecutor):
+    """Notes also how late each run began."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.late: list[timedelta] = []
+
+    def start(self, call: Call) -> None:
+        super().start(call)
+        self.late.append(self.clock.now() - call.claim.due_at)
+
+
 class Bench:
     """One node with a job every half minute, which just looked for the first time."""
 
@@ -33,7 +48,7 @@ class Bench:
         self.overlap = overlap
         self.clock = ManualClock()
         self.store = MemoryStore(clock=self.clock)
-        self.hands = RecordingExecutor()
+        self.hands = TimedExecutor(self.clock)
         self.verbs: list[str] = []
         self.define("30s")
         self.round = node_by_hand(self.store, self.clock, self.hands, lease=LEASE, concurrency=concurrency)
@@ -48,6 +63,18 @@ class Bench:
         self.clock.advance(timedelta(seconds=30 - seconds) - (self.clock.now() - ManualClock().now()))
         self.verbs.clear()
         return self.round.step()
+
+    def play(self, runs: int) -> list[timedelta]:
+        """Turn the crank until so many runs have begun, each of which ends at once; return how late each began."""
+        for _ in range(40 * runs):
+            ended = len(self.hands.late)
+            wait = self.round.step()
+            for call in self.hands.calls[ended:]:
+                self.round.active_runs.ended(call, Ending(kind="returned"))
+            if len(self.hands.late) >= runs:
+                return self.hands.late
+            self.clock.advance(max(wait, INSTANT) if ended == len(self.hands.late) else 0.0)
+        raise AssertionError(f"only {self.hands.late} began")
 
     def end(self) -> None:
         """Let every run succeed."""
@@ -274,6 +301,53 @@ def test_one_slow_look_does_not_lengthen_the_lead_time():
     assert lead.most == pytest.approx(TRIPS * 0.04)
     assert lead.after_look(5.0).trip == 0.04
     assert lead.after_look(0.001).most == LEADS[1]
+
+
+def test_lead_time_after_looks_of_some_round_trips_has_room_for_one_and_is_bounded_by_one_trip():
+    lead = LeadTime()
+    for _ in range(50):
+        lead = lead.after_look(0.04, 0.12).after(0.04)
+    assert lead.seconds == pytest.approx(RESERVE * (0.12 + 0.04)), "decisions that were foreseen took no look"
+    assert lead.after(10.0).seconds == lead.most == pytest.approx(TRIPS * 0.04)
+    assert lead.after_look(0.04, 5.0).seconds == lead.seconds, "one slow look tells nothing"
+
+
+def test_lead_time_after_a_look_that_showed_no_job_has_room_for_one_that_does():
+    lead = LeadTime().after_look(0.04, 0.12)
+    for _ in range(LOOKS):
+        lead = lead.after_look(0.04)
+    assert lead.seconds == pytest.approx(RESERVE * (0.12 + 0.04))
+
+
+@pytest.mark.parametrize(("trip", "most"), [(0.01, LEADS[1]), (0.04, TRIPS * 0.04)])
+def test_lead_time_where_a_look_that_shows_jobs_takes_three_trips_is_bounded_by_nine(bench, monkeypatch, trip, most):
+    """What a look asks after the clock is no distance: a pause must not come earlier for it."""
+    bench.define("1s")
+    monkeypatch.setattr(bench.store, "look", partial(_in_trips, bench.clock, trip, 3, bench.store.look))
+    monkeypatch.setattr(bench.store, "step", partial(_in_trips, bench.clock, trip, 5, bench.store.step))
+    bench.play(12)
+    claimed = [call.claim.due_at - call.claim.claimed_at for call in bench.hands.calls]
+    assert max(claimed[4:]) <= timedelta(seconds=most + SLACK)
+    assert bench.round._memory.lead.trip == pytest.approx(trip)
+
+
+@pytest.mark.parametrize("trips", [1, 4])
+def test_run_that_was_foreseen_begins_half_a_round_trip_late_however_many_its_step_took(bench, monkeypatch, trips):
+    trip = 0.04
+    bench.define("1s")
+    monkeypatch.setattr(bench.store, "look", partial(_in_trips, bench.clock, trip, 3, bench.store.look))
+    monkeypatch.setattr(bench.store, "step", partial(_in_trips, bench.clock, trip, trips, bench.store.step))
+    late = bench.play(16)[12:]  # four looks tell the distance, one each 3 s
+    assert timedelta(0) <= min(late)
+    assert max(late) <= timedelta(seconds=trip / 2 + 10 * INSTANT)
+
+
+def _in_trips(clock: ManualClock, trip: float, count: int, verb: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    """Answer after so many round trips, of which the first one brings the clock."""
+    clock.advance(trip / 2)
+    answer = verb(*args, **more)
+    clock.advance(trip / 2 + (count - 1) * trip)
+    return replace(answer, age=(count - 1) * trip)
 
 
 def test_far_from_the_store_a_pause_within_the_longer_lead_time_comes_too_late(bench, monkeypatch):

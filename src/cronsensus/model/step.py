@@ -102,6 +102,8 @@ class Done:
         claims: what this node is to run.
         lost: the session is not alive, so no plan was carried out and nothing was claimed. Known only where the step
             has plans or wants work.
+        age: seconds that passed between the arrival of the claims' ``claimed_at`` and the end of the step, which may
+            ask more than once.
     """
 
     noted: tuple[bool, ...] = ()
@@ -110,3 +112,4 @@ class Done:
     carried_out: tuple[bool, ...] = ()
     claims: tuple[Claim, ...] = ()
     lost: bool = False
+    age: float = 0.0

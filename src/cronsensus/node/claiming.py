@@ -78,8 +78,7 @@ class Claiming:
         """Do what was decided in one step of the store, and start what was claimed.
 
         With ``todo.settle`` the step also takes what the store has yet to take. What is claimed ahead starts when it is
-        due, by the better of two samples of the store's clock: that of the last look, and that of the claim itself,
-        which came the longer way.
+        due, by the better of two samples of the store's clock: that of the last look, and that of the claim itself.
         """
         want = None
         if (todo.want or todo.reserve) and lease.trusted:
@@ -113,12 +112,13 @@ class Claiming:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             lease.lose()
             self._active_runs.lose_session(lease)
-        self._start(done.claims, lease, received_at, sample)
+        self._start(done.claims, lease, received_at - done.age, sample)
         return done
 
     def _start(
-        self, claims: Sequence[Claim], lease: SessionLease, received_at: float, sample: ClockSample | None
+        self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
+        """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
         for claim in claims:
             if self._active_runs.said.over(claim.id, lease.session):
                 why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
@@ -128,7 +128,7 @@ class Claiming:
             if claim.due_at <= claim.claimed_at:
                 self._active_runs.begin(claim, lease)
             else:
-                at = ClockSample(claim.claimed_at, received_at).time_of(claim.due_at)
+                at = ClockSample(claim.claimed_at, claimed_by).time_of(claim.due_at)
                 if sample is not None and sample.is_near(claim.due_at):
                     at = min(at, sample.time_of(claim.due_at))
                 self._active_runs.begin_at(at, claim, lease)

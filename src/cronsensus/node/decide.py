@@ -43,7 +43,7 @@ LATELY = 10.0
 due: what comes next is more likely to come soon. From then on nodes look in turns (``lookout``)."""
 HEARERS = 3
 """Nodes from which a decision is announced. Of two, one decides and the other looks."""
-SOONER = 4
+SOONER = 8
 """Round trips by which a node looks sooner at what others run: a takeover takes ten of them, beside its waits."""
 AFTER_A_LOST_RACE = 0.002
 """Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
@@ -242,7 +242,7 @@ def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> M
         notified_at=NEVER,
         look_took=took,
         sample=ClockSample(view.now, at),
-        lead=memory.lead.after_look(took),
+        lead=memory.lead.after_look(took - view.age, took if view.jobs else None),
         absences=memory.absences.after(view, asked_at, received_at),
         nodes=max(1, len(view.sessions)),
     )

@@ -9,6 +9,8 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Outcome
+from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql.mysql import MysqlStore
@@ -93,3 +95,27 @@ def test_a_look_says_how_long_ago_the_clock_came(two, monkeypatch):
     seen = store.look()
     assert seen.jobs
     assert (seen.now, seen.age) == (clock.now() - timedelta(seconds=0.04), pytest.approx(0.04))
+
+
+def test_a_step_says_how_long_ago_the_clock_of_its_claims_came(two, monkeypatch):
+    """The clock comes with the first answer; another trip or two pass until the session is locked."""
+    store, _, clock = two
+    seen = store.look()
+    send = Transaction.send
+
+    def far(self: Transaction, name: str, **values: Any) -> Any:
+        if name == "lock_session":
+            clock.advance(0.08)
+        return send(self, name, **values)
+
+    monkeypatch.setattr(Transaction, "send", far)
+    plans = tuple(plan(job, clock.now()) for job in seen.jobs)
+    step = Step(plans=plans, outcomes=(an_outcome(),), want=Want(limit=10, functions=["f"], lease=LEASE))
+    done = store.step("s1", step)
+    [claim] = done.claims
+    assert (claim.claimed_at, done.age) == (clock.now() - timedelta(seconds=0.08), pytest.approx(0.08))
+
+
+def an_outcome() -> Outcome:
+    """Return the end of a run that nobody knows: it has a step of one plan go the way of all others."""
+    return Outcome(id=999, token=1, session="s1", state=State.SUCCEEDED)

@@ -34,12 +34,14 @@ class Taken:
     Attributes:
         last: the answer with the last of the tokens; it is known once the transaction is over.
         now: the store's clock then, or a little earlier; a claim ahead of its due time is awaited from this.
+        came_at: when that was here, by ``dialect.monotonic``.
     """
 
     selection: Selection
     last: Pending
     session: str
     now: int
+    came_at: float
 
     def claims(self) -> list[Claim]:
         """Return the claims. Call it after the transaction, because other claims wait for its end."""
@@ -172,7 +174,7 @@ def start(tx: Transaction, selection: Selection, session: str, node: str, lease:
         for place, row in enumerate(selection.chosen)
     ]
     tx.send_rows("start_runs", rows, one_each=True, holder=session, machine=node)
-    return Taken(selection, last, session, tx.now)
+    return Taken(selection, last, session, tx.now, tx.came_at)
 
 
 def prolong(tx: Transaction, session: str, lease: timedelta) -> None:

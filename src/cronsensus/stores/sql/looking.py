@@ -31,7 +31,6 @@ def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timede
     asked: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
     for _ in range(LOOKS):
         rows = tx.look("look", **asked, most=limit + 1, ahead=further)
-        came_at = tx.dialect.monotonic()
         seen = rows[0]
         due_rows: Sequence[AnyRow] = ()
         if seen.listed_jobs:
@@ -59,7 +58,7 @@ def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timede
         sessions=tuple(
             sorted(row.id for row in rows if row.turns == 1 and _takes_turns(tx, row))[:MOST_SESSIONS_SHOWN]
         ),
-        age=tx.dialect.monotonic() - came_at,
+        age=tx.dialect.monotonic() - tx.came_at,
     )
 
 

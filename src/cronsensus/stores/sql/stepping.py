@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
@@ -30,8 +30,8 @@ class Taken:
     carried_out: list[bool]
     taken: claiming.Taken | None
 
-    def done(self) -> Done:
-        """Return the answer."""
+    def done(self, monotonic: Callable[[], float]) -> Done:
+        """Return the answer; ``monotonic``: the dialect's clock, which tells how old it is."""
         claims: list[Claim] = [] if self.taken is None else self.taken.claims()
         return Done(
             noted=tuple(self.noted),
@@ -39,6 +39,7 @@ class Taken:
             returned=tuple(self.returned),
             carried_out=tuple(self.carried_out),
             claims=tuple(claims),
+            age=0.0 if self.taken is None else monotonic() - self.taken.came_at,
         )
 
 
@@ -130,6 +131,7 @@ def joined(parts: Sequence[Done]) -> Done:
         carried_out=tuple(chain.from_iterable(one.carried_out for one in parts)),
         claims=tuple(chain.from_iterable(one.claims for one in parts)),
         lost=any(one.lost for one in parts),
+        age=parts[-1].age,  # the wish for work comes last
     )
 
 

@@ -111,7 +111,7 @@ class SqlStore(SqlHandle):
         Where a row of one part is in the way, the parts are taken one after the other, and that one is left out.
         """
         try:
-            return self._step_at_once(session, step).done()
+            return self._step_at_once(session, step).done(self._dialect.monotonic)
         except LeaseLost:
             results = replace(step, plans=(), want=None)
             done = self._step(session, results) if results else Done()

@@ -29,6 +29,7 @@ class Transaction:
     row is locked: ``moment``. How long that took by a clock of this host would be the wait and the network together.
 
     Attributes:
+        came_at: when the reading of the clocks was here, by ``dialect.monotonic``.
         definitions: parsed jobs, kept between transactions.
         was_cut: the connection was gone when it was first used after a rest, or before all was sent, so nothing was
             written.
@@ -40,6 +41,7 @@ class Transaction:
         "_on_clocks",
         "_queue",
         "_reading",
+        "came_at",
         "connection",
         "definitions",
         "dialect",
@@ -67,7 +69,10 @@ class Transaction:
         self._behind: list[Pending] = []
         self._begin: Begin = begin
         self._on_clocks: Callable[[], None] | None = None
-        self._reading = dialect.read_clocks(connection) if read and not begin else None
+        self._reading: Reading | None = None
+        self.came_at = 0.0
+        if read and not begin:
+            self._came(dialect.read_clocks(connection))
 
     # --- statements by name -------------------------------------------------------------------------------------------
 
@@ -108,7 +113,7 @@ class Transaction:
             return self.send(name, now=self.now, **values).rows
         asked_at = self.dialect.monotonic()
         rows = self.send(name, now=moment, **values).rows
-        self._reading = Reading(rows[0].asked, rows[0].asked, self.epoch, asked_at)
+        self._came(Reading(rows[0].asked, rows[0].asked, self.epoch, asked_at))
         return rows
 
     def send_in(self, name: str, listed: str, values: Iterable[Any], **more: Any) -> list[Pending]:
@@ -177,7 +182,7 @@ class Transaction:
             raise
         if begin:
             self.connection.was_good = True
-            self._reading = reading
+            self._reading, self.came_at = reading, self.dialect.monotonic()
             self.tell_clocks()
 
     @contextmanager
@@ -228,8 +233,12 @@ class Transaction:
         if self._begin:
             self.flush()
         if self._reading is None:
-            self._reading = self.dialect.read_clocks(self.connection)
+            return self._came(self.dialect.read_clocks(self.connection))
         return self._reading
+
+    def _came(self, reading: Reading) -> Reading:
+        self._reading, self.came_at = reading, self.dialect.monotonic()
+        return reading
 
     @property
     def now(self) -> int:
