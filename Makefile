@@ -40,7 +40,7 @@ test: setup servers ## Run the tests of every commit, in parallel (five minutes 
 	@$(PYTEST) -m 'not long' $(ARGS)
 
 long: setup servers ## Run the tests that a nightly run adds (tests/tiers.py says which, and why)
-	@$(PYTEST) -m long $(ARGS)
+	@HYPOTHESIS_PROFILE=nightly $(PYTEST) -m 'long or drawn' $(ARGS)
 
 test-all: setup servers ## Run both
 	@$(PYTEST) $(ARGS)

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from cronsensus import logger
 from tests.tiers import is_long, is_long_file
@@ -19,7 +19,8 @@ IN_CI = os.environ.get("CI") == "true"
 
 # In CI only a change of the code may turn the build red, so examples are not drawn at random there; and any machine may
 # be busy, so no example has a deadline (pytest-timeout still has the last word).
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=50)
+settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=300)
 settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "dev"))
 
@@ -73,7 +74,7 @@ FIRST = ("test_each_snapshot_is_made_exactly_once_while_processes_are_killed_at_
 
 
 SHORT_TIER = "not long"
-"""What ``make test`` asks for; ``make long`` asks for the mark itself."""
+"""What ``make test`` asks for; ``make long`` asks for the mark itself, and for examples that were never drawn."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -83,6 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_long(item.nodeid):
             item.add_marker(pytest.mark.long)
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.drawn)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cronsensus.model.job import Era, Stretch
@@ -26,7 +26,6 @@ from tests.planning_oracle import (
 )
 
 
-@settings(max_examples=200)
 @given(jobs(), moments)
 def test_every_nominal_time_up_to_the_new_watermark_gets_the_one_verdict_that_the_rules_say(job, now):
     made = plan(job, now)
@@ -51,7 +50,6 @@ def test_planning_again_from_the_new_watermark_gives_nothing(job, now):
     assert (again.watermark, again.next_due) == (made.watermark, made.next_due)
 
 
-@settings(max_examples=200)
 @given(jobs(), moments, st.integers(1, 7))
 def test_a_plan_with_little_room_stops_the_watermark_and_the_next_ones_bring_the_same_result(job, now, most):
     assert in_steps(job, now, most) == expected(job, now)

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from cronsensus.model.job import Era
 from cronsensus.model.states import Reason, State
@@ -11,7 +11,6 @@ from cronsensus.triggers import at, every
 from tests.planning_oracle import T0, jobs, moments, nominals, seconds
 
 
-@settings(max_examples=200)
 @given(jobs(), moments)
 def test_a_retirement_decides_each_time_up_to_it_once_under_the_trigger_that_held_then(job, now):
     times = [nominal for nominal, _ in nominals(job, now)]

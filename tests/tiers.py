@@ -26,7 +26,14 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/sql/test_sqlite_epoch.py*", "processes that die, fork and wait around the epoch of a file"),
     ("tests/user_code/test_forks.py*", "starts programs that fork"),
     ("tests/user_code/test_gunicorn.py*", "starts gunicorn"),
+    (
+        "tests/stores/sql/test_*_faults.py*",
+        "servers that are killed, full, silent; nodes are killed on each in every commit",
+    ),
+    ("tests/stores/redis/test_faults.py*", "the same"),
     # Many processes at one thing.
+    ("tests/stores/sql/test_migrations.py::test_eight_processes*", "eight processes on an empty file"),
+    ("tests/stores/sql/test_postgres_races.py::test_processes_that_start*", "the same, on a server"),
     ("tests/lock/test_processes.py*", "locks in many processes"),
     ("tests/lock/test_counting.py*", "16 processes count in a file under each lock"),
     ("tests/lock/test_set.py*", "the same, with a set"),
@@ -41,6 +48,8 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/redis/test_cluster.py*", "the suite again, on a Redis Cluster"),
     ("tests/stores/redis/test_replicas.py*", "replicas that lag and are promoted"),
     ("tests/stores/redis/test_sentinel.py*", "failovers by Sentinel"),
+    ("tests/stores/test_state_machine.py::test_the_machine_finds*", "that the state machine finds what is broken"),
+    ("tests/stores/redis/test_oracle.py*", "the scripts by hand against the oracle, as the state machine does"),
     # Whole matrices, of which every commit asks a part elsewhere.
     ("tests/stores/poison/*", "each column damaged in turn"),
     ("tests/stores/sql/test_*plans.py*", "query plans over tables of 10,000 rows and more"),

@@ -305,7 +305,7 @@ ARGUED: dict[str, str] = {
         "two sessions have two hashes of 64 bits, and a session is not compared with itself"
     ),
     "model/step.py: Want.part: rest <= 0 → rest < 0": "of nothing, each part is nothing",
-    "node/reconciling.py: Reconciling.judge: now - at < LET_IT_WORK → now - at <= LET_IT_WORK": (
+    "node/reconciling.py: Reconciling.judge: now - at < SETTLE_TIME → now - at <= SETTLE_TIME": (
         "two equal times: a run is left alone for one renewal more"
     ),
     "stores/sql/postgres/at_once.py: only_outcome: outcome.state is not State.PENDING and outcome.session is not None "

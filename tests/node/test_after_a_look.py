@@ -13,8 +13,8 @@ from cronsensus.model.job import Era, JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node import decide
 from cronsensus.node.backoff import MOST_DOUBLINGS
-from cronsensus.node.decide import AFTER_A_LOST_RACE, HEARERS, MOST_DUE, POLL
-from cronsensus.node.foresight import BLIND, FEW, HORIZON
+from cronsensus.node.decide import AFTER_A_LOST_RACE, ANNOUNCE_MIN_NODES, MOST_DUE, POLL
+from cronsensus.node.foresight import FEW, FORECAST_OFF_FOR, HORIZON
 from cronsensus.node.lead_time import SLACK
 from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Todo
 from cronsensus.node.turn_order import STAGGER, place
@@ -69,7 +69,9 @@ def learnt(
 def test_node_foresees_nothing_for_a_while_if_a_look_that_went_far_showed_much(
     wide: bool, seen: View, blind: bool
 ) -> None:
-    assert decide.looked(Memory(wide=wide), seen, HERE, HERE).blind_until == (HERE + BLIND if blind else NEVER)
+    assert decide.looked(Memory(wide=wide), seen, HERE, HERE).blind_until == (
+        HERE + FORECAST_OFF_FOR if blind else NEVER
+    )
     todo, _ = decide.before_look(Memory(blind_until=HERE), Facts(session="a"), HERE)
     assert todo.look is not None
     assert todo.look.ahead == HORIZON, "the while is over"
@@ -238,7 +240,7 @@ def test_plan_of_a_step_that_failed_is_looked_for_by_halves() -> None:
     ("seen", "next_due", "foreseen", "announced"),
     [
         ({}, NOW + SECOND, False, True),
-        ({"sessions": FOUR[:HEARERS]}, NOW + SECOND, False, True),
+        ({"sessions": FOUR[:ANNOUNCE_MIN_NODES]}, NOW + SECOND, False, True),
         ({}, NOW + HORIZON, False, True),
         ({}, NOW + HORIZON + MS, False, False),
         ({}, None, False, False),

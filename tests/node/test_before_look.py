@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cronsensus.node.backoff import MOST_DOUBLINGS, backoff
-from cronsensus.node.decide import FULL, INSTANT, LEAST_DUE, SPARE, before_look
+from cronsensus.node.decide import FULL, INSTANT, LEAST_DUE, LOOK_AFTER_CLAIM, before_look
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.situation import Facts, Idle, Memory, Todo
 from cronsensus.node.turn_order import STAGGER, place
@@ -137,7 +137,7 @@ def test_look_for_a_notification_is_spared_after_a_claim_that_left_slots_free(
 ) -> None:
     notified: dict[str, Any] = {"notified_at": HERE, "look_at": HERE + 5}
     wait = sleep({"free": 4} | facts, notified | memory, claimed=1)
-    assert (wait == pytest.approx(SPARE)) is spares
+    assert (wait == pytest.approx(LOOK_AFTER_CLAIM)) is spares
 
 
 IN_IDLE_MODE: dict[str, Any] = {"idle": Idle(until=HERE + 9, watch_at=HERE + 5), "look_at": HERE + 9, "backlog": False}

@@ -21,15 +21,15 @@ from cronsensus.node.decide import (
     CLOCK_SET,
     FULL,
     HOUSEKEEPING,
-    LATELY,
     LEAST_DUE,
+    LOOK_AFTER_CLAIM,
     MOST_DUE,
     POLL,
-    SOONER,
-    SPARE,
+    RECENTLY_ACTIVE,
+    TAKEOVER_ROUND_TRIPS,
     TIDY,
 )
-from cronsensus.node.foresight import BLIND, FEW, HORIZON
+from cronsensus.node.foresight import FEW, FORECAST_OFF_FOR, HORIZON
 from cronsensus.node.idle_mode import HINTED, NEIGHBOURS_KEPT, neighbours_to_check
 from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
 from cronsensus.node.pace import GATHER, STALLED, Pace
@@ -691,7 +691,9 @@ def test_an_announcement_has_the_time_of_a_round_trip_to_arrive() -> None:
     assert memory.look_at == pytest.approx(at + 1 + 2 * STAGGER / SECOND + 0.04)
 
 
-@pytest.mark.parametrize(("trip", "wait"), [(0.0, WATCH), (0.02, WATCH - SOONER * 0.02), (1.0, WATCH / 2)])
+@pytest.mark.parametrize(
+    ("trip", "wait"), [(0.0, WATCH), (0.02, WATCH - TAKEOVER_ROUND_TRIPS * 0.02), (1.0, WATCH / 2)]
+)
 def test_far_from_the_store_a_node_looks_sooner_at_what_others_run(trip: float, wait: float) -> None:
     memory, facts = Situation().given
     seen = view(holders=(holder(),))
@@ -799,7 +801,7 @@ def test_a_node_foresees_nothing_of_what_it_does_not_see_whole(more: dict[str, A
 @pytest.mark.parametrize(("due", "blind"), [(jobs(FEW), False), (jobs(FEW + 1), True)], ids=["few", "many"])
 def test_where_much_comes_due_a_node_foresees_nothing_for_a_while(due: tuple[JobState, ...], blind: bool) -> None:
     memory = decide.looked(Memory(wide=True), view(*due), HERE, HERE)
-    assert memory.blind_until == (HERE + BLIND if blind else NEVER)
+    assert memory.blind_until == (HERE + FORECAST_OFF_FOR if blind else NEVER)
 
 
 def test_a_job_that_cannot_be_planned_is_left_to_a_look_at_its_due_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -814,7 +816,9 @@ def test_a_job_that_cannot_be_planned_is_left_to_a_look_at_its_due_time(monkeypa
     assert todo.look is not None
 
 
-@pytest.mark.parametrize(("ago", "wait"), [(0, WATCH), (LATELY, WATCH), (LATELY + 1, POLL_UNTOLD / SECOND)])
+@pytest.mark.parametrize(
+    ("ago", "wait"), [(0, WATCH), (RECENTLY_ACTIVE, WATCH), (RECENTLY_ACTIVE + 1, POLL_UNTOLD / SECOND)]
+)
 def test_node_without_notifications_looks_often_after_recent_activity(ago: float, wait: float) -> None:
     told = Situation(facts={"told": False}, memory={"active_at": HERE - ago})
     assert told.follows() == {"sleep": pytest.approx(wait)}
@@ -1001,16 +1005,20 @@ def after_notifications(*, at: tuple[float, ...] = (HERE,), **more: Any) -> tupl
 @pytest.mark.parametrize("claimed", [0, 1])
 def test_look_for_a_notification_leaves_the_claim_at_it_a_moment(claimed: int) -> None:
     memory, facts = after_notifications()
-    assert decide.before_look(memory, facts, HERE, claimed)[0].sleep == pytest.approx(SPARE)
-    assert decide.before_look(memory, facts, HERE + SPARE)[0].look is not None
+    assert decide.before_look(memory, facts, HERE, claimed)[0].sleep == pytest.approx(LOOK_AFTER_CLAIM)
+    assert decide.before_look(memory, facts, HERE + LOOK_AFTER_CLAIM)[0].look is not None
 
 
 def test_look_for_a_notification_is_put_off_no_further_by_more_of_them() -> None:
-    memory, facts = after_notifications(at=(HERE, HERE + SPARE / 2))
-    assert decide.before_look(memory, facts, HERE + SPARE / 2, 0)[0].sleep == pytest.approx(SPARE / 2)
-    memory = decide.looked(memory, view(), HERE + SPARE, HERE + SPARE)
-    _, memory = decide.before_look(memory, replace(facts, notified=True), HERE + SPARE)
-    assert decide.before_look(memory, facts, HERE + SPARE, 0)[0].sleep == pytest.approx(SPARE), "that look is over"
+    memory, facts = after_notifications(at=(HERE, HERE + LOOK_AFTER_CLAIM / 2))
+    assert decide.before_look(memory, facts, HERE + LOOK_AFTER_CLAIM / 2, 0)[0].sleep == pytest.approx(
+        LOOK_AFTER_CLAIM / 2
+    )
+    memory = decide.looked(memory, view(), HERE + LOOK_AFTER_CLAIM, HERE + LOOK_AFTER_CLAIM)
+    _, memory = decide.before_look(memory, replace(facts, notified=True), HERE + LOOK_AFTER_CLAIM)
+    assert decide.before_look(memory, facts, HERE + LOOK_AFTER_CLAIM, 0)[0].sleep == pytest.approx(LOOK_AFTER_CLAIM), (
+        "that look is over"
+    )
 
 
 def test_look_for_a_notification_comes_in_time_for_what_is_due() -> None:

@@ -16,7 +16,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.node import said
 from cronsensus.node.claiming import UNRECORDED
 from cronsensus.node.executors.base import Call
-from cronsensus.node.reconciling import LET_IT_WORK
+from cronsensus.node.reconciling import SETTLE_TIME
 from cronsensus.node.said import Said
 from cronsensus.node.session import SAY_AGAIN
 from cronsensus.stores.memory.snapshots import restore, take
@@ -484,7 +484,7 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
         bench.keeper.ask()
         bench.step()
         bench.clock.advance(0.1)
-    assert 1 <= said <= 300 * (0.1 + 2 * TICK) / LET_IT_WORK + 2
+    assert 1 <= said <= 300 * (0.1 + 2 * TICK) / SETTLE_TIME + 2
     assert len(bench.begun) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.membership.lease import SessionLease
-from cronsensus.node.reconciling import ASKED_FOR_EVERY, LET_IT_WORK, MOST_SESSIONS_SHOWN, Reconciling
+from cronsensus.node.reconciling import ASKED_FOR_EVERY, MOST_SESSIONS_SHOWN, SETTLE_TIME, Reconciling
 from cronsensus.node.said import Key
 from tests.node.test_decide import holder, view
 
@@ -151,11 +151,11 @@ def test_difference_in_two_renewals_is_set_right_and_left_alone_for_a_while():
     scene.judges(*listed)
     assert (scene.ours.stopped, scene.adopted) == ([KEY], [{(4, 104)}])
     assert [at for _, at in scene.signs] == ["then", None]
-    scene.clock.advance(LET_IT_WORK - 3)
+    scene.clock.advance(SETTLE_TIME - 3)
     scene.ours.runs = {}
     scene.judges(*listed, times=1)
     assert scene.adopted == [{(4, 104)}]
-    scene.clock.advance(LET_IT_WORK)
+    scene.clock.advance(SETTLE_TIME)
     scene.judges(*listed, times=3)
     assert scene.adopted == [{(4, 104)}] * 2
 

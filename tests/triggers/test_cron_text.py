@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cronsensus.errors import InvalidTrigger
@@ -175,7 +175,6 @@ def test_any_text_gives_a_trigger_or_invalid_trigger(text):
     check(text)
 
 
-@settings(max_examples=400)
 @given(CRON_LIKE)
 def test_any_text_that_looks_like_cron_gives_a_trigger_or_invalid_trigger(text):
     check(text)

@@ -26,7 +26,7 @@ from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node import idle_mode
 from cronsensus.node.backoff import MOST_DOUBLINGS
-from cronsensus.node.foresight import BLIND, FEW, HORIZON, Coming, foresee
+from cronsensus.node.foresight import FEW, FORECAST_OFF_FOR, HORIZON, Coming, foresee
 from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.planned import at_once, fair_part, plans_of
@@ -38,13 +38,13 @@ from cronsensus.stores.values import AT_ONCE, View
 
 POLL = 180.0
 """Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
-LATELY = 10.0
+RECENTLY_ACTIVE = 10.0
 """Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
 due: what comes next is more likely to come soon. From then on nodes look in turns (``lookout``)."""
-HEARERS = 3
-"""Nodes from which a decision is announced. Of two, one decides and the other looks."""
-SOONER = 8
-"""Round trips by which a node looks sooner at what others run: a takeover takes ten of them, beside its waits."""
+ANNOUNCE_MIN_NODES = 3
+"""The fewest nodes among which a decision is announced. Of two, one decides and the other looks."""
+TAKEOVER_ROUND_TRIPS = 8
+"""Round trips by which a look at what others run comes sooner: a takeover takes ten of them, beside its waits."""
 AFTER_A_LOST_RACE = 0.002
 """Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
 CLOCK_SET = timedelta(seconds=5)
@@ -62,9 +62,9 @@ INSTANT = 1e-6
 FULL = 0.05
 """Seconds that a node waits for free slots before it fires more of a partition than it can start."""
 
-SPARE = 0.02
-"""Seconds that a node with free slots leaves to what a notification told of, before it looks. By then the claim of
-another node is committed, and the thread of its own run has begun: neither meets this look."""
+LOOK_AFTER_CLAIM = 0.02
+"""Look this many seconds after claiming on a notification. By then the claim of another node is committed, and the thread
+of its own run has begun: neither meets this look."""
 
 
 def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = None) -> tuple[Todo, Memory]:
@@ -113,7 +113,9 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
         memory = replace(memory, full=False)
     elif _foresees(memory, facts, now):
         return Todo(foreseen=True), memory
-    elif (wait := max(_spares(memory, facts, now), 0.0 if claimed else _knows_all(memory, facts, now))) > INSTANT:
+    elif (
+        wait := max(_spares(memory, facts, now), 0.0 if claimed else _seconds_until_look_useful(memory, facts, now))
+    ) > INSTANT:
         return Todo(sleep=wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
     if memory.partition is not None:
         memory = replace(memory, waits=claimed > 0)
@@ -136,8 +138,8 @@ def _hear(memory: Memory, facts: Facts, now: float) -> Memory:
     return memory
 
 
-def _knows_all(memory: Memory, facts: Facts, now: float) -> float:
-    """Return for how many seconds a look would show nothing new; 0: it may.
+def _seconds_until_look_useful(memory: Memory, facts: Facts, now: float) -> float:
+    """Return the seconds until a look may show something new; 0: now.
 
     Where notifications tell of work, the end of a run changes nothing for this node but its free slots: unless more
     waited for one at the last look, the next look comes when it was to come anyway.
@@ -172,7 +174,7 @@ def _spares(memory: Memory, facts: Facts, now: float) -> float:
     """
     if not facts.free or not facts.trusted or memory.partition is not None:
         return 0.0
-    return min(memory.notified_at + SPARE, memory.look_at) - now
+    return min(memory.notified_at + LOOK_AFTER_CLAIM, memory.look_at) - now
 
 
 def _without_look(memory: Memory, facts: Facts, now: float) -> int:
@@ -234,7 +236,7 @@ def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> M
     """Take in a look that was asked and answered at these times."""
     at, took = (asked_at + received_at - view.age) / 2, received_at - asked_at
     if memory.wide and (view.more or len(view.jobs) > FEW):
-        memory = replace(memory, blind_until=received_at + BLIND)
+        memory = replace(memory, blind_until=received_at + FORECAST_OFF_FOR)
     return replace(
         memory,
         coming=None,
@@ -358,7 +360,7 @@ def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float, now: fl
 
 def announces(view: View, fired: Fired, *, told: bool, foreseen: bool) -> dict[int, datetime]:
     """Return what others are to hear of what this node decided: where three nodes or more may have foreseen it."""
-    if not told or len(view.sessions) < HEARERS or view.more or view.backlog or len(view.jobs) > FEW:
+    if not told or len(view.sessions) < ANNOUNCE_MIN_NODES or view.more or view.backlog or len(view.jobs) > FEW:
         return {}
     if not foreseen and all(each.next_due is None or each.next_due > view.now + HORIZON for each in fired.won):
         return {}
@@ -450,7 +452,7 @@ def next_look(
 
 def _watch(memory: Memory, facts: Facts) -> float:
     """Return the seconds between looks at what others run: fewer far from the store, where a takeover takes longer."""
-    return max(facts.watch / 2, facts.watch - SOONER * memory.lead.trip)
+    return max(facts.watch / 2, facts.watch - TAKEOVER_ROUND_TRIPS * memory.lead.trip)
 
 
 def _waits_anyway(memory: Memory, view: View, facts: Facts, now: float) -> tuple[list[float], Memory]:
@@ -459,7 +461,7 @@ def _waits_anyway(memory: Memory, view: View, facts: Facts, now: float) -> tuple
         memory = replace(memory, active_at=now)
     waits = [POLL]
     if not facts.told:
-        lately = now - memory.active_at <= LATELY
+        lately = now - memory.active_at <= RECENTLY_ACTIVE
         waits = [_watch(memory, facts) if lately else lookout(facts.session, view.sessions, view.now).total_seconds()]
     if memory.lost_races:
         waits.append(AFTER_A_LOST_RACE * 2.0 ** min(memory.lost_races, MOST_DOUBLINGS))

@@ -25,8 +25,8 @@ HORIZON = timedelta(seconds=3)
 """How far a look foresees, and so how long a node may go without one while jobs come due."""
 FEW = 16
 """Most jobs that are foreseen. Where more come due so soon, nodes look at each due time."""
-BLIND = 60.0
-"""Seconds for which a node foresees nothing that found more."""
+FORECAST_OFF_FOR = 60.0
+"""Seconds for which a node forecasts nothing after too many jobs came due."""
 
 
 class Turn(NamedTuple):

@@ -35,8 +35,8 @@ _log = logging.getLogger("cronsensus.node")
 
 MOST_SESSIONS_SHOWN = 64
 """Sessions that a look shows at most; of more, one may be missing and alive."""
-LET_IT_WORK = 5.0
-"""Seconds for which a run is left alone after it was set right: what that came to shows later."""
+SETTLE_TIME = 5.0
+"""Ignore a run for this many seconds after correcting it."""
 ASKED_FOR_EVERY = 0.5
 """Least seconds between two renewals that looks ask for."""
 FORGOTTEN = "the store lost the moment in which this run was claimed, and may give it to another node"
@@ -124,7 +124,7 @@ class Reconciling:
         if strange & again:
             self._take_up(lease, strange & again)
         now = self._clock.monotonic()
-        self._set_right = {key: at for key, at in self._set_right.items() if now - at < LET_IT_WORK}
+        self._set_right = {key: at for key, at in self._set_right.items() if now - at < SETTLE_TIME}
         self._set_right.update(dict.fromkeys(self._suspects & again, now))
         self._suspects -= again
         if self._suspects:

@@ -13,7 +13,7 @@ from cronsensus.clock import ManualClock
 from cronsensus.errors import Cancel
 from cronsensus.interrupts import Event
 from cronsensus.node.executors import threads
-from cronsensus.node.executors.threads import ALONE, LET_BEGIN, ThreadExecutor
+from cronsensus.node.executors.threads import BURST_WINDOW, YIELD_TO_WORKER, ThreadExecutor
 from cronsensus.node.run import current_run
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
@@ -67,7 +67,7 @@ def test_a_call_that_begins_alone_need_not_wait_until_its_caller_waits(bench, ex
     try:
         for _ in range(200):
             bench.until(lambda: executor._idle, "idleness")
-            executor._began_at -= ALONE
+            executor._began_at -= BURST_WINDOW
             call = bench.call(lambda: begun.append(None))
             executor.start(call)
             if begun:
@@ -91,7 +91,7 @@ def test_of_calls_that_begin_one_after_the_other_only_the_first_has_its_caller_w
     for _ in range(3):
         bench.until(lambda: executor._idle, "idleness")
         bench.run(executor, lambda: None)
-    assert waits == [LET_BEGIN]
+    assert waits == [YIELD_TO_WORKER]
 
 
 def test_a_call_begun_while_a_thread_reports_an_end_runs_on_that_thread(bench, clock):

@@ -532,9 +532,9 @@ def test_a_session_that_is_presumed_dead_is_ended_in_two_trips(queue: PostgresSt
     queue._given[1].advance(40)  # type: ignore[union-attr]
     sent.clear()
     assert [one.id for one in queue.reclaim(["s1"])] == [claim.id]
-    assert sent[0] == ["find_dead", "lock_session_at_hand", "lock_held_at_hand", "held_runs"]
+    assert sent[0] == ["find_dead", "try_lock_session", "try_lock_runs", "held_runs"]
     assert [name for name in sent[1] if name == "end_session"], "the second trip writes, and commits"
-    assert sent[2][0] == "lock_session_at_hand", "that of another one begins"
+    assert sent[2][0] == "try_lock_session", "that of another one begins"
     assert [one.id for one in queue.sessions() if one.ended_at is None] == ["s2"]
     sent.clear()
     assert queue.reclaim(["s1"]) == []

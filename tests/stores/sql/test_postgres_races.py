@@ -227,8 +227,8 @@ def test_runs_of_a_session_that_another_node_has_locked_are_not_locked(open_post
     mine = {"session": "s1", "space": store.namespace}
     with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE") as other:
         with store._writing() as tx:
-            assert not tx.send("lock_session_at_hand", **mine, boot=tx.epoch, moment=tx.moment).rows
-            assert not tx.send("lock_held_at_hand", **mine).rows
+            assert not tx.send("try_lock_session", **mine, boot=tx.epoch, moment=tx.moment).rows
+            assert not tx.send("try_lock_runs", **mine).rows
             assert tx.send("held_runs", **mine).rows
             [free] = other.execute("SELECT id FROM cronsensus_occurrences FOR UPDATE SKIP LOCKED").fetchall()
             assert free == (claim.id,)

@@ -47,7 +47,7 @@ def test_renewing_tells_whether_the_session_lives_and_what_it_runs(database: Con
 
 @pytest.mark.parametrize(("session", "overdue"), [({}, 0), *((differs, 1) for differs in RUN_OUT)], ids=str)
 def test_reclaim_query_tells_whether_the_lease_has_run_out(session: Row, overdue: int, database: Connection) -> None:
-    assert answered(database, "lock_session_at_hand", (_s, {**SESSION, **session})) == {"overdue": overdue}
+    assert answered(database, "try_lock_session", (_s, {**SESSION, **session})) == {"overdue": overdue}
 
 
 @pytest.mark.parametrize(("session", "alive"), [({}, 1), *((differs, 0) for differs in NOT_ALIVE)], ids=str)
@@ -235,7 +235,7 @@ def test_eras_that_are_passed_raise_watermark_and_horizon_and_lower_neither(
         database.rollback()
 
 
-@pytest.mark.parametrize("name", ["lock_occurrence", "lock_held", "lock_held_at_hand", "lock_cut_off"])
+@pytest.mark.parametrize("name", ["lock_occurrence", "lock_held", "try_lock_runs", "lock_cut_off"])
 def test_an_occurrence_is_read_with_the_name_of_its_own_job(name: str, database: Connection) -> None:
     found = answered(database, name, (_j, {**JOB, "id": 4, "name": "other", "revision": 9}), (_j, JOB), (_o, RUNNING))
     assert [found[one] for one in ("job", "name") if one in found] == ["name"]

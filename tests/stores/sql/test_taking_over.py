@@ -90,7 +90,7 @@ def test_runs_locked_by_another_transaction_are_reported(
 
     def without_one(tx: Transaction, name: str, **values: Any) -> Pending:
         sent = send(tx, name, **values)
-        if name == "lock_held_at_hand":
+        if name == "try_lock_runs":
             sent.answer([row for row in sent.rows if row.id != locked.id], 1)
         return sent
 

@@ -188,9 +188,9 @@ def test_a_dead_session_whose_row_is_not_at_hand_is_left_for_the_next_look(
 ) -> None:
     claim = a_claim(store)
     clock.advance(LEASE)
-    with when_asked(monkeypatch, "lock_session_at_hand", lambda *_: []):
+    with when_asked(monkeypatch, "try_lock_session", lambda *_: []):
         assert store.reclaim() == []
-    with when_asked(monkeypatch, "lock_held_at_hand", lambda *_: []):
+    with when_asked(monkeypatch, "try_lock_runs", lambda *_: []):
         assert store.reclaim() == []
         assert store.reclaim(["s1"]) == []
     assert [one.id for one in store.reclaim()] == [claim.id]

@@ -36,10 +36,10 @@ IDLE_SECONDS = 60.0
 """How long a worker without work stays."""
 
 
-LET_BEGIN = 0.00005
+YIELD_TO_WORKER = 0.00005
 """Seconds for which the caller of ``start`` leaves the interpreter to a run that begins alone: its round goes on for
 longer than a thread takes to wake."""
-ALONE = 0.005
+BURST_WINDOW = 0.005
 """A run begins alone if none goes on, and none began so many seconds before. Of many short ones each would wait."""
 _CLOCK = SystemClock()
 
@@ -120,11 +120,11 @@ class ThreadExecutor(Executor):
                 self._attempts.end(attempt, failed("RuntimeError", f"{message}; {hint}"))
         elif worker.thread is not threading.current_thread() and self._begins_alone():
             # The interpreter's lock would pass to the worker only when the caller next waits for something.
-            Event().wait(LET_BEGIN)
+            Event().wait(YIELD_TO_WORKER)
 
     def _begins_alone(self) -> bool:
         before, self._began_at = self._began_at, _CLOCK.monotonic()
-        return self._began_at - before > ALONE and len(self._attempts) == 1
+        return self._began_at - before > BURST_WINDOW and len(self._attempts) == 1
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Set the run's events; a thread cannot be stopped from outside."""

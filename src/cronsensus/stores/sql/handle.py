@@ -177,7 +177,7 @@ class SqlHandle(Store):
                         yield self._transaction_on(connection)
                 connection.was_good = True
             except (CronsensusError, LookupError) as error:
-                put = self._connections.give_back if _is_a_no(error) else self._connections.throw_away
+                put = self._connections.give_back if _raised_by_us(error) else self._connections.throw_away
                 put(connection)
                 raise
             except BaseException as error:
@@ -246,7 +246,7 @@ class SqlHandle(Store):
                 yield
         except (CronsensusError, LookupError) as error:
             # A verb's own "no": rolled back, and the connection is as good as before.
-            put = self._connections.give_back if _is_a_no(error) else self._connections.throw_away
+            put = self._connections.give_back if _raised_by_us(error) else self._connections.throw_away
             self._ended_here(connection, put)
             raise
         except BaseException:
@@ -377,7 +377,7 @@ class SqlHandle(Store):
             return from_micros(tx.now)
 
 
-def _is_a_no(error: BaseException) -> bool:
+def _raised_by_us(error: BaseException) -> bool:
     """Whether a verb said this itself: the error came through no code but ours.
 
     A signal handler of the user's may raise such an error too, in the middle of what the driver sends and hears. Then

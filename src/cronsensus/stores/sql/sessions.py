@@ -163,11 +163,11 @@ def reclaim(
     called with such runs. While the session is locked, it gets no more runs.
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    at_hand = tx.send("lock_session_at_hand", **mine, boot=tx.epoch, moment=tx.moment)
+    at_hand = tx.send("try_lock_session", **mine, boot=tx.epoch, moment=tx.moment)
     # No run is locked without the session: two that reclaim at the same instant would each keep runs from the other.
     if not tx.dialect.asks_before_locking and not at_hand.rows:
         return []
-    locked, held = tx.send("lock_held_at_hand", **mine), tx.send("held_runs", **mine)
+    locked, held = tx.send("try_lock_runs", **mine), tx.send("held_runs", **mine)
     if not at_hand.rows:
         return []
     found = {row.id for row in locked.rows}

@@ -36,8 +36,8 @@ from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.wait_queues import WaitQueues
 
 _MICROSECOND = timedelta(microseconds=1)
-UNUSUAL_FOR = 1.0
-"""Seconds for which work is claimed as ever after some that could not be claimed at once: more of it may come."""
+GENERAL_CLAIM_FOR = 1.0
+"""Seconds for which work is claimed by the general statements after the one-trip claim did not apply."""
 
 
 class PostgresStore(PresenceStore):
@@ -117,7 +117,7 @@ class PostgresStore(PresenceStore):
                 return None
             taken = at_once.take(tx, session, want, known)
         if taken is None:
-            self._unusual_until = PATIENCE.monotonic() + UNUSUAL_FOR
+            self._unusual_until = PATIENCE.monotonic() + GENERAL_CLAIM_FOR
             return None
         if not taken.back:
             return taken.done

@@ -88,20 +88,20 @@ WHERE s.namespace = :space AND s.ended_at IS NULL
     AND (s.epoch <> :boot OR s.lease_until <= :moment OR s.id IN :presumed)
 ORDER BY s.number;
 
--- name: lock_session_at_hand
+-- name: try_lock_session
 -- Lock an open session, unless it is locked, and read whether its lease has run out. Race: its renewal; then it is locked, or has been renewed before.
 SELECT CASE WHEN s.epoch <> :boot OR s.lease_until <= :moment THEN 1 ELSE 0 END AS overdue
 FROM cronsensus_sessions AS s
 WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
 {for_update} {skip_locked};
 
--- name: lock_held_at_hand
+-- name: try_lock_runs
 -- Lock those runs of a session that are not locked, and read them. Race: their end; then they are locked, or over.
 SELECT {part: run_and_job}
 {part: held}
 {for_update} {skip_locked};
 
--- name: lock_held_at_hand [postgres]
+-- name: try_lock_runs [postgres]
 -- Lock those runs of a session that are not locked, and read them, if the session can be locked as well. Race: as above; what the statement before has locked is locked at once.
 SELECT {part: run_and_job}
 FROM cronsensus_occurrences AS o
