@@ -63,8 +63,8 @@ FULL = 0.05
 """Seconds that a node waits for free slots before it fires more of a partition than it can start."""
 
 LOOK_AFTER_CLAIM = 0.02
-"""Look this many seconds after claiming on a notification. By then the claim of another node is committed, and the thread
-of its own run has begun: neither meets this look."""
+"""Look this many seconds after claiming on a notification. By then the claim of another node is committed, and the
+thread of its own run has begun: neither meets this look."""
 
 
 def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = None) -> tuple[Todo, Memory]:
