@@ -14,7 +14,7 @@ if known == "server":
     cronsensus.membership.liveness.host_identity = lambda: f"host of {os.getpid()}"  # type: ignore[assignment,attr-defined]
 if os.environ.get("QUIET"):
     # As if nothing had run for a while: nodes that nobody tells look seldomer then.
-    cronsensus.node.decide.LATELY = -1.0
+    cronsensus.node.decide.RECENTLY_ACTIVE = -1.0
 scheduler = Scheduler(fast_evidence=known != "none")
 evidence = os.open(os.environ["EVIDENCE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
