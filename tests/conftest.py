@@ -1,5 +1,6 @@
 """What holds for every test: the settings of Hypothesis, a clean environment, and no silent gaps in CI."""
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -86,6 +87,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.drawn)
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector leave alone what stays: ten thousand tests, walked through again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
