@@ -26,6 +26,7 @@ from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Outcome, RunError
 from cronsensus.model.states import State
+from cronsensus.model.step import GiveBack, Step
 from cronsensus.once.claims import Claims
 from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket, given_back
 
@@ -145,6 +146,19 @@ class Participant:
         finally:
             self._drop(won)
 
+    def cut_off(self, won: Won) -> None:
+        """Give back what was stopped in the middle: another process runs it again."""
+        try:
+            step = Step(give_back=(GiveBack(claim=won.claim, cut="stopped"),))
+            self._claims.store.step(won.claim.session, step)
+        except StoreError as error:
+            _log.debug("%s could not be given back now, and is free when the lease ends: %s", won.claim.job, error)
+            self._claims.forget(won.held)
+        else:
+            self._claims.done(won.held)
+        finally:
+            self._drop(won)
+
     def close(self, *, wait: bool = True) -> None:
         """Take over nothing more, wait for what is being run here, and give back what has not ended by then.
 
@@ -157,7 +171,7 @@ class Participant:
         with self._lock:
             left = list(self._held.values())
         for won in left:
-            self.let_go(won)
+            self.cut_off(won)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

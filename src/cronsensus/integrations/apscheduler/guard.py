@@ -16,6 +16,7 @@ import asyncio
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from datetime import UTC, datetime
 from typing import Any
 
@@ -106,10 +107,17 @@ class Guard:
         """Shut down, and record the verdicts of what ran to its end; what did not is free for other processes."""
         answer = self._original["shutdown"](wait)
         if self._participant is not None:
-            self._participant.close(wait=wait)
-            self._participant = None
-            self._ours._opened.close()
+            closing = threading.Thread(target=self._close, args=(self._participant, wait), name="cronsensus-closing")
+            closing.start()
+            # On an event loop the runs that it waits for end only after this has returned. The program's end waits.
+            if not any(hasattr(executor, "_eventloop") for executor in self._scheduler._executors.values()):
+                closing.join()
         return answer
+
+    def _close(self, participant: Participant, wait: bool) -> None:  # noqa: FBT001 - as shutdown has it
+        participant.close(wait=wait)
+        self._participant = None
+        self._ours._opened.close()
 
     def _on_add_executor(self, executor: Any, alias: str = "default", **options: Any) -> Any:
         answer = self._original["add_executor"](executor, alias, **options)
@@ -248,7 +256,8 @@ class Guard:
     def _succeeded(self, success: Callable[..., Any], job: str, events: Sequence[Any]) -> None:
         success(job, events)
         for event in events:
-            self._settle((job, event.scheduled_run_time.astimezone(UTC)), verdict_of_event(event))
+            verdict = None if _is_cancelled(getattr(event, "exception", None)) else verdict_of_event(event)
+            self._settle((job, event.scheduled_run_time.astimezone(UTC)), verdict)
 
     def _failed(self, error: Callable[..., Any], job: str, exc: BaseException, traceback: Any) -> None:
         error(job, exc, traceback)
@@ -256,13 +265,19 @@ class Guard:
             # The executor names no time: it is the earliest of those that it has.
             time = min((time for name, time in self._won if name == job), default=None)
         if time is not None:
-            self._settle((job, time), verdict_of_error(exc))
+            self._settle((job, time), None if _is_cancelled(exc) else verdict_of_error(exc))
 
-    def _settle(self, name: tuple[str, datetime], verdict: dict[str, Any]) -> None:
+    def _settle(self, name: tuple[str, datetime], verdict: dict[str, Any] | None) -> None:
+        """Record how a run ended; ``None``: it was cut off, by a shutdown, and another process is to run it again."""
         with self._lock:
             won = self._won.pop(name, None)
-        if won is not None and self._participant is not None:
-            self._participant.settle(won, **verdict)
+        participant = self._participant
+        if won is None or participant is None:
+            return
+        if verdict is None:
+            participant.submit(lambda: participant.cut_off(won))
+        else:
+            participant.settle(won, **verdict)
 
     # --- what others left ---------------------------------------------------------------------------------------------
 
@@ -293,6 +308,10 @@ class Guard:
     def _withdraw_name(self, name: str) -> None:
         if self._participant is not None:
             self._participant.withdraw(name)
+
+
+def _is_cancelled(error: BaseException | None) -> bool:
+    return isinstance(error, (asyncio.CancelledError, CancelledError))
 
 
 def _spec(job: Any) -> JobSpec:
