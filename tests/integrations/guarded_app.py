@@ -1,4 +1,7 @@
-"""A program with APScheduler, guarded, as each replica runs it: python guarded_app.py URL OUT SECONDS [KIND]."""
+"""A program with APScheduler, guarded, as each replica runs it, until a file says that it is over.
+
+python guarded_app.py URL OUT KIND
+"""
 
 import asyncio
 import os
@@ -13,7 +16,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from cronsensus.integrations.apscheduler import guard
 
-URL, OUT, SECONDS, KIND = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+URL, OUT, KIND = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+OVER = OUT.with_suffix(".over")
 
 
 def note(what: str) -> None:
@@ -55,7 +59,8 @@ def main() -> None:
     add_jobs(scheduler, tick)
     scheduler.start()
     note("up")
-    time.sleep(SECONDS)
+    while not OVER.exists():
+        time.sleep(0.05)
     scheduler.shutdown()
 
 
@@ -65,7 +70,8 @@ async def amain() -> None:
     add_jobs(scheduler, atick)
     scheduler.start()
     note("up")
-    await asyncio.sleep(SECONDS)
+    while not OVER.exists():  # noqa: ASYNC110 - another process makes the file
+        await asyncio.sleep(0.05)
     scheduler.shutdown()
     await asyncio.sleep(0)
 

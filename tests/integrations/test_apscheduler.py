@@ -42,11 +42,11 @@ def wait_for(condition, what: str):
     raise AssertionError(f"{what} did not come")
 
 
-def replicas(url: str, out: Path, count: int, seconds: float, kind: str) -> list[subprocess.Popen[bytes]]:
+def replicas(url: str, out: Path, count: int, kind: str) -> list[subprocess.Popen[bytes]]:
     return [
         # The pool of a killed process stays behind, as ever: so each has a group of its own, and no pipe.
         subprocess.Popen(
-            [sys.executable, str(APP), url, str(out), str(seconds), kind],
+            [sys.executable, str(APP), url, str(out), kind],
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -65,13 +65,18 @@ def runs(url: str, job: str):
 @pytest.mark.parametrize("kind", ["thread", "asyncio", "process"])
 def test_each_time_is_run_by_one_of_four_replicas_although_one_is_killed_in_a_run(kind, folder):
     url, out = f"sqlite:///{folder / 'guard.db'}", folder / "out"
-    started = replicas(url, out, 4, 5.0, kind)
+    started = replicas(url, out, 4, kind)
     try:
         wait_for(lambda: sum(line[0] == "up" for line in lines(out)) == 4, "the start of four replicas")
         begun = wait_for(lambda: [line for line in lines(out) if line[0] == "slow-begin"], "a run")[-1]
         # The functions run in a child of the replica where the executor is a process pool.
         victim = int(begun[2] if kind == "process" else begun[1])
         os.kill(victim, signal.SIGKILL)
+        wait_for(
+            lambda: [one for one in runs(url, "slow") if one.crashes and one.state is State.SUCCEEDED], "a takeover"
+        )
+        wait_for(lambda: len(runs(url, "broken")) >= 2, "times of all jobs")
+        out.with_suffix(".over").touch()
         for one in started:
             one.wait(PATIENCE)
     finally:
