@@ -16,7 +16,7 @@ from cronsensus.cli import cli
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 
-CONTRACT = "demo next explain run lint jobs runs nodes locks once ledger why audit db doctor health config"
+CONTRACT = "demo next explain run lint dashboard jobs runs nodes locks once ledger why audit db doctor health config"
 HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
 
 
@@ -73,8 +73,8 @@ ARGUMENTS = {
     "ledger": ["tick"],
     "why": ["tick", "now"],
 }
-PRINT_NO_DATA = {"run", "demo"}
-"""A node logs, and the demo has tests of its own."""
+PRINT_NO_DATA = {"run", "demo", "dashboard"}
+"""A node logs, the dashboard serves, and the demo has tests of its own."""
 
 
 @pytest.mark.parametrize("path", [path for path in LEAVES if path[0] not in PRINT_NO_DATA], ids=" ".join)

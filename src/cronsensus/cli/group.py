@@ -71,7 +71,7 @@ class Invocation:
 
 
 _COMMAND = re.compile(
-    r"\bcronsensus (run|next|jobs|runs|nodes|locks|ledger|why|audit|db|doctor|health|config|lint|explain)\b"
+    r"\bcronsensus (run|next|jobs|runs|nodes|locks|ledger|why|audit|db|doctor|health|config|lint|explain|dashboard)\b"
 )
 
 

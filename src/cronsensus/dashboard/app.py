@@ -1,0 +1,235 @@
+"""The routes of the dashboard, and the application that answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from cronsensus.codec import dumps, loads
+from cronsensus.dashboard import reads
+from cronsensus.dashboard.access import App, LoopbackOnly
+from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute
+from cronsensus.errors import CronsensusError, MissingExtra, UnknownJob
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.next_times import next_times
+from cronsensus.insight.run_report import run_report
+from cronsensus.insight.summaries import took, what_for, why_ended
+from cronsensus.insight.why import why
+from cronsensus.insight.words import shorten
+from cronsensus.masking import mask
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.states import Origin
+from cronsensus.scheduler import Scheduler
+from cronsensus.stores.base import Store
+
+try:
+    import jinja2
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, RedirectResponse, Response
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
+except ImportError as error:
+    raise MissingExtra(
+        f'the dashboard needs {error.name or "a package"}, which is not installed; pip install "cronsensus[dashboard]"'
+    ) from error
+
+_HERE = Path(__file__).parent
+_RUNS = 30
+_LOG = 200
+_YEAR = 365 * 24 * 3600
+
+
+def dashboard(source: Scheduler | Store) -> App:
+    """Return the dashboard as an ASGI application, to be served alone or mounted under any prefix.
+
+    It changes nothing. It answers a browser on this machine only, and refuses whatever came through a proxy.
+
+    Args:
+        source: the Scheduler, or the store, to show. It is asked when a page is, and it is not closed.
+    """
+    pages = _Pages(source)
+    routes = [
+        Route("/", pages.now),
+        Route("/jobs", pages.jobs),
+        Route("/job", pages.job),
+        Route("/runs/{number:int}", pages.run),
+        Route("/nodes", pages.nodes),
+        Mount("/static", StaticFiles(directory=_HERE / "static")),
+    ]
+    handlers: Mapping[Any, Callable[[Request, Exception], Response]] = {
+        HTTPException: pages.no_page,
+        UnknownJob: pages.no_job,
+        CronsensusError: pages.store_away,
+    }
+    return LoopbackOnly(Starlette(routes=routes, exception_handlers=handlers))
+
+
+class _Pages:
+    """Reads what a page shows, and writes it as HTML. Its methods run in threads: a store may take its time."""
+
+    def __init__(self, source: Scheduler | Store) -> None:
+        self._source = source
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(
+            clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
+            shorten=shorten, mask=mask, json=_json, stamp=_stamp, zone_of=zone_of,
+        )  # fmt: skip
+
+    @property
+    def _store(self) -> Store:
+        return self._source.store if isinstance(self._source, Scheduler) else self._source
+
+    # --- pages --------------------------------------------------------------------------------------------------------
+
+    def now(self, request: Request) -> Response:
+        store = self._store
+        page = reads.now_page(store)
+        return self._page(request, "now.html", page.now, page=page, command="cronsensus doctor")
+
+    def jobs(self, request: Request) -> Response:
+        words = request.query_params.get("q", "").strip()[:200]
+        store = self._store
+        # One field finds both: nobody remembers which of two takes the number.
+        if words.isdecimal() and len(words) < 19 and store.occurrence(int(words)) is not None:
+            return RedirectResponse(f"{_base(request)}/runs/{int(words)}", 303)
+        after = request.query_params.get("after", "")[:400]
+        page = reads.job_page(store, after=after, words=words)
+        more = urlencode({"q": words, "after": page.more}) if page.more else ""
+        return self._page(
+            request, "jobs.html", store.now(), page=page, words=words, after=after, more=more,
+            counts=store.counts(), length=reads.STRIP, command="cronsensus jobs list",
+        )  # fmt: skip
+
+    def job(self, request: Request) -> Response:
+        store = self._store
+        view = require_job(store, request.query_params.get("name", ""))
+        name, now, trigger = view.spec.name, store.now(), view.spec.trigger
+        fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
+        before = request.query_params.get("before", "")
+        after = int(before) if before.isdecimal() and len(before) < 19 else None
+        runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
+        zone = zone_of(trigger)
+        return self._page(
+            request, "job.html", now, view=view, row=reads.job_row(store, view, now), zone=zone,
+            times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
+            runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
+            args=reads.hidden_secrets(view.spec.args), kwargs=reads.hidden_secrets(view.spec.kwargs),
+            length=reads.STRIP, command=f"cronsensus jobs show {name}",
+        )  # fmt: skip
+
+    def run(self, request: Request) -> Response:
+        store = self._store
+        number = request.path_params["number"]
+        one = store.occurrence(number) if number < 2**63 else None
+        if one is None:
+            return self._missing(request, "There is no such run")
+        view = store.job(one.job)
+        report = run_report(store, one, log_lines=_LOG)
+        sentences: tuple[str, ...] = ()
+        if one.scheduled_for is not None and one.origin is Origin.SCHEDULE and view is not None:
+            sentences = why(store, view, one.scheduled_for).sentences
+        return self._page(
+            request, "run.html", store.now(), one=one, view=view, report=report, sentences=sentences,
+            steps=_steps(one, report.attempts[0].started_at if report.attempts else one.started_at),
+            args=reads.hidden_secrets(one.args), kwargs=reads.hidden_secrets(one.kwargs),
+            result=_result(one), command=f"cronsensus runs show {one.id}",
+        )  # fmt: skip
+
+    def nodes(self, request: Request) -> Response:
+        store = self._store
+        found = reads.nodes(store)
+        alive = sum(node.state == "alive" for node in found)
+        there = sum(node.life is not None for node in found)
+        return self._page(
+            request, "nodes.html", store.now(), nodes=found, alive=alive, there=there,
+            command="cronsensus nodes list --ended",
+        )  # fmt: skip
+
+    # --- what went wrong ----------------------------------------------------------------------------------------------
+
+    def no_page(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        if status != 404:
+            return Response(status_code=status, headers=getattr(error, "headers", None))
+        return self._missing(request, "There is no such page")
+
+    def no_job(self, request: Request, error: Exception) -> Response:
+        return self._missing(request, "There is no such job", str(error).partition(";")[0])
+
+    def store_away(self, request: Request, error: Exception) -> Response:
+        what, _, then = mask(str(error)).partition("; ")
+        return self._page(request, "away.html", None, 503, what=what, then=then, command="cronsensus doctor")
+
+    def _missing(self, request: Request, title: str, detail: str = "") -> Response:
+        known = {"title": title, "detail": detail, "command": "cronsensus jobs list"}
+        return self._page(request, "missing.html", None, 404, **known)
+
+    # --- as HTML ------------------------------------------------------------------------------------------------------
+
+    def _page(self, request: Request, template: str, now: datetime | None, status: int = 200, **data: Any) -> Response:
+        asked = request.query_params.get("lang")
+        language = choose(asked, request.cookies.get(COOKIE), request.headers.get("accept-language", ""))
+        base = _base(request)
+        namespace = self._source.settings.value("namespace") if isinstance(self._source, Scheduler) else (
+            self._source.namespace
+        )  # fmt: skip
+        other = [(key, value) for key, value in request.query_params.multi_items() if key != "lang"]
+        switch = urlencode([*other, ("lang", "en" if language == "zh" else "zh")])
+        text = self._templates.get_template(template).render(
+            t=Words(language, now), base=base, here=template.partition(".")[0], now=now, namespace=namespace,
+            switch=f"?{switch}", job_link=lambda name: f"{base}/job?{urlencode({'name': name})}", **data,
+        )  # fmt: skip
+        headers = {"cache-control": "no-store", "vary": "accept-language, cookie"}
+        response = HTMLResponse(text, status, headers=headers)
+        if asked == language:
+            response.set_cookie(COOKIE, language, max_age=_YEAR, path=base or "/", httponly=True, samesite="lax")
+        return response
+
+
+def _base(request: Request) -> str:
+    """Return the path under which the dashboard is mounted."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def _steps(one: Occurrence, started: datetime | None) -> list[tuple[str, datetime | None, timedelta | None]]:
+    """Return the stations of an occurrence, each with the time since the one before.
+
+    A claim has no time of its own on record: an attempt begins with it.
+    """
+    stations = [
+        ("Scheduled", one.scheduled_for),
+        ("Due", one.due_at),
+        ("Decided", one.created_at),
+        ("Claimed, started", started),
+        ("Finished", one.finished_at),
+    ]
+    found: list[tuple[str, datetime | None, timedelta | None]] = []
+    before: datetime | None = None
+    for name, at in stations:
+        found.append((name, at, None if at is None or before is None else at - before))
+        before = at or before
+    return found
+
+
+def _result(one: Occurrence) -> str:
+    return "" if one.result is None else _json(reads.hidden_secrets(loads(one.result)))
+
+
+def _json(value: Any) -> str:
+    return mask(dumps(value) or "")
+
+
+def _stamp(instant: datetime) -> str:
+    return minute(instant).replace(" ", "T")

@@ -1,0 +1,68 @@
+"""Which language a page speaks, and how it says times.
+
+Sentences of ``insight`` stay English, as on the command line.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.insight.words import brief, exact
+
+LANGUAGES = ("en", "zh")
+COOKIE = "cronsensus_lang"
+
+
+def choose(asked: str | None, kept: str | None, accepted: str) -> str:
+    """Return the language of a page: asked for, or kept in the cookie, or what the browser likes best."""
+    for wanted in (asked, kept):
+        if wanted in LANGUAGES:
+            return str(wanted)
+    best, weight = "en", 0.0
+    for part in accepted[:500].split(","):
+        tag, _, quality = part.partition(";")
+        name = tag.strip().lower().partition("-")[0]
+        try:
+            value = float(quality.partition("=")[2]) if quality else 1.0
+        except ValueError:
+            continue
+        if name in LANGUAGES and value > weight:
+            best, weight = name, value
+    return best
+
+
+class Words:
+    """Says things in one language."""
+
+    def __init__(self, language: str, now: datetime | None = None) -> None:
+        self.language = language
+        self._now = now
+
+    def __call__(self, text: str, *values: object) -> str:
+        """Return ``text`` in this language, with ``values`` in the places of ``{0}``, ``{1}``."""
+        said = CHINESE.get(text, text) if self.language == "zh" else text
+        return said.format(*values) if values else said
+
+    def relative(self, instant: datetime) -> str:
+        """Return how far ``instant`` is from now."""
+        distance = instant - (self._now or instant)
+        if abs(distance) < timedelta(seconds=1):
+            return self("now")
+        return self("in {0}", coarse(distance)) if distance > timedelta(0) else self("{0} ago", coarse(-distance))
+
+
+def coarse(duration: timedelta) -> str:
+    """Return a duration without parts of a second where it is longer than ten."""
+    return brief(duration if duration < timedelta(seconds=10) else timedelta(seconds=round(duration.total_seconds())))
+
+
+def clock(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return the time of day to the millisecond."""
+    local = instant.astimezone(tz)
+    return f"{local:%H:%M:%S}.{local.microsecond // 1000:03}"
+
+
+def minute(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return an instant to the second, exactly."""
+    return exact(instant.replace(microsecond=0), tz)

@@ -1,0 +1,290 @@
+"""What the pages show, read from a store: bounded lists, and nothing that is counted over all rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronsensus.insight.life import Life, lives_of
+from cronsensus.insight.live_nodes import needs_no_node
+from cronsensus.insight.summaries import job_next, job_state
+from cronsensus.model.job import JobView
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+
+DAY = timedelta(days=1)
+OVERDUE = timedelta(seconds=30)
+PAGE = 25
+STRIP = 24
+"""Verdicts in the strip of a job."""
+MOST_JOBS = 50
+"""Jobs of which the first page reads the last verdicts."""
+_MOST_FAILED = 100
+_SCANNED = 5_000
+_SHOWN = 5
+_SECRET = re.compile(r"passw|secret|token|api_?key|credential|private_?key", re.IGNORECASE)
+_RANK = {"fail": 0, "gone": 1, "miss": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One cell of a strip: a verdict on ``count`` nominal times, or on one occurrence."""
+
+    state: str
+    at: datetime
+    count: int = 1
+    reason: str = ""
+    occurrence: Occurrence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A session, and what is known of its life if it has not ended."""
+
+    session: SessionView
+    life: Life | None
+
+    @property
+    def state(self) -> str:
+        """``alive``, ``unknown``, ``stopped`` or ``gone``; ``closed``: it left in order."""
+        if self.life is not None:
+            return self.life.state
+        return "gone" if self.session.state == "dead" else "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job as a line of a list."""
+
+    view: JobView
+    state: str
+    state_text: str
+    next_in: str
+    next_at: str
+    strip: tuple[Verdict, ...]
+
+    @property
+    def last(self) -> Verdict | None:
+        """The newest verdict, or where the newest occurrence stands."""
+        return self.strip[-1] if self.strip else None
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Jobs by name; ``more``: the name after which the next page begins."""
+
+    rows: tuple[JobRow, ...]
+    more: str | None
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Something that a person should look at.
+
+    Attributes:
+        kind: ``fail``, ``miss`` or ``gone``.
+        times: how often it happened lately.
+        ended: ``text`` does not say when.
+        recovered: the job has succeeded since.
+    """
+
+    kind: str
+    name: str
+    at: datetime
+    times: int = 1
+    text: str = ""
+    one: Occurrence | None = None
+    ended: bool = False
+    recovered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """What the first page shows.
+
+    Attributes:
+        decided_at: when anything was last decided, as far as the newest rows tell.
+        idle: why no node is needed although none is alive.
+    """
+
+    now: datetime
+    nodes: tuple[Node, ...]
+    alive: int
+    decided_at: datetime | None
+    idle: str | None
+    attention: tuple[Attention, ...]
+    hidden: int
+    running: tuple[Occurrence, ...]
+    waiting: int
+    running_count: int
+    paused: int
+    jobs: int
+    upcoming: tuple[JobView, ...]
+    recent: tuple[Occurrence, ...]
+    failed: int
+    missed: int
+    of_first_jobs: bool
+
+
+def nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
+    """Return the nodes, the newest first; a process that only holds locks is none."""
+    found = [one for one in store.sessions(ended=ended, limit=200) if one.is_node]
+    lives = lives_of(store, found)
+    return tuple(Node(one, lives.get(one.id)) for one in found)
+
+
+def strip(store: Store, job: str, length: int = STRIP) -> tuple[Verdict, ...]:
+    """Return the last verdicts of a job, the newest last: those of occurrences, and those that made none."""
+    made = store.occurrences(OccurrenceFilter(job=job), limit=length)
+    cells = [Verdict(one.state, one.scheduled_for or one.due_at, 1, one.reason or "", one) for one in made]
+    since = min((cell.at for cell in cells), default=None) if len(made) == length else None
+    cells += [
+        Verdict(one.range.state, one.range.last, one.range.count or 1, one.range.reason)
+        for one in store.ranges(job, since=since, limit=200)
+    ]
+    return tuple(sorted(cells, key=lambda cell: cell.at)[-length:])
+
+
+def job_row(store: Store, view: JobView, now: datetime) -> JobRow:
+    """Return a job as a line of a list."""
+    known, (next_in, next_at) = job_state(view), job_next(view, now)
+    return JobRow(view, known.state, known.text, next_in, next_at, strip(store, view.spec.name))
+
+
+def job_page(store: Store, *, after: str = "", words: str = "") -> JobPage:
+    """Return a page of jobs whose name, function or schedule holds each of ``words``."""
+    wanted = words.lower().split()
+    found: list[JobView] = []
+    scanned, position = 0, after
+    stopped = False
+    while len(found) <= PAGE:
+        views = store.jobs(after=position, limit=PAGE + 1 if not wanted else 500)
+        found += [view for view in views if all(word in _text(view) for word in wanted)]
+        scanned += len(views)
+        if not views or (not wanted and len(views) <= PAGE):
+            break
+        position = views[-1].spec.name
+        if scanned >= _SCANNED and len(found) <= PAGE:
+            stopped = True
+            break
+    more = found[PAGE - 1].spec.name if len(found) > PAGE else position if stopped else None
+    now = store.now()
+    return JobPage(tuple(job_row(store, view, now) for view in found[:PAGE]), more, stopped)
+
+
+def _text(view: JobView) -> str:
+    trigger = view.spec.trigger
+    return f"{view.spec.name} {view.spec.function} {trigger.describe() if trigger else ''}".lower()
+
+
+def now_page(store: Store) -> Now:
+    """Return what the first page shows."""
+    at = store.now()
+    found = nodes(store)
+    there = [node for node in found if node.life is not None]
+    alive = [node for node in there if node.state == "alive"]
+    counts = store.counts()
+    views = store.jobs(limit=MOST_JOBS + 1)
+    recent = store.occurrences(OccurrenceFilter(), limit=12)
+    running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=10)
+    since = at - DAY
+    failed = _since(store, State.FAILED, since)
+    missed = _since(store, State.MISSED, since)
+    ranges = [
+        one
+        for view in views[:MOST_JOBS]
+        for one in store.ranges(view.spec.name, since=since, limit=50)
+        if one.range.state is State.MISSED
+    ]
+    decided = [one.created_at for one in recent] + [one.decided_at for one in ranges]
+    attention = [*_failures(store, failed), *_missed(missed), *_overdue(views, at), *_gone(found, since)]
+    attention += [
+        Attention(kind="miss", name=one.job, at=one.range.last, times=one.range.count or 1, text=one.range.reason)
+        for one in ranges
+    ]
+    attention.sort(key=lambda one: (one.recovered, _RANK[one.kind], -one.at.timestamp()))
+    due = [view for view in views if view.next_due is not None and view.paused_at is None]
+    living = [node.session for node in alive]
+    return Now(
+        now=at,
+        nodes=found,
+        alive=len(alive),
+        decided_at=max(decided, default=None),
+        idle=None if alive else needs_no_node(store, living),
+        attention=tuple(attention[:_SHOWN]),
+        hidden=len(attention[_SHOWN:]),
+        running=tuple(running),
+        waiting=counts.pending,
+        running_count=counts.running,
+        paused=counts.paused,
+        jobs=counts.jobs,
+        upcoming=tuple(sorted(due, key=lambda view: view.next_due or at)[:8]),
+        recent=tuple(recent),
+        failed=len(failed),
+        missed=len(missed) + sum(one.range.count or 1 for one in ranges),
+        of_first_jobs=len(views) > MOST_JOBS,
+    )
+
+
+def _since(store: Store, state: State, since: datetime) -> list[Occurrence]:
+    found = store.occurrences(OccurrenceFilter(states=(state,)), limit=_MOST_FAILED)
+    return [one for one in found if (one.finished_at or one.created_at) >= since]
+
+
+def _failures(store: Store, failed: list[Occurrence]) -> Iterable[Attention]:
+    """Yield one for each job that failed; whether it succeeded since is asked of the newest few."""
+    by_job: dict[str, list[Occurrence]] = {}
+    for one in failed:
+        by_job.setdefault(one.job, []).append(one)
+    for number, (job, some) in enumerate(by_job.items()):
+        newest = max(some, key=lambda one: one.finished_at or one.created_at)
+        recovered = False
+        if number < 2 * _SHOWN:
+            good = store.occurrences(OccurrenceFilter(job=job, states=(State.SUCCEEDED,)), limit=1)
+            recovered = bool(good) and good[0].id > newest.id
+        yield Attention(
+            kind="fail",
+            name=job,
+            at=newest.finished_at or newest.created_at,
+            times=len(some),
+            one=newest,
+            recovered=recovered,
+        )
+
+
+def _missed(missed: list[Occurrence]) -> Iterable[Attention]:
+    for one in missed:
+        yield Attention(kind="miss", name=one.job, at=one.scheduled_for or one.due_at, text=one.reason or "", one=one)
+
+
+def _overdue(views: Iterable[JobView], now: datetime) -> Iterable[Attention]:
+    for view in views:
+        due = view.next_due
+        if due is not None and view.paused_at is None and view.spec.keeper is None and now - due > OVERDUE:
+            yield Attention(kind="miss", name=view.spec.name, at=due, text="overdue")
+
+
+def _gone(found: Iterable[Node], since: datetime) -> Iterable[Attention]:
+    for node in found:
+        one = node.session
+        at = one.ended_at or one.renewed_at
+        if node.state in {"gone", "stopped"} and at >= since:
+            text = node.life.sentence if node.life is not None else one.ended_why or ""
+            yield Attention(kind="gone", name=one.node, at=at, text=text, ended=node.life is None)
+
+
+def hidden_secrets(value: Any, name: str = "") -> Any:
+    """Return arguments or a result without what is called like a secret."""
+    if _SECRET.search(name):
+        return "••••••"
+    if isinstance(value, Mapping):
+        return {key: hidden_secrets(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [hidden_secrets(item) for item in value]
+    return value
