@@ -277,9 +277,6 @@ ARGUED: dict[str, str] = {
     'not path.strip("/") → (not rest.startswith("//") or host not in {"", "localhost"} or not path.strip("/"))': (
         "without a slash there is no path"
     ),
-    "membership/liveness.py: is_gone: seen is None or seen != started → (seen != started)": (
-        "started is a number there, and None is none"
-    ),
     "node/decide.py: _hands_back.stalled: facts.reserved_for is not None and facts.reserved_for > STALLED → "
     "(facts.reserved_for > STALLED)": "asked only where something is reserved, which has waited; said again for mypy",
     "node/decide.py: clock_set: before.sample is None or after.sample is None → (before.sample is None)": (

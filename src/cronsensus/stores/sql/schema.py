@@ -157,7 +157,7 @@ jobs = Table(
     Column("source", _word(10), nullable=False),
     Column("digest", _word(64), nullable=False),
     # When this definition began.
-    Column("defined_at", Big, nullable=False),
+    Column("defined_at", Big),
     Column("spec", Long, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("overlap", _word(20), nullable=False),
@@ -382,7 +382,7 @@ sessions = Table(
     Column("started_at", Big, nullable=False),
     Column("renewed_at", Big, nullable=False),
     # How often it was renewed.
-    Column("beats", Big, nullable=False),
+    Column("beats", Big),
     # On the lease clock of the store, which means something only within its epoch (one boot of a host).
     Column("lease_until", Big, nullable=False),
     Column("epoch", _word(64), nullable=False),
