@@ -89,7 +89,9 @@ def test_each_time_is_run_by_one_of_four_replicas_although_one_is_killed_in_a_ru
     recorded = runs(url, "tick")
     assert {one.state for one in recorded} == {State.SUCCEEDED}
     assert {one.result for one in recorded} == {'"done"'}
-    assert len(recorded) == len(ticks), "counted outside, beside the ledger, which has each time once"
+    # Counted outside, beside the ledger, which has each time once. What the killed process had begun is begun again.
+    again = sum(one.crashes for one in recorded)
+    assert len(recorded) <= len(ticks) <= len(recorded) + again
     cut = [one for one in runs(url, "slow") if one.crashes]
     assert [one.state for one in cut] == [State.SUCCEEDED]
     assert {one.error.type for one in runs(url, "broken") if one.error is not None} == {"ValueError"}
