@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from cronsensus import ConfigurationError, InvalidOption, Scheduler
 from cronsensus.audit import audit
 from cronsensus.integrations.apscheduler import guard
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from tests.scratch import scratch_folder
@@ -161,3 +163,29 @@ def test_align_puts_an_interval_on_times_that_all_processes_share():
         assert trigger.get_next_fire_time(first, late) == first + timedelta(seconds=28)
     finally:
         scheduler.shutdown()
+
+
+def test_run_that_the_last_replica_left_is_run_by_the_next_one_that_starts(folder):
+    url, done = f"sqlite:///{folder / 'left.db'}", threading.Event()
+    left = datetime(2026, 1, 1, 3, tzinfo=UTC)
+
+    def replica() -> BackgroundScheduler:
+        scheduler = BackgroundScheduler(timezone="UTC")
+        guard(scheduler, url, lease="3s")
+        scheduler.add_job(done.set, "cron", month=1, day=1, hour=3, id="yearly")
+        scheduler.start()
+        return scheduler
+
+    first = replica()
+    participant = first._cronsensus._participant
+    participant.cut_off(
+        participant.acquire(JobSpec(name="apscheduler:yearly", function="apscheduler:yearly", source="runtime"), left)
+    )
+    first.shutdown()
+    done.clear()
+    second = replica()
+    try:
+        assert done.wait(PATIENCE)
+    finally:
+        second.shutdown()
+    assert [(one.scheduled_for, one.state) for one in runs(url, "yearly")] == [(left, State.SUCCEEDED)]

@@ -39,15 +39,10 @@ DRAIN = 10.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Won:
-    """The right to run one occurrence, until it is settled, let go or lost.
-
-    Attributes:
-        left_over: another process had begun it, and died.
-    """
+    """The right to run one occurrence, until it is settled, let go or lost."""
 
     held: OwnedClaim
     ticket: Ticket
-    left_over: bool = False
 
     @property
     def claim(self) -> Claim:
@@ -95,6 +90,10 @@ class Participant:
         """Note that this process can run a job no more."""
         with self._lock:
             self._specs.pop(name, None)
+
+    def watch(self) -> None:
+        """Look soon for what processes left that are gone."""
+        self._leftovers.watch()
 
     def submit(self, act: Callable[[], object]) -> None:
         """Do ``act`` on a thread of this, which may wait for the store."""
@@ -175,8 +174,8 @@ class Participant:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _hold(self, held: OwnedClaim, ticket: Ticket, *, left_over: bool = False) -> Won:
-        won = Won(held, ticket, left_over)
+    def _hold(self, held: OwnedClaim, ticket: Ticket) -> Won:
+        won = Won(held, ticket)
         # If it is dropped without a verdict, it was cut off and is to be run again.
         held.outcome_if_left = lambda one: given_back(one.claim.id, one.claim.token, one.claim.session)
         held.begun = True
@@ -198,7 +197,7 @@ class Participant:
             settled = self._claims.settle(won.held, outcome)
         except StoreError as error:
             _log.warning("the end of %s could not be recorded yet, and is tried again: %s", named, error)
-            return  # the claim keeps what it is to say, and its ticket
+            # The claim keeps what it is to say.
         except LeaseLost as error:
             _log.warning("the result of %s was refused: %s", named, error)
         else:
@@ -211,6 +210,6 @@ class Participant:
         self._drop(won)
 
     def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
-        won = self._hold(held, ticket, left_over=True)
+        won = self._hold(held, ticket)
         _log.info("%s at %s was left by a process that is gone: it is run here", won.claim.job, won.time)
         self._background.submit(lambda: self._on_leftover(won))

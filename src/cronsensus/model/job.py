@@ -235,7 +235,8 @@ def check_priority(priority: int) -> None:
 
 GUARDED = ("once:", "once_per:", "startup:")
 """Prefixes of the names of jobs that stand for guarded functions."""
-KEPT_ELSEWHERE = {"apscheduler:": "APScheduler"}
+APSCHEDULER = "apscheduler:"
+KEPT_ELSEWHERE = {APSCHEDULER: "APScheduler"}
 """Of jobs whose time another program keeps: the prefixes of their names, and the program.
 
 Their nominal times are acquired one by one. A name is a key of the history in the store: it never changes.

@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cronsensus.errors import ConfigurationError, InvalidOption
-from cronsensus.model.job import LONGEST_NAME
+from cronsensus.model.job import APSCHEDULER, LONGEST_NAME
 
-PREFIX = "apscheduler:"
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 """What APScheduler makes where no id is given."""
-_PAGE = "docs/apscheduler.md"
 
 
 def check_scheduler(given: Any) -> Any:
@@ -65,10 +63,10 @@ def _missing(error: ImportError) -> str:
 
 def job_name(job_id: str) -> str:
     """Return the name of an APScheduler job in the store. It never changes; an id that is too long is hashed."""
-    name = f"{PREFIX}{job_id}"
+    name = f"{APSCHEDULER}{job_id}"
     if len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip():
         return name
-    return f"{PREFIX}{hashlib.blake2b(str(job_id).encode(), digest_size=16).hexdigest()}"
+    return f"{APSCHEDULER}{hashlib.blake2b(str(job_id).encode(), digest_size=16).hexdigest()}"
 
 
 def is_memory(scheduler: Any, jobstore_alias: str) -> bool:

@@ -79,6 +79,7 @@ class Guard:
         self._ours = ours
         self._align = align
         self._participant: Participant | None = None
+        self._looked: Participant | None = None
         self._lock = threading.Lock()
         self._won: dict[tuple[str, datetime], Won] = {}
         self._asking: Counter[str] = Counter()
@@ -126,7 +127,17 @@ class Guard:
 
     def _on_real_add_job(self, job: Any, jobstore_alias: str, replace_existing: bool) -> Any:  # noqa: FBT001
         check_job(self._scheduler, job, jobstore_alias, align=self._align)
-        return self._original["_real_add_job"](job, jobstore_alias, replace_existing)
+        answer = self._original["_real_add_job"](job, jobstore_alias, replace_existing)
+        if self._participant is not None and not needs_no_guard(self._scheduler, job):
+            self._participant.declare(_spec(job))
+        return answer
+
+    def _look_for_leftovers(self, participant: Participant) -> None:
+        """Take over what was left before this process came: a deploy may have stopped all others in a run."""
+        for job in self._scheduler.get_jobs():
+            if not needs_no_guard(self._scheduler, job):
+                participant.declare(_spec(job))
+        participant.watch()
 
     def _on_dispatch_event(self, event: Any) -> Any:
         """Hold back that a job was submitted, until it was won: each replica would report each run."""
@@ -140,6 +151,10 @@ class Guard:
         """Process what is due; another replica may have removed a job from a shared store meanwhile."""
         from apscheduler.jobstores.base import JobLookupError
 
+        participant = self._participant
+        if participant is not None and participant is not self._looked:
+            self._looked = participant
+            self._look_for_leftovers(participant)
         try:
             return self._original["_process_jobs"]()
         except JobLookupError as error:
@@ -170,6 +185,9 @@ class Guard:
             return
         from apscheduler.executors.base import MaxInstancesReachedError
 
+        participant, named_at = self._participant, datetime.now(UTC)
+        if participant is None:
+            raise ConfigurationError("the guarded scheduler was shut down; nothing runs unguarded")
         with self._lock:
             if executor._instances[job.id] + self._asking[job.id] >= job.max_instances:
                 raise MaxInstancesReachedError(job)
@@ -177,10 +195,7 @@ class Guard:
             self._jobs[job.id] = job
             self._jobs.move_to_end(job.id)
             while len(self._jobs) > MOST_REMEMBERED:
-                self._withdraw(self._jobs.popitem(last=False)[0])
-        participant, named_at = self._participant, datetime.now(UTC)
-        if participant is None:
-            raise ConfigurationError("the guarded scheduler was shut down; nothing runs unguarded")
+                participant.withdraw(job_name(self._jobs.popitem(last=False)[0]))
 
         def act() -> None:
             self._compete(executor, participant, job, times, named_at)
@@ -289,7 +304,8 @@ class Guard:
         if job is None or executor is None:
             _log.info("%s was left by another process, and is no job of this one any more", name)
             self._give_back(won)
-            self._withdraw_name(name)
+            if self._participant is not None:
+                self._participant.withdraw(name)
             return
         self._hand_over(executor, view_of(job, grace=None), [won])
 
@@ -301,13 +317,6 @@ class Guard:
     def _is_asked_for(self, job: str) -> bool:
         with self._lock:
             return job in self._jobs
-
-    def _withdraw(self, job: str) -> None:
-        self._withdraw_name(job_name(job))
-
-    def _withdraw_name(self, name: str) -> None:
-        if self._participant is not None:
-            self._participant.withdraw(name)
 
 
 def _is_cancelled(error: BaseException | None) -> bool:
