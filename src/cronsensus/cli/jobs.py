@@ -169,7 +169,7 @@ def show(job: str) -> None:
     output.pairs(
         [
             ("state", _state(view)),
-            ("schedule", trigger.describe() if trigger is not None else "none: it only runs when told to"),
+            ("schedule", _schedule(view) if trigger or view.spec.keeper else "none: it only runs when told to"),
             ("next", " · ".join(filter(None, job_next(view, now)))),
             ("active", f"{counted(view.active, 'run')} pending or running" if view.active else None),
             ("function", f"{view.spec.function} ({view.spec.executor})"),

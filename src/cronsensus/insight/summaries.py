@@ -44,6 +44,8 @@ def job_next(view: JobView, now: datetime) -> tuple[str, str]:
     """Return when a job fires next: how long that is from now, and the time, in its own zone."""
     if view.retired_at is not None or view.paused_at is not None:
         return "-", ""
+    if view.spec.keeper is not None:
+        return f"when {view.spec.keeper} names it", ""
     if view.next_due is None:
         return "only when told to" if view.spec.trigger is None else "never again", ""
     late = now - view.next_due
