@@ -22,7 +22,7 @@ IN_CI = os.environ.get("CI") == "true"
 # be busy, so no example has a deadline (pytest-timeout still has the last word).
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=50)
 settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=300)
-settings.register_profile("dev", deadline=None)
+settings.register_profile("dev", deadline=None, max_examples=50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "dev"))
 
 # A developer's own settings must not steer the tests; CRONSENSUS_TEST_*_URL, which name servers to test on, may.

@@ -4,7 +4,7 @@ By path and parameter, in one table, so that what each commit pays and what a ni
 new test is in the tier of every commit unless its path stands here; a row says why.
 
 What stays in every commit: the conformance suite on all five stores, the stores that are broken on purpose, what is
-taken out of nodes and stores (ablations), a hundred nights and all past seeds of the simulation, a real kill on each
+taken out of nodes and stores (ablations), fifty nights and all past seeds of the simulation, a real kill on each
 server, the README, the examples, and all tests of units.
 """
 
@@ -44,6 +44,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/lock/*[[]mysql*", "locks and guards run on SQLite, PostgreSQL and Redis in every commit"),
     ("tests/lock/*redlock*", "the same"),
     ("tests/once/*[[]mysql*", "the same"),
+    ("tests/node/test_transactions.py::*[[]mysql*", "the same"),
+    ("tests/lock/test_several.py::*killed[[]postgres*", "the same"),
+    ("tests/stores/test_state_machine.py::test_mysql*", "random sequences; SQLite in every commit"),
+    ("tests/stores/test_state_machine.py::test_postgres*", "the same"),
     ("tests/stores/sql/test_postgres_pooler.py*", "the suite again, behind PgBouncer"),
     ("tests/stores/redis/test_cluster.py*", "the suite again, on a Redis Cluster"),
     ("tests/stores/redis/test_replicas.py*", "replicas that lag and are promoted"),
@@ -51,6 +55,8 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/test_state_machine.py::test_the_machine_finds*", "that the state machine finds what is broken"),
     ("tests/stores/redis/test_oracle.py*", "the scripts by hand against the oracle, as the state machine does"),
     # Whole matrices, of which every commit asks a part elsewhere.
+    ("tests/test_guarantees.py::*TellsNobody*", "many nights until one fails; the ablations ask the like"),
+    ("tests/test_example_snapshots.py::*killed_at_random*", "kills for half a minute, as chaos/test_kill.py"),
     ("tests/stores/poison/*", "each column damaged in turn"),
     ("tests/stores/sql/test_*plans.py*", "query plans over tables of 10,000 rows and more"),
     ("tests/stores/sql/test_growth.py*", "statements and rows over a growing history"),
@@ -63,8 +69,8 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/node/test_idle_mode.py::test_thirty_nodes*", "the same"),
     ("tests/simulation/test_simulation.py::*rough_enough*", "counts what 300 nights met"),
     *(
-        (f"tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[[]{seed}]", "nights 100 to 499")
-        for seed in range(100, 500, 25)
+        (f"tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[[]{seed}]", "nights 50 to 499")
+        for seed in range(50, 500, 25)
     ),
     ("tests/triggers/test_cron_dst.py::*2010_to_2040*", "each minute around 31 years of clock changes"),
     ("tests/triggers/test_cron_dst.py::*over_a_whole_year*", "each minute of a year"),
