@@ -22,7 +22,7 @@ COMMANDS = {
         "lint": "Look over an application's jobs for what is legal but rarely meant.",
     },
     "Look and operate": {
-        "dashboard": "Show jobs, runs and nodes in a browser of this machine.",
+        "dashboard": "Show jobs, runs and nodes in a browser, and act on them.",
         "jobs": "List, show, pause, resume, trigger, enqueue, backfill jobs.",
         "runs": "List, show, retry and cancel runs; read their logs.",
         "nodes": "List and drain nodes.",

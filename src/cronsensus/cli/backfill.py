@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 
 import click
 
@@ -14,16 +13,10 @@ from cronsensus.cli.group import Command
 from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
 from cronsensus.cli.terminal import clean
-from cronsensus.errors import OccurrenceTooOld
+from cronsensus.insight.backfill_plan import BackfillPlan, plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.words import counted, exact, read_time
-from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.model.states import State
-from cronsensus.operations import nominal_times
-from cronsensus.stores.base import Store
-from cronsensus.stores.pages import every_occurrence
-from cronsensus.triggers import Trigger
 
 _PREVIEWED = 20
 
@@ -49,31 +42,20 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
     with opened_store() as store:
         now = store.now()
         view = require_job(store, job)
-        trigger = view.spec.trigger
-        if trigger is None:
-            raise CommandError(
-                f"job {job!r} has no trigger, so it has no nominal times to fill", then=f"cronsensus jobs trigger {job}"
-            )
-        zone = zone_of(trigger)
+        zone = zone_of(view.spec.trigger)
         since = read_time(start, now, tz=zone, what="--from")
         until = read_time(end, now, tz=zone, what="--to")
-        times = _times(job, trigger, since, until, now)
-        standing = _standing(store, job, since, until)
-        missing = [time for time in times if time not in standing]
-        pruned = {time for time in missing if view.horizon is not None and time <= view.horizon}
+        plan = plan_backfill(store, view, since, until, now)
+        missing = plan.missing
         if dry_run or not output.as_json:
-            _preview(output, times, standing, pruned, job, dry_run=dry_run)
-        if pruned and not dry_run:
-            possible = next((f"; --from '{exact(time)}'" for time in missing if time not in pruned), "")
-            raise OccurrenceTooOld(
-                f"{len(pruned)} of these times lie at or below {exact(max(pruned))}, up to which runs may have been "
-                f"pruned, so it cannot be proved that they never ran{possible}"
-            )
+            _preview(output, plan, job, dry_run=dry_run)
+        if not dry_run:
+            plan.require_provable()
         if missing and not output.as_json and view.spec.policies.overlap == "skip":
             message("while these run, times of its schedule are skipped (overlap=skip)")
         if dry_run or not missing:
             if output.as_json and not dry_run:
-                output.document({"job": job, "created": [], "unchanged": len(times)})
+                output.document({"job": job, "created": [], "unchanged": len(plan.times)})
             return
         if not yes:
             _ask(f"Run {clean(job)} {counted(len(missing), 'time')}?")
@@ -83,7 +65,7 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
         store.notify()
     created = [one for one in answers if one.created]
     if output.printed_json(
-        {"job": job, "created": [one.id for one in created], "unchanged": len(times) - len(created)}
+        {"job": job, "created": [one.id for one in created], "unchanged": len(plan.times) - len(created)}
     ):
         return
     output.line(f"created {counted(len(created), 'run')} of {job}")
@@ -110,34 +92,8 @@ def _somebody_is_there() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _times(job: str, trigger: Trigger, since: datetime, until: datetime, now: datetime) -> list[datetime]:
-    if since > until:
-        raise CommandError(f"--from {exact(since)} is after --to {exact(until)}", then="write them the other way round")
-    if until > now:
-        raise CommandError(
-            f"--to {exact(until)} lies in the future",
-            why="those times will run by themselves",
-            then=f"--to {exact(now)}",
-        )
-    return nominal_times(job, trigger, since, until)
-
-
-def _standing(store: Store, job: str, since: datetime, until: datetime) -> dict[datetime, Occurrence]:
-    """Return the active and succeeded occurrences by nominal time: the store leaves those alone."""
-    states = (State.PENDING, State.RUNNING, State.SUCCEEDED)
-    where = OccurrenceFilter(job=job, states=states, scheduled_from=since, scheduled_until=until)
-    return {one.scheduled_for: one for one in every_occurrence(store, where) if one.scheduled_for is not None}
-
-
-def _preview(
-    output: Output,
-    times: list[datetime],
-    standing: dict[datetime, Occurrence],
-    pruned: set[datetime],
-    job: str,
-    *,
-    dry_run: bool,
-) -> None:
+def _preview(output: Output, plan: BackfillPlan, job: str, *, dry_run: bool) -> None:
+    times, standing, pruned = plan.times, plan.standing, plan.pruned
     if output.as_json:
         rows = [
             {

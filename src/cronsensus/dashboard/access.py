@@ -1,12 +1,27 @@
-"""Who may see the pages: a browser on this machine. And what a browser may do with them."""
+"""Who may see the pages and who may act, and what a browser may do with them.
+
+Without a way to tell people apart, only a browser on this machine is answered. This stands before all routes, so that
+none can be forgotten: what is not a GET needs the permission to operate, and a page of another site has it never.
+"""
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import IPv6Address, ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
+from cronsensus.dashboard.passwords import Password
 from cronsensus.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Permission = Literal["read", "operate"]
+Auth = Callable[["Request"], Permission | Awaitable[Permission | None] | None]
+"""Says what the sender of a request may do; ``None``: nothing. It may set ``request.state.user`` for the trail."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -15,7 +30,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _POLICY = (
-    b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    b"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; form-action 'self';"
+    b" base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS = (
     (b"content-security-policy", _POLICY),
@@ -26,9 +42,13 @@ _HEADERS = (
 )
 _FORWARDING = ("forwarded", "via", "x-real-ip")
 _WHAT_TO_DO = (
-    "The dashboard has no password yet, so it answers only a browser on its own machine. From elsewhere:"
-    " ssh -L 8080:127.0.0.1:8080 THE-MACHINE, then open http://127.0.0.1:8080/ here.\n"
+    "Without a password, the dashboard answers only a browser on its own machine. From elsewhere:"
+    " ssh -L 8080:127.0.0.1:8080 THE-MACHINE, then open http://127.0.0.1:8080/ here."
+    " Or give it CRONSENSUS_DASHBOARD_TOKEN, or auth= where it is mounted.\n"
 )
+_SAFE = ("GET", "HEAD")
+_PERMISSION, _BY = "cronsensus.permission", "cronsensus.by"
+_log = logging.getLogger("cronsensus.dashboard")
 
 
 def is_loopback(host: str) -> bool:
@@ -53,8 +73,9 @@ def require_loopback(host: str) -> None:
     """
     if not is_loopback(host):
         raise InvalidOption(
-            f"host={host[:60]!r} can be reached from other machines, and the dashboard has no password yet; "
-            "leave it at 127.0.0.1, and come by ssh -L 8080:127.0.0.1:8080 THE-MACHINE"
+            f"host={host[:60]!r} can be reached from other machines, and the dashboard has no password; set "
+            "CRONSENSUS_DASHBOARD_TOKEN (openssl rand -hex 16 makes one), or leave it at 127.0.0.1 and come by "
+            "ssh -L 8080:127.0.0.1:8080 THE-MACHINE"
         )
 
 
@@ -84,11 +105,36 @@ def _without_port(host: str) -> str:
     return name if colon and port.isdecimal() else host
 
 
-class LoopbackOnly:
-    """Lets an application answer this machine alone, and has browsers keep its pages to themselves."""
+def may_operate(scope: Scope) -> bool:
+    """Return whether the sender of a request may change anything."""
+    return scope.get(_PERMISSION) == "operate"
 
-    def __init__(self, app: App) -> None:
+
+def permission_of(scope: Scope) -> str:
+    """Return what the sender of a request may do: ``read`` or ``operate``."""
+    return str(scope[_PERMISSION])
+
+
+def who_acts(scope: Scope) -> str:
+    """Return the name of the sender of a request, for the trail."""
+    return str(scope.get(_BY) or "dashboard")
+
+
+class Access:
+    """Lets an application answer those who may ask, and has browsers keep its pages to themselves.
+
+    Args:
+        app: what answers.
+        auth: says what a request may; ``None``: requests of this machine may act, others are refused.
+        read_only: nobody may act.
+        by: who acts, for the trail, where ``auth`` does not say it.
+    """
+
+    def __init__(self, app: App, auth: Auth | None = None, *, read_only: bool = False, by: str = "dashboard") -> None:
         self._app = app
+        self._auth = auth
+        self._read_only = read_only
+        self._by = by
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -104,11 +150,66 @@ class LoopbackOnly:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        why = refusal(scope)
-        if why is None:
+        status, why, headers = await self._judge(scope)
+        if not status:
             await self._app(scope, receive, guarded)
             return
-        body = f"{why}\n{_WHAT_TO_DO}".encode()
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-        await guarded({"type": "http.response.start", "status": 403, "headers": headers})
+        body = f"{why}\n".encode()
+        headers += [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+        await guarded({"type": "http.response.start", "status": status, "headers": headers})
         await guarded({"type": "http.response.body", "body": body})
+
+    async def _judge(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]]:
+        """Write into ``scope`` who asks and what they may; return a status and why if the request is refused."""
+        if self._auth is None:
+            why = refusal(scope)
+            if why is not None:
+                return 403, f"{why}\n{_WHAT_TO_DO}", []
+            permission: object = "operate"
+        else:
+            permission = await _asked(self._auth, scope)
+        if permission not in {"read", "operate"}:
+            if isinstance(self._auth, Password):
+                return 401, self._auth.what_to_do, [(b"www-authenticate", self._auth.challenge)]
+            return 403, "You may not see this dashboard: its auth= says so. Sign in to the application first.", []
+        scope[_PERMISSION] = "read" if self._read_only else permission
+        scope[_BY] = scope.get("state", {}).get("user") or self._by
+        if scope["method"] in _SAFE:
+            return 0, "", []
+        if scope[_PERMISSION] != "operate":
+            return 403, "You may look, and not act: " + (
+                "this dashboard is read-only." if self._read_only else "your permission is to read."
+            ), []  # fmt: skip
+        if is_from_elsewhere(scope):
+            return 403, "The request was sent by a page of another site. Open the dashboard, and act there.", []
+        return 0, "", []
+
+
+async def _asked(auth: Auth, scope: Scope) -> object:
+    """Return what ``auth`` says; a program that fails to answer has not said yes."""
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+
+    scope.setdefault("state", {})
+    request = Request(scope)
+    try:
+        # A plain function may ask a database: not on the loop, which serves all others.
+        said: Any = await run_in_threadpool(auth, request)
+        if inspect.isawaitable(said):
+            said = await said
+    except Exception:  # noqa: BLE001 - whatever it is, the request is refused
+        _log.exception("auth= of the dashboard raised; the request is refused")
+        return None
+    if said not in {"read", "operate", None}:
+        _log.error('auth= of the dashboard returned %.80r; it says None, "read" or "operate"', said)
+    return said
+
+
+def is_from_elsewhere(scope: Scope) -> bool:
+    """Return whether a browser says that a page of another site sent the request."""
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in {"same-origin", "none"}
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")

@@ -10,9 +10,20 @@ from urllib.parse import urlencode
 
 from cronsensus.codec import dumps, loads
 from cronsensus.dashboard import reads
-from cronsensus.dashboard.access import App, LoopbackOnly
+from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
+from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
+from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
 from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute
-from cronsensus.errors import CronsensusError, MissingExtra, UnknownJob
+from cronsensus.dashboard.live import Live
+from cronsensus.dashboard.passwords import from_environment
+from cronsensus.errors import (
+    CronsensusError,
+    InvalidOption,
+    InvalidPayload,
+    InvalidTransition,
+    MissingExtra,
+    UnknownJob,
+)
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
@@ -29,6 +40,7 @@ from cronsensus.stores.base import Store
 try:
     import jinja2
     from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -42,32 +54,55 @@ except ImportError as error:
 _HERE = Path(__file__).parent
 _RUNS = 30
 _LOG = 200
+_MOST_LOCKS = 200
+_TRAIL = 50
+_LIVE = "stream"
+_LONGEST_REASON = 1000
 _YEAR = 365 * 24 * 3600
 
 
-def dashboard(source: Scheduler | Store) -> App:
+def dashboard(
+    source: Scheduler | Store, *, auth: Auth | None = None, read_only: bool = False, by: str = "dashboard"
+) -> App:
     """Return the dashboard as an ASGI application, to be served alone or mounted under any prefix.
 
-    It changes nothing. It answers a browser on this machine only, and refuses whatever came through a proxy.
+    Without ``auth`` and without a password in the environment (``CRONSENSUS_DASHBOARD_TOKEN``, or ``…_USER`` and
+    ``…_PASSWORD``) it answers a browser on this machine only, and refuses whatever came through a proxy.
 
     Args:
         source: the Scheduler, or the store, to show. It is asked when a page is, and it is not closed.
+        auth: takes the request (Starlette's) and returns ``"read"``, ``"operate"``, or ``None``: refused; plain or
+            async. It may set ``request.state.user``: who acts, for the trail. One that raises refuses.
+        read_only: nobody can act.
+        by: who acts, for the trail, where nobody said.
+
+    Raises:
+        ConfigurationError: a password in the environment is too short, or half of it is missing.
     """
     pages = _Pages(source)
+    live = Live()
     routes = [
         Route("/", pages.now),
         Route("/jobs", pages.jobs),
         Route("/job", pages.job),
         Route("/runs/{number:int}", pages.run),
         Route("/nodes", pages.nodes),
+        Route("/locks", pages.locks),
+        Route("/trail", pages.trail),
+        Route("/do/{action}", pages.ask, methods=["GET"]),
+        Route("/do/{action}", pages.act, methods=["POST"]),
+        Route("/live", live.answer),
         Mount("/static", StaticFiles(directory=_HERE / "static")),
     ]
     handlers: Mapping[Any, Callable[[Request, Exception], Response]] = {
         HTTPException: pages.no_page,
+        FormRefusedError: pages.no_form,
         UnknownJob: pages.no_job,
+        NoTargetError: pages.no_target,
         CronsensusError: pages.store_away,
     }
-    return LoopbackOnly(Starlette(routes=routes, exception_handlers=handlers))
+    app = live.app = Starlette(routes=routes, exception_handlers=handlers)
+    return Access(app, auth or from_environment(), read_only=read_only, by=by)
 
 
 class _Pages:
@@ -157,6 +192,76 @@ class _Pages:
             command="cronsensus nodes list --ended",
         )  # fmt: skip
 
+    def locks(self, request: Request) -> Response:
+        store = self._store
+        found = store.locks(limit=_MOST_LOCKS + 1)
+        return self._page(
+            request, "locks.html", store.now(), locks=found[:_MOST_LOCKS], more=len(found) > _MOST_LOCKS,
+            command="cronsensus locks list",
+        )  # fmt: skip
+
+    def trail(self, request: Request) -> Response:
+        store = self._store
+        before = request.query_params.get("before", "")
+        after = int(before) if before.isdecimal() and len(before) < 19 else None
+        target = request.query_params.get("target", "")[:400] or None
+        found = store.trail(target=target, after=after, limit=_TRAIL + 1)
+        more = {"before": found[_TRAIL - 1].id, **({"target": target} if target else {})} if len(found) > _TRAIL else {}
+        return self._page(
+            request, "trail.html", store.now(), entries=found[:_TRAIL], target=target, more=urlencode(more),
+            command=f"cronsensus jobs show {target}" if target else "cronsensus jobs show JOB",
+        )  # fmt: skip
+
+    # --- acting -------------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request) -> Response:
+        """Show what an action would do."""
+        if not may_operate(request.scope):
+            return self._missing(request, "You may look, and not act", status=403)
+        action = ACTIONS.get(request.path_params["action"])
+        if action is None:
+            return self._missing(request, "There is no such page")
+        return self._form(request, action.form(self._store, dict(request.query_params)))
+
+    async def act(self, request: Request) -> Response:
+        """Do it, if what the form showed still stands."""
+        fields = await read_form(request)
+        return await run_in_threadpool(self._act, request, fields)
+
+    def _act(self, request: Request, fields: dict[str, str]) -> Response:
+        name = request.path_params["action"]
+        action = ACTIONS.get(name)
+        if action is None:
+            return self._missing(request, "There is no such page")
+        store = self._store
+        form = action.form(store, fields)
+        why = fields.get("reason", "").strip()[:_LONGEST_REASON]
+        wrong = None
+        if form.refused is not None:
+            wrong = form.refused
+        elif fields.get("seen", "") != form.seen:
+            wrong = ("It has changed since this form was opened. Look again.",)
+        elif form.reason and not why:
+            wrong = ("Say why, in a few words: whoever finds it wants to know.",)
+        if wrong is not None:
+            return self._form(request, form, wrong, 409)
+        try:
+            path = action.carry_out(store, fields, who_acts(request.scope), why)
+        except (InvalidOption, InvalidPayload, InvalidTransition) as error:
+            return self._form(request, form, ("{0}", str(error)), 409)
+        store.notify()
+        separator = "&" if "?" in path else "?"
+        return RedirectResponse(f"{_base(request)}{path}{separator}{urlencode({'did': name})}", 303)
+
+    def _form(self, request: Request, form: Form, wrong: tuple[Any, ...] | None = None, status: int = 200) -> Response:
+        token = token_for(request)
+        response = self._page(
+            request, "form.html", self._store.now(), status, form=form, wrong=wrong, token=token, field=FIELD,
+            action=request.path_params["action"], command=form.command,
+        )  # fmt: skip
+        keep_token(request, response, token, _base(request))
+        return response
+
     # --- what went wrong ----------------------------------------------------------------------------------------------
 
     def no_page(self, request: Request, error: Exception) -> Response:
@@ -168,13 +273,19 @@ class _Pages:
     def no_job(self, request: Request, error: Exception) -> Response:
         return self._missing(request, "There is no such job", str(error).partition(";")[0])
 
+    def no_target(self, request: Request, error: Exception) -> Response:
+        return self._missing(request, str(error))
+
+    def no_form(self, request: Request, error: Exception) -> Response:
+        return self._missing(request, str(error), status=getattr(error, "status", 400))
+
     def store_away(self, request: Request, error: Exception) -> Response:
         what, _, then = mask(str(error)).partition("; ")
         return self._page(request, "away.html", None, 503, what=what, then=then, command="cronsensus doctor")
 
-    def _missing(self, request: Request, title: str, detail: str = "") -> Response:
-        known = {"title": title, "detail": detail, "command": "cronsensus jobs list"}
-        return self._page(request, "missing.html", None, 404, **known)
+    def _missing(self, request: Request, title: str, detail: str = "", status: int = 404) -> Response:
+        known = {"title": title, "detail": detail, "gone": status == 404, "command": "cronsensus jobs list"}
+        return self._page(request, "missing.html", None, status, **known)
 
     # --- as HTML ------------------------------------------------------------------------------------------------------
 
@@ -185,12 +296,22 @@ class _Pages:
         namespace = self._source.settings.value("namespace") if isinstance(self._source, Scheduler) else (
             self._source.namespace
         )  # fmt: skip
-        other = [(key, value) for key, value in request.query_params.multi_items() if key != "lang"]
+        other = [(key, value) for key, value in request.query_params.multi_items() if key not in {"lang", "did"}]
         switch = urlencode([*other, ("lang", "en" if language == "zh" else "zh")])
         text = self._templates.get_template(template).render(
-            t=Words(language, now), base=base, here=template.partition(".")[0], now=now, namespace=namespace,
-            switch=f"?{switch}", job_link=lambda name: f"{base}/job?{urlencode({'name': name})}", **data,
-        )  # fmt: skip
+            t=Words(language, now),
+            base=base,
+            here=template.partition(".")[0],
+            now=now,
+            namespace=namespace,
+            switch=f"?{switch}",
+            acts=may_operate(request.scope),
+            live=_LIVE,
+            done=DONE.get(request.query_params.get("did", "")),
+            do=lambda action, **target: f"{base}/do/{action}?{urlencode(target)}",
+            job_link=lambda name: f"{base}/job?{urlencode({'name': name})}",
+            **data,
+        )
         headers = {"cache-control": "no-store", "vary": "accept-language, cookie"}
         response = HTMLResponse(text, status, headers=headers)
         if asked == language:

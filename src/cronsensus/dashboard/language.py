@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.insight.words import brief, exact
+from cronsensus.model.states import State
 
 LANGUAGES = ("en", "zh")
 COOKIE = "cronsensus_lang"
@@ -42,7 +43,9 @@ class Words:
     def __call__(self, text: str, *values: object) -> str:
         """Return ``text`` in this language, with ``values`` in the places of ``{0}``, ``{1}``."""
         said = CHINESE.get(text, text) if self.language == "zh" else text
-        return said.format(*values) if values else said
+        return (
+            said.format(*(self(value) if isinstance(value, State) else value for value in values)) if values else said
+        )
 
     def relative(self, instant: datetime) -> str:
         """Return how far ``instant`` is from now."""

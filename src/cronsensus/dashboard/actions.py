@@ -1,0 +1,382 @@
+"""What people can do from a page: each act is one verb of the store, shown before it is done.
+
+An action says what it would do (a ``Form``), and does it. Both look at the store anew. A form carries what it was
+opened on (``seen``): if that has changed meanwhile, the form is shown again and nothing is done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from cronsensus.acting import MOST_AT_ONCE
+from cronsensus.errors import CronsensusError, InvalidOption
+from cronsensus.insight.backfill_plan import plan_backfill
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.life import lives_of
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.words import exact, read_time
+from cronsensus.model.job import JobView
+from cronsensus.model.occurrence import Item, Occurrence
+from cronsensus.stores.base import Store
+
+Text = tuple[Any, ...]
+"""A sentence of the catalogue, and what stands in the places of ``{0}``, ``{1}``."""
+Given = Mapping[str, str]
+_PREVIEWED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A line or a box to write into."""
+
+    name: str
+    label: str
+    value: str = ""
+    large: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What is shown before an act.
+
+    Attributes:
+        title: what would be done, and to what.
+        says: its consequences.
+        button: the verb.
+        back: the path to return to.
+        keeps: what names the target, sent back as it is.
+        seen: what the target was like.
+        reason: whether one must be given.
+        fields: what else can be written.
+        asks: what must be chosen before there is anything to preview; sent by GET.
+        rows: times or runs that are meant, with what would become of each.
+        refused: why it cannot be done.
+        command: the same as a command.
+    """
+
+    title: Text
+    says: tuple[Text, ...]
+    button: str
+    back: str
+    keeps: dict[str, str]
+    seen: str = ""
+    reason: bool = False
+    fields: tuple[Field, ...] = ()
+    asks: tuple[Field, ...] = ()
+    rows: tuple[tuple[str, Text], ...] = ()
+    more: int = 0
+    refused: Text | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that can be done to a job, a run, a node or a lock."""
+
+    form: Callable[[Store, Given], Form]
+    carry_out: Callable[[Store, Given, str, str], str]
+    """Takes who acts, and why. Returns the path of what to look at next."""
+
+
+class NoTargetError(LookupError):
+    """What was to be acted on is not there."""
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def _job_form(view: JobView, **more: Any) -> Form:
+    name = view.spec.name
+    return Form(back=_job_path(name), keeps={"job": name}, **more)
+
+
+def _job_path(name: str) -> str:
+    return f"/job?{urlencode({'name': name})}"
+
+
+def _pause_form(store: Store, given: Given) -> Form:
+    view = require_job(store, given.get("job", ""))
+    return _job_form(
+        view,
+        title=("Pause {0}", view.spec.name),
+        says=(
+            ("It does not fire until it is resumed; what runs goes on.",),
+            ("Times that pass meanwhile are recorded as skipped (paused), and are not made up for.",),
+        ),
+        button="Pause",
+        reason=True,
+        refused=_retired(view) or (("It is paused already.",) if view.paused_at is not None else None),
+        command=f"cronsensus jobs pause {view.spec.name} --reason WHY",
+    )
+
+
+def _pause(store: Store, given: Given, by: str, why: str) -> str:
+    store.pause(given["job"], by=by, why=why)
+    return _job_path(given["job"])
+
+
+def _resume_form(store: Store, given: Given) -> Form:
+    view = require_job(store, given.get("job", ""))
+    paused = view.paused_at
+    says: tuple[Text, ...] = (("It fires again from now on.",),)
+    if paused is not None:
+        says += (("It was paused by {0} on {1}: {2}", view.paused_by, exact(paused), view.paused_why or "-"),)
+    return _job_form(
+        view,
+        title=("Resume {0}", view.spec.name),
+        says=says,
+        button="Resume",
+        seen=str(paused),
+        refused=None if paused is not None else ("It is not paused.",),
+        command=f"cronsensus jobs resume {view.spec.name}",
+    )
+
+
+def _resume(store: Store, given: Given, by: str, why: str) -> str:
+    store.resume(given["job"], by=by, why=why)
+    return _job_path(given["job"])
+
+
+def _trigger_form(store: Store, given: Given) -> Form:
+    view = require_job(store, given.get("job", ""))
+    spec = view.spec
+    refused = _retired(view)
+    if spec.guarded or spec.keeper is not None:
+        refused = ("Another program calls it, and no node runs it.",)
+    return _job_form(
+        view,
+        title=("Run {0} now", spec.name),
+        says=(
+            ("One run more, beside its schedule: its next times stay as they are.",),
+            ("Where both fields are empty, it gets the arguments of its definition.",),
+        ),
+        button="Run now",
+        seen=f"revision {view.revision}",
+        fields=(
+            Field("args", "Other arguments by position, as a JSON list", given.get("args", ""), large=True),
+            Field("kwargs", "Other arguments by name, as a JSON object", given.get("kwargs", ""), large=True),
+        ),
+        refused=refused,
+        command=f"cronsensus jobs trigger {spec.name}",
+    )
+
+
+def _trigger(store: Store, given: Given, by: str, why: str) -> str:
+    name, args, kwargs = given["job"], given.get("args", "").strip(), given.get("kwargs", "").strip()
+    if not args and not kwargs:
+        return f"/runs/{store.trigger(name, by=by, why=why).id}"
+    given_args, given_kwargs = _read(args, list, '[42, "a"]'), _read(kwargs, dict, '{"order": 42}')
+    (made,) = store.enqueue([Item(job=name, args=tuple(given_args), kwargs=given_kwargs)])
+    return f"/runs/{made.id}"
+
+
+def _backfill_form(store: Store, given: Given) -> Form:
+    view = require_job(store, given.get("job", ""))
+    name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
+    start, end = given.get("from", "").strip(), given.get("to", "").strip() or "now"
+    asks = (Field("from", "From", start or "1d"), Field("to", "To", end))
+    plain: dict[str, Any] = {
+        "title": ("Backfill {0}", name),
+        "says": (("Nominal times of the past that have no active or succeeded run are run, one after another.",),),
+        "button": "Backfill",
+        "asks": asks,
+        "command": f"cronsensus jobs backfill {name} --from {start or '1d'} --to {end} --dry-run",
+    }
+    if not start:
+        return _job_form(view, **plain, refused=_retired(view) or ("Say from when, and look.",))
+    try:
+        since, until = read_time(start, now, tz=zone, what="From"), read_time(end, now, tz=zone, what="To")
+        plan = plan_backfill(store, view, since, until, now)
+        plan.require_provable()
+    except CronsensusError as error:
+        return _job_form(view, **plain, refused=("{0}", str(error)))
+    rows = [
+        (
+            exact(time, zone),
+            ("has {0}: left alone", plan.standing[time].state) if time in plan.standing else ("will run",),
+        )
+        for time in plan.times[:_PREVIEWED]
+    ]
+    form = _job_form(
+        view,
+        **{**plain, "says": (*plain["says"], ("{0} of {1} times would run.", len(plan.missing), len(plan.times)))},
+        rows=tuple(rows),
+        more=max(0, len(plan.times) - _PREVIEWED),
+        seen=f"{len(plan.missing)} of {len(plan.times)}",
+        refused=_retired(view) or (None if plan.missing else ("No time is left to run.",)),
+    )
+    # Exact, so that what runs is what was shown, however long somebody looks at it.
+    form.keeps.update({"from": since.isoformat(), "to": until.isoformat()})
+    return form
+
+
+def _backfill(store: Store, given: Given, by: str, why: str) -> str:
+    view = require_job(store, given["job"])
+    since, until = datetime.fromisoformat(given["from"]), datetime.fromisoformat(given["to"])
+    missing = plan_backfill(store, view, since, until, store.now()).missing
+    for index in range(0, len(missing), MOST_AT_ONCE):
+        store.backfill(view.spec.name, missing[index : index + MOST_AT_ONCE], by=by, why=why)
+    return _job_path(view.spec.name)
+
+
+def _retired(view: JobView) -> Text | None:
+    return ("It is retired: no code declares it any more.",) if view.retired_at is not None else None
+
+
+def _read(text: str, kind: type, example: str) -> Any:
+    """Return what somebody wrote as JSON; nothing is nothing of that kind.
+
+    Raises:
+        InvalidOption: it is not JSON, or something else.
+    """
+    if not text:
+        return kind()
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, kind):
+        raise InvalidOption(f"{text[:60]!r} is no JSON {kind.__name__}; write it like {example}")
+    return value
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def _run(store: Store, given: Given) -> Occurrence:
+    number = given.get("run", "")
+    one = store.occurrence(int(number)) if number.isdecimal() and len(number) < 19 else None
+    if one is None:
+        raise NoTargetError("There is no such run")
+    return one
+
+
+def _run_form(one: Occurrence, **more: Any) -> Form:
+    return Form(back=f"/runs/{one.id}", keeps={"run": str(one.id)}, seen=f"{one.state} {one.attempt}", **more)
+
+
+def _retry_form(store: Store, given: Given) -> Form:
+    one = _run(store, given)
+    return _run_form(
+        one,
+        title=("Run {0} of {1} again", one.id, one.job),
+        says=(
+            ("A new run, with the same arguments and nominal time; this one stays as it is.",),
+            *((("This run succeeded: what it did is done a second time.",),) if one.state == "succeeded" else ()),
+        ),
+        button="Run again",
+        refused=None if one.state.final else ("It is {0}; only what has ended can be run again.", one.state),
+        command=f"cronsensus runs retry {one.id}",
+    )
+
+
+def _retry(store: Store, given: Given, by: str, why: str) -> str:
+    return f"/runs/{store.retry(int(given['run']), by=by, why=why).id}"
+
+
+def _cancel_form(store: Store, given: Given) -> Form:
+    one = _run(store, given)
+    runs = one.state == "running"
+    return _run_form(
+        one,
+        title=("Cancel run {0} of {1}", one.id, one.job),
+        says=(
+            ("It runs. It is asked to stop, and is running until it does.",)
+            if runs
+            else ("It waits, and will not run.",),
+        ),
+        button="Ask it to stop" if runs else "Cancel it",
+        reason=True,
+        refused=("It is {0} already; nothing is left to cancel.", one.state) if one.state.final else None,
+        command=f"cronsensus runs cancel {one.id} --reason WHY",
+    )
+
+
+def _cancel(store: Store, given: Given, by: str, why: str) -> str:
+    store.cancel(int(given["run"]), by=by, why=why)
+    return f"/runs/{given['run']}"
+
+
+# --- nodes and locks --------------------------------------------------------------------------------------------------
+
+
+def _drain_form(store: Store, given: Given) -> Form:
+    wanted = given.get("node", "")
+    one = next((one for one in store.sessions(limit=1000) if one.is_node and one.id == wanted), None)
+    if one is None:
+        raise NoTargetError("There is no such node, or it has ended")
+    life = lives_of(store, [one]).get(one.id)
+    gone = life is not None and life.state == "gone"
+    return Form(
+        title=("Drain {0}", one.node),
+        says=(
+            ("It finishes what it runs, takes nothing new, and ends. Others take its work.",),
+            ("It holds {0} now.", one.holds),
+        ),
+        button="Drain",
+        back="/nodes",
+        keeps={"node": one.id},
+        seen=one.state,
+        refused=("It is {0} already.", one.state)
+        if one.state != "alive"
+        else (("It is gone; its work is taken over without it.",) if gone else None),
+        command=f"cronsensus nodes drain {one.id}",
+    )
+
+
+def _drain(store: Store, given: Given, by: str, why: str) -> str:
+    store.drain(given["node"], by=by, why=why)
+    return "/nodes"
+
+
+def _break_form(store: Store, given: Given) -> Form:
+    name = given.get("lock", "")
+    held = store.locks(name=name, limit=200)
+    if not held:
+        raise NoTargetError("There is no such lock, or nobody holds it")
+    return Form(
+        title=("Break the lock {0}", name),
+        says=(
+            *(("It is held by {0} under the token {1}.", one.holder, one.token) for one in held[:10]),
+            ("Its holder notices at its next renewal, and may work on until then beside the next one.",),
+        ),
+        button="Break it",
+        back="/locks",
+        keeps={"lock": name},
+        seen=" ".join(str(one.token) for one in held),
+        reason=True,
+        command=f"cronsensus locks break {name} --reason WHY",
+    )
+
+
+def _break(store: Store, given: Given, by: str, why: str) -> str:
+    store.break_lock(given["lock"], by=by, why=why)
+    return "/locks"
+
+
+ACTIONS: Mapping[str, Action] = {
+    "pause": Action(_pause_form, _pause),
+    "resume": Action(_resume_form, _resume),
+    "trigger": Action(_trigger_form, _trigger),
+    "backfill": Action(_backfill_form, _backfill),
+    "retry": Action(_retry_form, _retry),
+    "cancel": Action(_cancel_form, _cancel),
+    "drain": Action(_drain_form, _drain),
+    "break": Action(_break_form, _break),
+}
+DONE: Mapping[str, str] = {
+    "pause": "It is paused.",
+    "resume": "It is resumed.",
+    "trigger": "It was told to run: this is the run.",
+    "backfill": "The runs are made; they stand below.",
+    "retry": "It is tried again: this is the new run.",
+    "cancel": "It is cancelled, or asked to stop.",
+    "drain": "It is asked to drain.",
+    "break": "The lock is free.",
+}
+"""What is said on the next page."""

@@ -1,0 +1,105 @@
+"""Pages that stay current: each is made at most once every two seconds, for all who look at it.
+
+An open page hears by server-sent events when it has changed, and what it is now; a server that has only synchronous
+workers is asked again by the page instead. Both get the same, so a store is asked no more often by twenty open tabs
+than by one. A page that nobody looks at costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from cronsensus.dashboard.access import App, Message, Scope
+
+EVERY = 2.0
+"""Seconds for which a page counts as current."""
+_STREAM = 20.0
+"""Seconds after which a stream ends, and the browser opens another: a server that stops waits for open streams."""
+_MOST_PAGES = 200
+_NEVER = ("/live", "/static", "/do/")
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page as it was last made. The lock lets one make it while others wait for it."""
+
+    made_at: float = float("-inf")
+    text: str = ""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Live:
+    """Answers what a page is now."""
+
+    def __init__(self) -> None:
+        self.app: App
+        self._pages: OrderedDict[tuple[object, ...], _Page] = OrderedDict()
+
+    async def answer(self, request: Request) -> Response:
+        """Answer with the page that ``of`` names: as a stream of what it becomes, or once."""
+        asked = urlsplit(request.query_params.get("of", ""))
+        path = asked.path or "/"
+        if asked.scheme or asked.netloc or not path.startswith("/") or path.startswith(_NEVER):
+            return PlainTextResponse("of= is the path of a page\n", 400)
+        if "text/event-stream" not in request.headers.get("accept", ""):
+            return PlainTextResponse(await self._current(request, path, asked.query))
+        return StreamingResponse(
+            self._stream(request, path, asked.query),
+            media_type="text/event-stream",
+            headers={"x-accel-buffering": "no"},
+        )
+
+    async def _stream(self, request: Request, path: str, query: str) -> AsyncIterator[str]:
+        yield "retry: 1000\n\n"
+        sent = None
+        end = _time() + _STREAM
+        while _time() < end:
+            text = await self._current(request, path, query)
+            # Silence would look like a page whose server is gone.
+            yield f"data: {json.dumps(text)}\n\n" if text != sent else ": same\n\n"
+            sent = text
+            await asyncio.sleep(EVERY)
+
+    async def _current(self, request: Request, path: str, query: str) -> str:
+        """Return a page as it is now, or was less than ``EVERY`` seconds ago."""
+        headers = [pair for pair in request.scope["headers"] if pair[0] in {b"host", b"cookie", b"accept-language"}]
+        language = (request.cookies.get("cronsensus_lang"), request.headers.get("accept-language"))
+        scope = {**request.scope, "method": "GET", "headers": headers}
+        scope["path"] = str(scope.get("root_path", "")) + path
+        scope["raw_path"] = scope["path"].encode()
+        scope["query_string"] = query.encode()
+        key = (scope["path"], query, language, scope["cronsensus.permission"])
+        page = self._pages.setdefault(key, _Page())
+        self._pages.move_to_end(key)
+        while len(self._pages) > _MOST_PAGES:
+            self._pages.popitem(last=False)
+        async with page.lock:
+            if _time() - page.made_at >= EVERY * 0.9:
+                page.text = await _made(self.app, scope)
+                page.made_at = _time()
+        return page.text
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _made(app: App, scope: Scope) -> str:
+    body = bytearray()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        body.extend(message.get("body", b""))
+
+    await app(scope, receive, send)
+    return body.decode()

@@ -1,0 +1,73 @@
+"""Which nominal times of the past a backfill would run, and which it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronsensus.errors import InvalidOption, OccurrenceTooOld
+from cronsensus.insight.words import exact
+from cronsensus.model.job import JobView
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.operations import nominal_times
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_occurrence
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """The nominal times of a stretch.
+
+    Attributes:
+        times: all of them, in order.
+        standing: those that have an active or a succeeded occurrence; the store leaves these alone.
+        pruned: those of which it cannot be proved that they never ran.
+    """
+
+    times: list[datetime]
+    standing: dict[datetime, Occurrence]
+    pruned: set[datetime]
+
+    @property
+    def missing(self) -> list[datetime]:
+        """Return the times that have no active or succeeded occurrence."""
+        return [time for time in self.times if time not in self.standing]
+
+    def require_provable(self) -> None:
+        """Raise if a time may have run and have been pruned since.
+
+        Raises:
+            OccurrenceTooOld: one may.
+        """
+        if self.pruned:
+            possible = next((f"; --from '{exact(time)}'" for time in self.missing if time not in self.pruned), "")
+            raise OccurrenceTooOld(
+                f"{len(self.pruned)} of these times lie at or below {exact(max(self.pruned))}, up to which runs may "
+                f"have been pruned, so it cannot be proved that they never ran{possible}"
+            )
+
+
+def plan_backfill(store: Store, view: JobView, since: datetime, until: datetime, now: datetime) -> BackfillPlan:
+    """Return what a backfill from ``since`` to ``until``, both included, would do to a job that has a trigger.
+
+    Raises:
+        InvalidOption: the stretch is the wrong way round, reaches into the future, or holds too many times.
+    """
+    job, trigger = view.spec.name, view.spec.trigger
+    if trigger is None:
+        raise InvalidOption(
+            f"job {job!r} has no trigger, so it has no nominal times to fill; cronsensus jobs trigger {job}"
+        )
+    if since > until:
+        raise InvalidOption(f"--from {exact(since)} is after --to {exact(until)}; write them the other way round")
+    if until > now:
+        raise InvalidOption(
+            f"--to {exact(until)} lies in the future, and those times will run by themselves; --to {exact(now)}"
+        )
+    times = nominal_times(job, trigger, since, until)
+    states = (State.PENDING, State.RUNNING, State.SUCCEEDED)
+    where = OccurrenceFilter(job=job, states=states, scheduled_from=since, scheduled_until=until)
+    standing = {one.scheduled_for: one for one in every_occurrence(store, where) if one.scheduled_for is not None}
+    pruned = {time for time in times if time not in standing and view.horizon is not None and time <= view.horizon}
+    return BackfillPlan(times, standing, pruned)

@@ -1,0 +1,220 @@
+"""Acting from a page: it is shown first, done once, and written into the trail."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.dashboard import dashboard
+from cronsensus.dashboard.actions import ACTIONS, DONE
+from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
+from cronsensus.model.states import State
+from tests.dashboard.browser import Browser, Form
+from tests.hand_cluster import HandCluster
+
+SESSION = "session-of-node-1"
+
+
+@pytest.fixture
+def cluster() -> HandCluster:
+    """Return a cluster in which a job succeeded once, failed once, and one run waits."""
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.every("tick", "1m")
+    cluster.declare("queue")
+    cluster.advance(60)
+    cluster.run_once()
+    cluster.advance(60)
+    cluster.fire()
+    (claim,) = cluster.claim()
+    cluster.fail(claim, "no route")
+    cluster.store.enqueue([Item(job="queue", key="waits")])
+    cluster.store.lock("reindex", "web-1", ttl=timedelta(hours=1))
+    return cluster
+
+
+@pytest.fixture
+def browser(cluster: HandCluster) -> Browser:
+    return Browser(dashboard(cluster.store, by="ann@desk"))
+
+
+def occurrences(cluster: HandCluster) -> list[Occurrence]:
+    return cluster.store.occurrences(OccurrenceFilter(), limit=100)
+
+
+def waiting(cluster: HandCluster) -> int:
+    return next(one.id for one in occurrences(cluster) if one.job == "queue")
+
+
+def failed(cluster: HandCluster) -> int:
+    return next(one.id for one in occurrences(cluster) if one.state is State.FAILED)
+
+
+def test_a_pause_is_shown_done_and_in_the_trail_and_so_is_its_end(browser: Browser, cluster: HandCluster) -> None:
+    assert "/do/pause?job=tick" in browser.get("/job?name=tick").text
+    text = browser.do("/do/pause?job=tick", reason="move <b>").text
+    assert "It is paused." in text
+    assert "/do/resume?job=tick" in text
+    entry = cluster.store.trail(target="tick")[0]
+    assert (entry.action, entry.by, entry.why) == ("pause", "ann@desk", "move <b>")
+    page = browser.get("/do/resume?job=tick").text
+    assert "move &lt;b&gt;" in page
+    assert "It is resumed." in browser.do("/do/resume?job=tick").text
+    text = browser.get("/trail").text
+    assert text.index("resume") < text.index("pause</b>")
+    assert "move &lt;b&gt;" in text
+
+
+def test_a_pause_without_a_reason_is_not_done(browser: Browser, cluster: HandCluster) -> None:
+    answer = browser.fill("/do/pause?job=tick", reason="  ")
+    assert answer.status_code == 409
+    assert "Say why" in answer.text
+    view = cluster.store.job("tick")
+    assert view is not None
+    assert view.paused_at is None
+
+
+def test_a_job_runs_now_with_its_own_and_with_other_arguments(browser: Browser, cluster: HandCluster) -> None:
+    assert "this is the run" in browser.do("/do/trigger?job=queue", reason="try").text
+    (made, *_) = occurrences(cluster)
+    assert (made.job, made.origin, made.args) == ("queue", "manual", ())
+    browser.do("/do/trigger?job=queue", args="[42]", kwargs='{"copies": 2}')
+    (made, *_) = occurrences(cluster)
+    assert (made.args, made.kwargs) == ((42,), {"copies": 2})
+
+
+def test_arguments_that_are_no_json_are_refused_and_kept_in_the_form(browser: Browser, cluster: HandCluster) -> None:
+    before = len(occurrences(cluster))
+    answer = browser.fill("/do/trigger?job=queue", args="{42}")
+    assert answer.status_code == 409
+    assert "is no JSON list" in answer.text
+    assert ">{42}</textarea>" in answer.text
+    assert len(occurrences(cluster)) == before
+
+
+def test_a_failed_run_is_tried_again_and_a_waiting_one_cancelled(browser: Browser, cluster: HandCluster) -> None:
+    number = failed(cluster)
+    text = browser.do(f"/do/retry?run={number}").text
+    assert "this is the new run" in text
+    assert f"try of run {number} again" in text
+    number = waiting(cluster)
+    assert "It waits, and will not run." in browser.get(f"/do/cancel?run={number}").text
+    browser.do(f"/do/cancel?run={number}", reason="wrong month")
+    one = cluster.store.occurrence(number)
+    assert one is not None
+    assert one.state is State.CANCELLED
+
+
+def test_a_form_whose_target_has_changed_does_nothing(browser: Browser, cluster: HandCluster) -> None:
+    number = waiting(cluster)
+    form = Form(browser.get(f"/do/cancel?run={number}").text)
+    cluster.claim()
+    answer = browser.ask("POST", str(form.action), {**form.fields, "reason": "wrong month"})
+    assert answer.status_code == 409
+    assert "It has changed since this form was opened" in answer.text
+    assert "It is asked to stop, and is running until it does." in answer.text
+    one = cluster.store.occurrence(number)
+    assert one is not None
+    assert one.state is State.RUNNING
+
+
+def test_a_backfill_is_previewed_and_runs_what_was_shown(browser: Browser, cluster: HandCluster) -> None:
+    path = "/do/backfill?job=tick&from=2026-11-20T12:00Z&to=2026-11-20T12:02Z"
+    text = browser.get(path).text
+    assert "2 of 3 times would run." in text
+    assert "has succeeded: left alone" in text
+    assert "will run" in text
+    browser.do(path, reason="mail was down")
+    assert sum(one.origin == "backfill" for one in occurrences(cluster)) == 2
+    assert "No time is left to run." in browser.get(path).text
+
+
+@pytest.mark.parametrize(
+    ("span", "said"),
+    [("", "Say from when"), ("&from=x", "x"), ("&from=1h&to=2h", "is after"), ("&from=1h&to=2030-01-01", "future")],
+)
+def test_a_backfill_that_makes_no_sense_says_why(browser: Browser, span: str, said: str) -> None:
+    text = browser.get(f"/do/backfill?job=tick{span}").text
+    assert said in text
+    assert Form(text).action is None
+
+
+def test_a_node_is_drained_and_a_lock_broken(browser: Browser, cluster: HandCluster) -> None:
+    assert f"/do/drain?node={SESSION}" in browser.get("/nodes").text
+    browser.do(f"/do/drain?node={SESSION}")
+    assert [one.state for one in cluster.store.sessions()] == ["draining"]
+    assert "/do/break?lock=reindex" in browser.get("/locks").text
+    assert "web-1" in browser.get("/do/break?lock=reindex").text
+    assert "No lock is held" in browser.do("/do/break?lock=reindex", reason="hangs").text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "pause?job=nobody",
+        "cancel?run=4711",
+        "cancel?run=x",
+        "drain?node=x",
+        "break?lock=x",
+        "nothing?job=tick",
+        "retry",
+    ],
+)
+def test_what_is_not_there_cannot_be_acted_on(browser: Browser, path: str) -> None:
+    assert browser.get(f"/do/{path}").status_code == 404
+
+
+def test_what_cannot_be_done_has_no_button(browser: Browser, cluster: HandCluster) -> None:
+    text = browser.get(f"/do/cancel?run={failed(cluster)}").text
+    assert "nothing is left to cancel" in text
+    assert Form(text).action is None
+
+
+@pytest.mark.parametrize("name", sorted(ACTIONS))
+def test_each_form_has_its_words_in_chinese(cluster: HandCluster, name: str) -> None:
+    given = {
+        "job": "tick", "run": str(failed(cluster) if name == "retry" else waiting(cluster)), "node": SESSION,
+        "lock": "reindex", "from": "1h",
+    }  # fmt: skip
+    if name == "resume":
+        cluster.store.pause("tick", by="ann", why="")
+    form = ACTIONS[name].form(cluster.store, given)
+    texts = [form.title, *form.says, *(then for _, then in form.rows), *([form.refused] if form.refused else [])]
+    said = {str(text[0]) for text in texts} | {form.button, DONE[name]}
+    said |= {one.label for one in (*form.fields, *form.asks)}
+    assert said - set(CHINESE) == set()
+    assert re.match(r"cronsensus (jobs|runs|nodes|locks) ", form.command)
+
+
+@pytest.fixture
+def tamper() -> Callable[[dict[str, str]], dict[str, str]]:
+    return lambda fields: {**fields, "form_token": "x" * 32}
+
+
+def test_a_form_that_this_browser_was_not_given_is_refused(
+    cluster: HandCluster, browser: Browser, tamper: Callable[[dict[str, str]], dict[str, str]]
+) -> None:
+    form = Form(browser.get("/do/pause?job=tick").text)
+    sent = {**form.fields, "reason": "x"}
+    assert form.action is not None
+    for asked in (
+        browser.ask("POST", form.action, tamper(sent)),
+        Browser(dashboard(cluster.store)).ask("POST", form.action, sent),
+    ):
+        assert asked.status_code == 403
+        assert "Open it again" in asked.text
+    assert browser.ask("POST", form.action, sent, sec_fetch_site="cross-site").status_code == 403
+    assert browser.ask("POST", form.action, sent, origin="https://evil.example").status_code == 403
+    assert browser.ask("POST", form.action, {**sent, "reason": "x" * 70_000}).status_code == 413
+    assert cluster.store.trail(target="tick") == []
+    assert browser.ask("POST", form.action, sent, sec_fetch_site="same-origin").status_code == 303
+
+
+def test_nothing_changes_by_get(cluster: HandCluster, browser: Browser) -> None:
+    before = occurrences(cluster)
+    for name in ACTIONS:
+        browser.get(f"/do/{name}?job=tick&run={failed(cluster)}&node={SESSION}&lock=reindex&reason=x&seen=&from=1h")
+    assert occurrences(cluster) == before
+    assert cluster.store.trail() == []

@@ -1,0 +1,92 @@
+"""Pages that stay current: one making for all who look, however many tabs are open."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from cronsensus.dashboard import dashboard, live
+from cronsensus.dashboard.access import Access
+from tests.dashboard.browser import HERE, Browser
+from tests.hand_cluster import HandCluster
+
+
+@pytest.fixture
+def cluster() -> HandCluster:
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.every("tick", "1m")
+    return cluster
+
+
+def test_twenty_tabs_ask_the_store_no_more_than_one(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+    counts = cluster.store.counts
+
+    def counting() -> Any:
+        asked.append("counts")
+        return counts()
+
+    monkeypatch.setattr(cluster.store, "counts", counting)
+    app = dashboard(cluster.store)
+
+    async def tabs(number: int) -> None:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app, client=HERE), base_url="http://127.0.0.1"
+        ) as client:
+            answers = await asyncio.gather(*(client.get("/live?of=/") for _ in range(number)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert all("cronsensus" in answer.text for answer in answers)
+
+    asyncio.run(tabs(20))
+    assert len(asked) == 1
+
+
+def test_a_stream_tells_what_the_page_has_become(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EVERY", 0.05)
+    monkeypatch.setattr(live, "_STREAM", 1.0)
+    monkeypatch.setattr(live, "asyncio", asyncio)
+    app = dashboard(cluster.store)
+    told = list[str]()
+
+    async def watch() -> None:
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(30)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            text = message.get("body", b"").decode()
+            if text.startswith("data: "):
+                told.append(json.loads(text[len("data: ") :]))
+                if len(told) == 1:
+                    cluster.store.pause("tick", by="ann", why="move")
+
+        scope = {
+            "type": "http", "method": "GET", "path": "/live", "query_string": b"of=/job%3Fname%3Dtick", "client": HERE,
+            "headers": [(b"host", b"127.0.0.1"), (b"accept", b"text/event-stream")], "root_path": "", "scheme": "http",
+            "http_version": "1.1", "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        await app(scope, receive, send)
+
+    asyncio.run(watch())
+    assert len(told) == 2
+    assert "paused: move" not in told[0]
+    assert "paused: move" in told[1]
+
+
+def test_what_a_reader_is_sent_has_no_buttons_although_an_operator_looks_too(cluster: HandCluster) -> None:
+    app = Access(
+        dashboard(cluster.store)._app,  # type: ignore[attr-defined]
+        lambda request: "operate" if "x-ops" in request.headers else "read",
+    )
+    assert "/do/pause" in Browser(app, x_ops="1").get("/live?of=/job%3Fname%3Dtick").text
+    assert "/do/pause" not in Browser(app).get("/live?of=/job%3Fname%3Dtick").text
+
+
+@pytest.mark.parametrize(
+    "of", ["/live", "/do/pause?job=tick", "https://evil.example/", "//evil.example/", "jobs", "/static/style.css"]
+)
+def test_only_pages_can_be_followed(cluster: HandCluster, of: str) -> None:
+    assert Browser(dashboard(cluster.store)).ask("GET", f"/live?of={of.replace('?', '%3F')}").status_code == 400
