@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
 from apscheduler.executors.base import MaxInstancesReachedError
 from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -134,7 +134,8 @@ def test_max_instances_holds_over_all_replicas_and_what_it_refuses_is_in_the_led
 
 @pytest.fixture
 def guarded(folder):
-    url, seen = f"sqlite:///{folder / 'one.db'}", []
+    url = f"sqlite:///{folder / 'one.db'}"
+    seen: list[JobEvent] = []
     scheduler = BackgroundScheduler(timezone="UTC")
     guard(scheduler, url)
     scheduler.add_listener(seen.append, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
@@ -175,6 +176,29 @@ def test_time_that_the_only_replica_has_no_room_for_is_skipped_in_the_ledger(gua
         over.set()
     refused = next(one for one in runs(url, "full") if one.scheduled_for > now)
     assert (refused.state, refused.reason) == (State.SKIPPED, "overlap")
+
+
+def test_jobs_that_are_due_together_are_asked_for_together(guarded, monkeypatch):
+    scheduler, url, _ = guarded
+    participant, named = scheduler._cronsensus._participant, threading.Event()
+    steps: list[int] = []
+    acquire = participant.acquire
+
+    def counted(wanted):
+        steps.append(len(wanted))
+        assert named.wait(PATIENCE)
+        return acquire(wanted)
+
+    monkeypatch.setattr(participant, "acquire", counted)
+    now = datetime.now(UTC)
+    for number in range(50):
+        one = scheduler.add_job(list, "cron", year=2099, id=f"due {number}", misfire_grace_time=60)
+        scheduler._executors["default"].submit_job(one, [now])
+    named.set()
+    ended = [wait_for(lambda name=f"due {number}": runs(url, name), "a run") for number in range(50)]
+    assert all(len(found) == 1 for found in ended)
+    assert sum(steps) == 50
+    assert len(steps) <= 3
 
 
 def test_store_that_is_away_at_the_start_is_an_error_of_the_start():

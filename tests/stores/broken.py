@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from cronsensus.clock import SystemClock
-from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.acquiring import Ask, Intent, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover, scheduled_key
 from cronsensus.model.plan import Plan
@@ -1166,11 +1166,13 @@ class SkipsWhatWaits(BrokenStore):
 
     rejected_by = "test_what_waits_is_taken_when_there_is_room_and_never_skipped"
 
-    def _decide_time(self, job: JobRow, time: datetime, *how: Any, **room: bool) -> Claim | NotWon:
+    def _decide_time(
+        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
+    ) -> Claim | NotWon:
         found = job.keys.get(scheduled_key(time))
-        if found is not None and found.state is State.PENDING and not room["room"]:
-            self._space.close(found, State.SKIPPED, self._now(), reason="overlap")
-        return super()._decide_time(job, time, *how, **room)
+        if found is not None and found.state is State.PENDING and not room:
+            self._space.close(found, State.SKIPPED, now, reason="overlap")
+        return super()._decide_time(job, time, intent, holder, now, room=room)
 
 
 class LeavesNoVerdict(BrokenStore):
