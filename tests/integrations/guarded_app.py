@@ -10,6 +10,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES
 from apscheduler.executors.pool import ProcessPoolExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -41,6 +42,12 @@ def slow() -> None:
     note("slow-end")
 
 
+def long() -> None:
+    note("long-begin")
+    time.sleep(2.5)
+    note("long-end")
+
+
 def broken() -> None:
     raise ValueError("no disk")
 
@@ -53,10 +60,15 @@ def add_jobs(scheduler, function) -> None:
 
 def main() -> None:
     executors = {"default": ProcessPoolExecutor(2)} if KIND == "process" else {}
-    # A busy machine takes more than the second of grace to start a process of a pool.
-    scheduler = BackgroundScheduler(executors=executors, job_defaults={"misfire_grace_time": 30})
+    # A busy machine takes more than the second of grace to start a process of a pool, and what waits for it counts.
+    defaults = {"misfire_grace_time": 30, "max_instances": 10}
+    scheduler = BackgroundScheduler(executors=executors, job_defaults=defaults)
     guard(scheduler, URL, lease="3s")
-    add_jobs(scheduler, tick)
+    if KIND == "long":
+        scheduler.add_job(long, "cron", second="*", id="long", max_instances=1)
+        scheduler.add_listener(lambda event: note("refused"), EVENT_JOB_MAX_INSTANCES)
+    else:
+        add_jobs(scheduler, tick)
     scheduler.start()
     note("up")
     while not OVER.exists():

@@ -11,11 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
+from apscheduler.executors.base import MaxInstancesReachedError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from cronsensus import ConfigurationError, InvalidOption, Scheduler
 from cronsensus.audit import audit
 from cronsensus.integrations.apscheduler import guard
+from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
@@ -103,6 +106,101 @@ def test_each_time_is_run_by_one_of_four_replicas_although_one_is_killed_in_a_ru
     assert report.ok, report
 
 
+def test_max_instances_holds_over_all_replicas_and_what_it_refuses_is_in_the_ledger(folder):
+    url, out = f"sqlite:///{folder / 'guard.db'}", folder / "out"
+    started = replicas(url, out, 4, "long")
+    try:
+        wait_for(lambda: sum(line[0] == "long-end" for line in lines(out)) >= 3, "three runs")
+        out.with_suffix(".over").touch()
+        for one in started:
+            one.wait(PATIENCE)
+    finally:
+        for one in started:
+            one.kill()
+            one.wait(PATIENCE)
+    # Counted outside: a run ends before the next one begins, whichever replica has it.
+    written = [line[0] for line in sorted(lines(out), key=lambda line: float(line[3])) if line[0].startswith("long")]
+    assert written == ["long-begin", "long-end"] * (len(written) // 2)
+    recorded = sorted(runs(url, "long"), key=lambda one: one.scheduled_for)
+    ran = [one for one in recorded if one.state is State.SUCCEEDED]
+    refused = [one for one in recorded if (one.state, one.reason) == (State.SKIPPED, "overlap")]
+    assert len(ran) == len(written) // 2
+    assert len(recorded) == len(ran) + len(refused)
+    assert len(refused) >= 2 * (len(ran) - 1)
+    assert sum(line[0] == "refused" for line in lines(out)) >= len(refused)
+    between = recorded[-1].scheduled_for - recorded[0].scheduled_for
+    assert between == timedelta(seconds=len(recorded) - 1), "a time has no verdict"
+
+
+@pytest.fixture
+def guarded(folder):
+    url = f"sqlite:///{folder / 'one.db'}"
+    seen: list[JobEvent] = []
+    scheduler = BackgroundScheduler(timezone="UTC")
+    guard(scheduler, url)
+    scheduler.add_listener(seen.append, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
+    scheduler.start()
+    yield scheduler, url, seen
+    scheduler.shutdown()
+
+
+def test_time_past_its_grace_is_missed_in_the_ledger_and_told_to_listeners(guarded):
+    scheduler, url, seen = guarded
+    job = scheduler.add_job(list, "cron", year=2099, id="late", misfire_grace_time=60)
+    late = datetime.now(UTC) - timedelta(minutes=2)
+    scheduler._executors["default"].submit_job(job, [late])
+    [one] = wait_for(lambda: runs(url, "late"), "a verdict")
+    assert (one.scheduled_for, one.state, one.reason) == (late, State.MISSED, "late")
+    [event] = wait_for(lambda: list(seen), "an event")
+    assert (event.code, event.job_id, event.scheduled_run_time) == (EVENT_JOB_MISSED, "late", late)
+
+
+def test_time_that_the_only_replica_has_no_room_for_is_skipped_in_the_ledger(guarded):
+    scheduler, url, _ = guarded
+    begun, over = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        over.wait(PATIENCE)
+
+    job = scheduler.add_job(work, "cron", year=2099, id="full", misfire_grace_time=60)
+    now = datetime.now(UTC)
+    executor = scheduler._executors["default"]
+    executor.submit_job(job, [now])
+    try:
+        assert begun.wait(PATIENCE)
+        with pytest.raises(MaxInstancesReachedError):
+            executor.submit_job(job, [now + timedelta(seconds=1)])
+        wait_for(lambda: len(runs(url, "full")) == 2, "a verdict")
+    finally:
+        over.set()
+    refused = next(one for one in runs(url, "full") if one.scheduled_for > now)
+    assert (refused.state, refused.reason) == (State.SKIPPED, "overlap")
+
+
+def test_jobs_that_are_due_together_are_asked_for_together(guarded, monkeypatch):
+    scheduler, url, _ = guarded
+    participant, named = scheduler._cronsensus._participant, threading.Event()
+    steps: list[int] = []
+    acquire = participant.acquire
+
+    def counted(wanted):
+        steps.append(len(wanted))
+        assert named.wait(PATIENCE)
+        return acquire(wanted)
+
+    monkeypatch.setattr(participant, "acquire", counted)
+    now = datetime.now(UTC)
+    for number in range(50):
+        one = scheduler.add_job(list, "cron", year=2099, id=f"due {number}", misfire_grace_time=60)
+        scheduler._executors["default"].submit_job(one, [now])
+    named.set()
+    ended = [wait_for(lambda name=f"due {number}": runs(url, name), "a run") for number in range(50)]
+    assert all(len(found) == 1 for found in ended)
+    assert sum(steps) == 50
+    assert len(steps) <= 3
+
+
 def test_store_that_is_away_at_the_start_is_an_error_of_the_start():
     scheduler = BackgroundScheduler()
     guard(scheduler, "postgresql://nobody@127.0.0.1:1/nothing")
@@ -178,9 +276,9 @@ def test_run_that_the_last_replica_left_is_run_by_the_next_one_that_starts(folde
 
     first = replica()
     participant = first._cronsensus._participant
-    participant.cut_off(
-        participant.acquire(JobSpec(name="apscheduler:yearly", function="apscheduler:yearly", source="runtime"), left)
-    )
+    spec = JobSpec(name="apscheduler:yearly", function="apscheduler:yearly", source="runtime")
+    [[won]] = participant.acquire([(spec, Ask(spec.name, (left,)))])
+    participant.cut_off(won)
     first.shutdown()
     done.clear()
     second = replica()

@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from cronsensus.clock import SystemClock
+from cronsensus.model.acquiring import Ask, Intent, NotWon
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover
+from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
@@ -1146,6 +1147,41 @@ class AcquiresOfPausedJobs(BrokenStore):
                 return super().acquire(session, job, **wanted)
             finally:
                 row.paused_at = paused
+
+
+class TimesBeyondTheLimit(BrokenStore):
+    """A named time is won however many of its job run."""
+
+    rejected_by = "test_a_full_job_has_its_time_skipped_and_says_so_once"
+
+    def _answer(self, ask: Ask, *who: Any) -> tuple[Claim | NotWon, ...]:
+        job = self._space.jobs.get(ask.job)
+        if job is not None:
+            job.spec = replace(job.spec, policies=replace(job.spec.policies, concurrency=None))
+        return super()._answer(ask, *who)
+
+
+class SkipsWhatWaits(BrokenStore):
+    """A time that was begun, and waits to be run again, is skipped because its job is full."""
+
+    rejected_by = "test_what_waits_is_taken_when_there_is_room_and_never_skipped"
+
+    def _decide_time(
+        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
+    ) -> Claim | NotWon:
+        found = job.keys.get(scheduled_key(time))
+        if found is not None and found.state is State.PENDING and not room:
+            self._space.close(found, State.SKIPPED, now, reason="overlap")
+        return super()._decide_time(job, time, intent, holder, now, room=room)
+
+
+class LeavesNoVerdict(BrokenStore):
+    """A time that nobody ran in time leaves no trace."""
+
+    rejected_by = "test_a_time_that_nobody_started_in_time_is_missed"
+
+    def _acquire_times(self, session: str, asks: Sequence[Ask], lease: timedelta) -> list[tuple[Claim | NotWon, ...]]:
+        return super()._acquire_times(session, [one for one in asks if one.intent == "run"], lease) or [(NotWon.LATE,)]
 
 
 BROKEN = BrokenStore.__subclasses__()

@@ -13,6 +13,7 @@ import pytest
 
 from cronsensus import Scheduler
 from cronsensus.errors import CronsensusError, DuplicateJob, InvalidOption, InvalidTransition
+from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Loss
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
@@ -73,6 +74,7 @@ def calls_on(store: Store) -> Calls:
     return {
         "announce": lambda: store.announce({1: NOON}),
         "acquire": lambda: store.acquire("s", "job", key="k", lease=LEASE),
+        "acquire_times": lambda: store.acquire_times("s", [Ask("job", (NOON,))], lease=LEASE),
         "register_presence": lambda: store.register_presence("s"),
         "backfill": lambda: store.backfill("job", [NOON], **WHO),
         "break_lock": lambda: store.break_lock("lock", **WHO),

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from cronsensus.clock import Clock, ManualClock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
+from cronsensus.model.acquiring import Ask, Intent
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import CLOCK_SET_BACK, TrailEntry
@@ -53,6 +54,7 @@ WHICH = st.integers(0, 30)
 """An index into whatever there is by then."""
 LEASES = st.sampled_from([5 * SECOND, 30 * SECOND, 10 * MINUTE])
 TIMES = st.integers(-3, 15).map(lambda number: START + number * 30 * SECOND)
+INTENTS: tuple[Intent, ...] = ("run", "run", "full", "late")
 TRIGGERS = st.sampled_from(
     [
         None,
@@ -267,6 +269,15 @@ class AgainstTheOracle(RuleBasedStateMachine):
         pair = self.both(lambda store, _: store.acquire(session, job, **name, lease=lease))
         if isinstance(pair[0], Claim):
             self.claims.append(pair)
+
+    @rule(which=WHICH, job=JOBS, time=TIMES, lease=LEASES)
+    def acquire_times(self, which, job, time, lease):
+        session, intent = self.session(which), INTENTS[which % len(INTENTS)]
+        asks = [Ask(job, (time, time + 30 * SECOND), intent), Ask("a", (time,))]
+        ours, theirs = self.both(lambda store, _: store.acquire_times(session, asks, lease=lease))
+        if isinstance(ours, list):
+            pairs = zip(itertools.chain(*ours), itertools.chain(*theirs), strict=True)
+            self.claims += [pair for pair in pairs if isinstance(pair[0], Claim)]
 
     @rule(job=JOBS, key=KEYS.filter(bool), running=st.booleans())
     def forget(self, job, key, running):

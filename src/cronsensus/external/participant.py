@@ -3,7 +3,7 @@
 ::
 
     the program names a time ──▶ acquire ──▶ Won ──▶ the program runs it ──▶ settle: the verdict is recorded
-                                    └──▶ None: another process has it
+                                    └──▶ NotWon: another process has it, or it has its verdict
 
     another process dies in a run ──▶ it is seen to be gone ──▶ its run is taken back ──▶ ``on_leftover(Won)`` here
 
@@ -15,7 +15,7 @@ as others hold something. When nothing is open it asks the store nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -23,16 +23,19 @@ from cronsensus.background import Background
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.external.leftovers import Leftovers
 from cronsensus.logger import Logger
+from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Outcome, RunError
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.once.claims import Claims
-from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket, given_back
+from cronsensus.once.owned_claim import OwnedClaim, Ticket, given_back
 
 _log = Logger("cronsensus.external")
 
 THREADS = 4
+MOST_ASKED = 200
+"""Jobs whose times are asked for in one step."""
 DRAIN = 10.0
 """Seconds that ``close`` waits for verdicts to be recorded."""
 
@@ -74,6 +77,8 @@ class Participant:
         self._empty = threading.Event()
         self._empty.set()
         self._specs: dict[str, JobSpec] = {}
+        self._wanted: list[tuple[JobSpec, Ask, Callable[[list[Won | NotWon] | Exception], object]]] = []
+        self._asks = False
         self._leftovers = Leftovers(claims, self.functions, self._take_over)
 
     def functions(self) -> list[str]:
@@ -101,19 +106,48 @@ class Participant:
 
     # --- one occurrence -----------------------------------------------------------------------------------------------
 
-    def acquire(self, spec: JobSpec, time: datetime) -> Won | None:
-        """Win one nominal time of a job; ``None``: another process has or had it, or the job is paused.
+    def acquire(self, wanted: Sequence[tuple[JobSpec, Ask]]) -> list[list[Won | NotWon]]:
+        """Win nominal times, all in one step; the answers are in the order of what is wanted.
 
         Raises:
             StoreError: the store cannot be asked, so nothing may run.
         """
-        self.declare(spec)
-        ticket = Ticket()
+        for spec, _ in wanted:
+            self.declare(spec)
         try:
-            held = self._claims.take_or_lose(CallKey.slot(spec, time), ticket)
+            answers = self._claims.take_times(wanted)
         finally:
             self._leftovers.watch()
-        return None if held is None else self._hold(held, ticket)
+        return [[one if isinstance(one, NotWon) else self._hold(*one) for one in answer] for answer in answers]
+
+    def acquire_soon(self, spec: JobSpec, ask: Ask, then: Callable[[list[Won | NotWon] | Exception], object]) -> None:
+        """Win nominal times on a thread of this, and give ``then`` the answer, or why there is none.
+
+        What is wanted while the store is being asked goes into the next step together.
+        """
+        with self._lock:
+            self._wanted.append((spec, ask, then))
+            asks, self._asks = self._asks, True
+        if not asks:
+            self._background.submit(self._ask)
+
+    def _ask(self) -> None:
+        while True:
+            with self._lock:
+                batch, self._wanted = self._wanted[:MOST_ASKED], self._wanted[MOST_ASKED:]
+                self._asks = bool(batch)
+            if not batch:
+                return
+            answers: Sequence[list[Won | NotWon] | Exception]
+            try:
+                answers = self.acquire([(spec, ask) for spec, ask, _ in batch])
+            except Exception as error:  # noqa: BLE001 - each of those who asked is told
+                answers = [error] * len(batch)
+            for (spec, _, then), answer in zip(batch, answers, strict=True):
+                try:
+                    then(answer)
+                except Exception:  # noqa: BLE001 - logged; the others are to be told too
+                    _log.exception("what was won of %s could not be handed over", spec.name)
 
     def settle(
         self,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 
 from cronsensus.clock import Clock
@@ -35,6 +35,7 @@ from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
+from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
@@ -184,23 +185,67 @@ class Claims:
         self.let_go(held)
         raise wanted.mismatch(found, "an attempt that was cut off", None)
 
-    def take_or_lose(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | None:
-        """Acquire the occurrence; ``None``: another process has or had it, or its job is paused. It is not looked at.
+    def take_times(self, wanted: Sequence[tuple[JobSpec, Ask]]) -> list[list[tuple[OwnedClaim, Ticket] | NotWon]]:
+        """Acquire nominal times, all in one step; what is not won is not looked at.
 
         Raises:
-            StoreError: the store cannot be asked. A claim granted all the same is given back.
+            StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
+            LeaseLost: the session was declared dead, and so was the one after it.
         """
         self._host.refuse_if_emptied()
-        self._define(wanted.spec)
+        self._define(*(spec for spec, _ in wanted))
+        answers = self._ask_times(wanted)
+        # The store forgot these, with all that was recorded of them.
+        forgotten = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
+        if forgotten:
+            again = [wanted[place] for place in forgotten]
+            for spec, _ in again:
+                self._defined.pop(spec.name, None)
+            self._define(*(spec for spec, _ in again))
+            for place, answer in zip(forgotten, self._ask_times(again), strict=True):
+                answers[place] = answer
+        return answers
+
+    def _ask_times(self, wanted: Sequence[tuple[JobSpec, Ask]]) -> list[list[tuple[OwnedClaim, Ticket] | NotWon]]:
+        spec, ask = wanted[0]
+        ticket = Ticket()
+        asked = PendingAcquire(CallKey.slot(spec, ask.times[0]), ticket)
+        with self._lock:
+            self._asked[asked] = None  # what a renewal lists meanwhile may be on its way to here
         try:
-            return self._try(wanted, ticket)
-        except OccurrenceTooOld:
-            return None
-        except UnknownJob:
-            # The store forgot it, with all that was recorded of it.
-            self._defined.pop(wanted.spec.name, None)
-            self._define(wanted.spec)
-            return self._try(wanted, ticket)
+            try:
+                return self._come_and_ask_times([one for _, one in wanted])
+            except LeaseLost:
+                # The session was declared dead; this process is alive, and begins a new one.
+                return self._come_and_ask_times([one for _, one in wanted])
+        finally:
+            with self._lock:
+                self._asked.pop(asked, None)
+
+    def _come_and_ask_times(self, asks: Sequence[Ask]) -> list[list[tuple[OwnedClaim, Ticket] | NotWon]]:
+        session = self._host.pin()
+        try:
+            asked = session.ask()
+            try:
+                answers = self.store.acquire_times(session.session, asks, lease=self._lease)
+            except LeaseLost:
+                self._host.session_ended(session)
+                raise
+            except StoreError as error:
+                session.shorten(asked, self._lease)
+                self._host.store_failed(error)
+                raise
+            if any(isinstance(one, Claim) for answer in answers for one in answer):
+                session.claimed(asked, self._lease)
+            return [[self._held_or_not(one, session) for one in answer] for answer in answers]
+        finally:
+            self._host.unpin()
+
+    def _held_or_not(self, one: Claim | NotWon, session: SessionLease) -> tuple[OwnedClaim, Ticket] | NotWon:
+        if isinstance(one, NotWon):
+            return one
+        ticket = Ticket()
+        return self._hold(one, session, ticket), ticket
 
     def take_pending(self, functions: Collection[str], limit: int) -> list[tuple[OwnedClaim, Ticket]]:
         """Claim what waits of these functions, as a node does: what was cut off, for this process to run.
@@ -405,10 +450,11 @@ class Claims:
                 if not waited_for:
                     self._waits.pop(one, None)
 
-    def _define(self, spec: JobSpec) -> None:
-        if self._defined.get(spec.name) != spec:
-            self.store.define_jobs([spec], release=self._release(), by=self.name)
-            self._defined[spec.name] = spec
+    def _define(self, *specs: JobSpec) -> None:
+        new = {spec.name: spec for spec in specs if self._defined.get(spec.name) != spec}
+        if new:
+            self.store.define_jobs([*new.values()], release=self._release(), by=self.name)
+            self._defined |= new
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobHistory, JobSpec, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
@@ -75,6 +76,10 @@ class Backend(ABC):
     def _acquire(
         self, session: str, job: str, wanted: Named, lease: timedelta, *, fingerprint: str | None
     ) -> Claim | None: ...
+    @abstractmethod
+    def _acquire_times(
+        self, session: str, asks: Sequence[Ask], lease: timedelta
+    ) -> list[tuple[Claim | NotWon, ...]]: ...
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:  # noqa: ARG002
         raise no_transactions(self.capabilities.name)

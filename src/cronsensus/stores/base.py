@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from cronsensus.errors import InvalidOption
 from cronsensus.instants import as_utc
+from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
@@ -324,6 +325,27 @@ class Store(Backend):
         """
         named = name_of(scheduled_for, key)
         return self._within("acquire", self._acquire, session, job, named, lease, fingerprint=fingerprint)
+
+    def acquire_times(self, session: str, asks: Sequence[Ask], *, lease: timedelta) -> list[tuple[Claim | NotWon, ...]]:
+        """Win nominal times of jobs, for hosts where another program keeps time; answers are in the order of ``asks``.
+
+        As ``acquire`` does for one, with these differences. A job's ``concurrency`` holds, over all live sessions: the
+        times of one ask need room for one together, and each counts while it runs. A time that is not run gets its
+        verdict here: skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller
+        says so; the watermark moves as if it was won. One that waits is taken if it is due and there is room for it;
+        else it goes on waiting, without a verdict. What cannot be acquired is ``LOST``, and hinders no other.
+
+        Atomic: all of it. The job is locked while its runs are counted, so two callers do not both get the last place.
+        Idempotent: verdicts; repeated, the times are ``LOST``. Claims stand although the answer was lost, and ``renew``
+        lists them.
+
+        Raises:
+            LeaseLost: the session is not alive.
+            InvalidOption: a time lies more than ``MOST_IN_FUTURE`` after the store's now, or has no zone; nothing was
+                done.
+        """
+        wanted = [ask.in_utc() for ask in asks]
+        return self._within("acquire_times", self._acquire_times, session, wanted, lease) if wanted else []
 
     @contextmanager
     def transaction(self, claim: Claim) -> Iterator[RunTransaction]:

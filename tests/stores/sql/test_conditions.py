@@ -292,6 +292,11 @@ CASES = [
     ),
     Case("leave", "leave_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
     Case("named jobs", "lock_named_jobs", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}], FOR_UPDATE),
+    Case("asked jobs", "lock_asked_jobs", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}], FOR_UPDATE),
+    Case("asked", "lock_asked", _o, [PENDING, RUNNING], [{"job_id": 6}, {"key": "other"}], FOR_UPDATE, asked=IDS),
+    Case("close asked", "close_asked", _o, [PENDING], [{"id": 2}, {"state": "running"}], asked={"verdict": "skipped"}),
+    Case("eras of jobs", "eras_of_jobs", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
+    Case("decide many by hand", "pass_watermarks", _j, [JOB], [{"id": 6}, {"watermark": NOW}]),
     Case("keys", "find_keys", _o, [PENDING], [{"job_id": 6}, {"key": "other"}]),
     Case(
         "keys by name",

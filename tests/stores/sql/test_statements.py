@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from cronsensus.clock import ManualClock
+from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, LogLine, Note, Outcome
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.connection import Connection
@@ -45,6 +46,9 @@ BUDGET = {
     "acquire a key": 8,  # the job and the session, the key; insert; the session, its lease, tokens, the id; start
     "acquire a time": 10,  # who kept the job's time then; the watermark
     "acquire a time again": 8,  # neither an insert nor the watermark
+    "acquire fifty times": 13,  # session, jobs; runs, eras, keys; insert, keys; watermarks; as "acquire a key"
+    "acquire fifty times, all lost": 5,
+    "acquire fifty times, all full": 9,  # insert, keys; verdicts, watermarks
     "finish one": 3,  # look, close, record the run
     "finish a hundred": 3,
     "finish, some to be retried": 4,
@@ -190,6 +194,20 @@ def test_acquiring(store, counter):
     assert give_back(store, [claim]) == [True]
     with counter.within("acquire a time again"):
         assert store.acquire("s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
+
+
+def test_fifty_jobs_at_one_time_cost_no_more_than_one(store, counter):
+    policies = Policies(concurrency=1, overlap="allow")
+    names = [f"job {number}" for number in range(50)]
+    store.define_jobs([JobSpec(name=name, function=name, policies=policies) for name in names], release="r1")
+    first, second = ([Ask(name, (START + time * LEASE,)) for name in names] for time in (1, 2))
+    store.acquire_times("s1", [Ask(name, (START,), "late") for name in names], lease=LEASE)
+    with counter.within("acquire fifty times"):
+        assert all(isinstance(one, Claim) for [one] in store.acquire_times("s1", first, lease=LEASE))
+    with counter.within("acquire fifty times, all lost"):
+        assert store.acquire_times("s1", first, lease=LEASE) == [(NotWon.LOST,)] * 50
+    with counter.within("acquire fifty times, all full"):
+        assert store.acquire_times("s1", second, lease=LEASE) == [(NotWon.FULL,)] * 50
 
 
 def test_a_long_line_of_one_job_costs_what_comes_after_it_one_page(store, counter, clock):

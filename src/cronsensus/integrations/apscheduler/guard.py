@@ -3,7 +3,8 @@
 ::
 
     APScheduler names a time ──▶ submit_job ──▶ acquire ──▶ won: the executor's own submit_job
-                                                   └──▶ lost: nothing, another process runs it
+                                                   ├──▶ lost: nothing, another process runs it
+                                                   └──▶ full, late: its verdict is recorded, and the event sent
     the function ends ──▶ _run_job_success / _run_job_error ──▶ the verdict is recorded
 
 Only this object is changed, never a class or a module: executors are given by instance, by alias, or later, and the
@@ -21,13 +22,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cronsensus.durations import Duration
-from cronsensus.errors import ConfigurationError, StoreError
+from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
 from cronsensus.external import Participant, Won
 from cronsensus.integrations.apscheduler.checks import check_job, check_scheduler, is_memory, job_name, needs_no_guard
-from cronsensus.integrations.apscheduler.verdicts import verdict_of_error, verdict_of_event
+from cronsensus.integrations.apscheduler.verdicts import (
+    events_of_refusals,
+    is_late,
+    verdict_of_error,
+    verdict_of_event,
+)
 from cronsensus.integrations.apscheduler.views import view_of
 from cronsensus.logger import Logger
-from cronsensus.model.job import JobSpec
+from cronsensus.model.acquiring import Ask, Intent, NotWon
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.scheduler import Scheduler
 
 _log = Logger("cronsensus.apscheduler")
@@ -188,49 +195,91 @@ class Guard:
         participant, named_at = self._participant, datetime.now(UTC)
         if participant is None:
             raise ConfigurationError("the guarded scheduler was shut down; nothing runs unguarded")
+        times = [time.astimezone(UTC) for time in times]
+        late = [time for time in times if is_late(job, time, named_at)]
+        in_time = [time for time in times if time not in late]
         with self._lock:
-            if executor._instances[job.id] + self._asking[job.id] >= job.max_instances:
-                raise MaxInstancesReachedError(job)
-            self._asking[job.id] += 1
+            # Its own limit first: a replica that is full does not compete, so another one gets the time.
+            full = executor._instances[job.id] + self._asking[job.id] >= job.max_instances
+            competes = bool(in_time) and not full
+            if competes:
+                self._asking[job.id] += 1
             self._jobs[job.id] = job
             self._jobs.move_to_end(job.id)
             while len(self._jobs) > MOST_REMEMBERED:
                 participant.withdraw(job_name(self._jobs.popitem(last=False)[0]))
+        soon = is_memory(self._scheduler, job._jobstore_alias)
+        if late:
+            self._ask(participant, job, late, "late", lambda got: self._report(job, late, got), soon=soon)
+        if in_time and full:
+            self._ask(participant, job, in_time, "full", lambda _: None, soon=soon)
+            raise MaxInstancesReachedError(job)
 
-        def act() -> None:
-            self._compete(executor, participant, job, times, named_at)
+        def on_answer(got: list[Won | NotWon] | Exception) -> None:
+            self._take(executor, job, in_time, named_at, got)
 
-        if is_memory(self._scheduler, job._jobstore_alias):
-            participant.submit(act)
-        else:
-            act()
+        if competes:
+            self._ask(participant, job, in_time, "run", on_answer, soon=soon)
 
-    def _compete(
-        self, executor: Any, participant: Participant, job: Any, times: Sequence[datetime], named_at: datetime
+    def _ask(
+        self,
+        participant: Participant,
+        job: Any,
+        times: Sequence[datetime],
+        intent: Intent,
+        then: Callable[[list[Won | NotWon] | Exception], object],
+        *,
+        soon: bool,
     ) -> None:
+        spec = _spec(job)
+        ask = Ask(spec.name, tuple(times), intent)
+        if soon:
+            participant.acquire_soon(spec, ask, then)
+            return
         try:
-            won = [one for time in times if (one := self._acquire(participant, job, time)) is not None]
+            [got] = participant.acquire([(spec, ask)])
+        except (StoreError, LeaseLost) as error:
+            then(error)
+        else:
+            then(got)
+
+    def _take(
+        self,
+        executor: Any,
+        job: Any,
+        times: Sequence[datetime],
+        named_at: datetime,
+        got: list[Won | NotWon] | Exception,
+    ) -> None:
+        """Hand over what was won, and report what was refused."""
+        try:
+            self._report(job, times, got)
+            won = [] if isinstance(got, Exception) else [one for one in got if isinstance(one, Won)]
             if won:
                 waited = (datetime.now(UTC) - named_at).total_seconds()
                 self._hand_over(executor, view_of(job, waited=waited), won)
         finally:
-            with self._lock:
-                self._asking[job.id] -= 1
-                if not self._asking[job.id]:
-                    del self._asking[job.id]
+            self._asked_enough(job)
 
-    def _acquire(self, participant: Participant, job: Any, time: datetime) -> Won | None:
-        try:
-            won = participant.acquire(_spec(job), time.astimezone(UTC))
-        except StoreError as error:
+    def _asked_enough(self, job: Any) -> None:
+        with self._lock:
+            self._asking[job.id] -= 1
+            if not self._asking[job.id]:
+                del self._asking[job.id]
+
+    def _report(self, job: Any, times: Sequence[datetime], got: list[Won | NotWon] | Exception) -> None:
+        """Tell the log whether the store answers, and the listeners of this replica which verdicts it has written."""
+        if isinstance(got, Exception):
             if not self._away:
                 self._away = True
-                _log.error("the store cannot be asked, so nothing is run until it can: %s", error)
-            return None
+                _log.error("the store cannot be asked, so nothing is run until it can: %s", got)
+            return
         if self._away:
             self._away = False
             _log.warning("the store answers again; what came due meanwhile was not run by this process")
-        return won
+        local = [time.astimezone(self._scheduler.timezone) for time in times]
+        for event in events_of_refusals(job, local, got):
+            self._original["_dispatch_event"](event)
 
     def _hand_over(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
         """Submit a view of the job to the executor, where it wants that to be done."""
@@ -325,4 +374,6 @@ def _is_cancelled(error: BaseException | None) -> bool:
 
 def _spec(job: Any) -> JobSpec:
     name = job_name(job.id)
-    return JobSpec(name=name, function=name, source="runtime")
+    # The limit alone decides what may run beside what, also of what is taken over.
+    policies = Policies(concurrency=job.max_instances, overlap="allow")
+    return JobSpec(name=name, function=name, policies=policies, source="runtime")

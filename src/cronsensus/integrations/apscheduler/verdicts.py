@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from cronsensus.codec import dumps
 from cronsensus.errors import InvalidPayload
+from cronsensus.model.acquiring import NotWon
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason, State
 
@@ -24,6 +27,28 @@ def verdict_of_event(event: Any) -> dict[str, Any]:
 def verdict_of_error(exc: BaseException) -> dict[str, Any]:
     """Return how a run ended that the executor could not bring to an end."""
     return {"state": State.FAILED, "error": _error(exc, "")}
+
+
+def is_late(job: Any, time: datetime, now: datetime) -> bool:
+    """Whether a time lies further back than the job's grace allows, by the clock of the process that keeps time."""
+    grace = job.misfire_grace_time
+    return grace is not None and (now - time).total_seconds() > grace
+
+
+def events_of_refusals(job: Any, times: Sequence[datetime], answers: Sequence[object]) -> list[Any]:
+    """Return what the listeners of the replica are to be told whose ask has given times their verdicts."""
+    from apscheduler.events import (
+        EVENT_JOB_MAX_INSTANCES,
+        EVENT_JOB_MISSED,
+        JobExecutionEvent,
+        JobSubmissionEvent,
+    )
+
+    alias = job._jobstore_alias
+    full = [time for time, answer in zip(times, answers, strict=True) if answer is NotWon.FULL]
+    late = [time for time, answer in zip(times, answers, strict=True) if answer is NotWon.LATE]
+    refused = [JobSubmissionEvent(EVENT_JOB_MAX_INSTANCES, job.id, alias, full)] if full else []
+    return [*refused, *(JobExecutionEvent(EVENT_JOB_MISSED, job.id, alias, time) for time in late)]
 
 
 def _error(exc: BaseException, traceback: str) -> RunError:

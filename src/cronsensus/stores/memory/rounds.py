@@ -1,10 +1,10 @@
-"""Verbs of the scheduling round: look, step, acquire."""
+"""Verbs of the scheduling round: look, step, acquire, acquire_times."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -12,6 +12,7 @@ from msgspec import structs
 
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import after, to_micros
+from cronsensus.model.acquiring import VERDICTS, Ask, Intent, NotWon, refusal
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import (
@@ -32,7 +33,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
 from cronsensus.stores.memory.handle import Handle, writes
-from cronsensus.stores.memory.state import JobRow, OccurrenceRow
+from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Partition, View, newest_of
 
 MOST_SESSIONS_SHOWN = 64
@@ -267,6 +268,49 @@ class RoundVerbs(Handle):
         claim = self._start(found, holder, now, at=now)
         found.due_at = min(found.due_at, now)
         return structs.replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
+
+    @writes
+    def _acquire_times(self, session: str, asks: Sequence[Ask], lease: timedelta) -> list[tuple[Claim | NotWon, ...]]:
+        """Win nominal times, as many as the jobs have room for; the others get their verdicts."""
+        holder, now = self._live_session(session), self._now()
+        for ask in asks:
+            for time in ask.times:
+                if time - now > MOST_IN_FUTURE:
+                    raise too_early(ask.job, time, now)
+        self._space.expire(now)
+        answers = [self._answer(ask, holder, now) for ask in asks]
+        if any(isinstance(one, Claim) for answer in answers for one in answer):
+            self._set_lease(holder, lease, now)
+        return answers
+
+    def _answer(self, ask: Ask, holder: SessionRow, now: datetime) -> tuple[Claim | NotWon, ...]:
+        job = self._space.jobs.get(ask.job)
+        if job is None or job.retired_at is not None:
+            return (NotWon.UNKNOWN,) * len(ask.times)
+        room = self._has_room(job, 0)
+        return tuple(self._decide_time(job, time, ask.intent, holder, now, room=room) for time in ask.times)
+
+    def _decide_time(
+        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
+    ) -> Claim | NotWon:
+        if (job.horizon is not None and time <= job.horizon) or not self._is_kept_elsewhere(job, time):
+            return NotWon.LOST
+        key = scheduled_key(time)
+        found = job.keys.get(key)
+        if found is not None:
+            takes = found.state is State.PENDING and found.due_at <= now and intent == "run" and room
+            return self._start(found, holder, now, at=now) if takes else NotWon.LOST
+        refused = refusal(intent, paused=job.paused_at is not None, room=room)
+        if refused is NotWon.LEFT:
+            return refused
+        found = self._create(job, key, Origin.SCHEDULE, now, now, scheduled_for=time)
+        if self._may_pass_to(job, time):
+            job.watermark = time
+        if refused is None:
+            return self._start(found, holder, now, at=now)
+        state, reason = VERDICTS[refused]
+        self._space.close(found, state, now, reason=reason)
+        return refused
 
     @staticmethod
     def _is_over(row: OccurrenceRow, now: datetime) -> bool:

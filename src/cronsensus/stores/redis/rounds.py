@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, acquire."""
+"""Verbs of the scheduling round: look, step, acquire, acquire_times."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreCorrupt, StoreError
 from cronsensus.instants import from_micros, within_stores
 from cronsensus.logger import Logger
+from cronsensus.model.acquiring import VERDICTS, Ask, NotWon
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import (
     CUT_WORDS,
@@ -161,6 +162,31 @@ class RoundVerbs(Handle):
             raise
         claims = self._claims(session, taken)
         return claims[0] if claims else None
+
+    def _acquire_times(self, session: str, asks: Sequence[Ask], lease: timedelta) -> list[tuple[Claim | NotWon, ...]]:
+        """Win nominal times, as many as the jobs have room for; the others get their verdicts, in one script."""
+        self._client.require_replicas()
+        told = [[ask.job, ask.intent, [[micros(time), scheduled_key(time)] for time in ask.times]] for ask in asks]
+        verdicts = {word.value: [state.value, reason.value] for word, (state, reason) in VERDICTS.items()}
+        try:
+            answers, *taken = self._decide(
+                "acquire_times", session, length(lease), length(MOST_IN_FUTURE), told, verdicts
+            )
+        except Refusal as refused:
+            at = from_micros(int(refused.rest))
+            far = max((time, ask.job) for ask in asks for time in ask.times)
+            raise too_early(far[1], far[0], at) from None
+        except TooFewReplicas as short:
+            self._give_back(unpack(short.answer)[1][-2])
+            raise
+        won = {(one.job, one.scheduled_for): one for one in self._claims(session, taken)}
+        return [
+            tuple(
+                NotWon(word) if word else won.get((ask.job, time), NotWon.LOST)
+                for time, word in zip(ask.times, answer, strict=True)
+            )
+            for ask, answer in zip(asks, answers, strict=True)
+        ]
 
     def _take(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
         """Take a step that claims; tell it the session's functions if it asks for them."""

@@ -214,10 +214,10 @@ def _learn(tx: Transaction, selection: Selection, page: Sequence[AnyRow]) -> Non
         _leave_out_unreadable(tx, selection, able)
     if limited:
         selection.left_out.update(limited.keys() - {row.id for one in locked for row in one.rows})
-        _count(tx, selection, limited, [row for one in running for row in one.rows])
+        count_room(tx, selection, limited, [row for one in running for row in one.rows])
 
 
-def _count(tx: Transaction, selection: Selection, limited: Mapping[int, int], running: Sequence[AnyRow]) -> None:
+def count_room(tx: Transaction, selection: Selection, limited: Mapping[int, int], running: Sequence[AnyRow]) -> None:
     """Work out how much room is left in locked jobs: what live sessions run counts."""
     overdue = sorted({row.session for row in running if not row.alive})
     asked = {"space": tx.namespace, "boot": tx.epoch, "moment": tx.moment}

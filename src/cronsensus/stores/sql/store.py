@@ -23,6 +23,7 @@ from cronsensus.model.session import LockGrant
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.sql import (
     acquiring,
+    competing,
     completing,
     defining,
     finishing,
@@ -134,6 +135,7 @@ class SqlStore(SqlHandle):
             return stepping.take(tx, session, step)
 
     _acquire = writes(acquiring.acquire)
+    _acquire_times = writes(competing.acquire_times)
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
         """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""

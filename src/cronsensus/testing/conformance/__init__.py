@@ -37,6 +37,7 @@ pytest.register_assert_rewrite(
             "basics",
             "boundaries",
             "claiming",
+            "competing",
             "defining",
             "enqueuing",
             "finishing",
@@ -64,6 +65,7 @@ from cronsensus.testing.conformance.acquiring import Acquiring  # noqa: E402
 from cronsensus.testing.conformance.basics import Basics  # noqa: E402
 from cronsensus.testing.conformance.boundaries import Boundaries  # noqa: E402
 from cronsensus.testing.conformance.claiming import Claiming  # noqa: E402
+from cronsensus.testing.conformance.competing import Competing  # noqa: E402
 from cronsensus.testing.conformance.defining import Defining  # noqa: E402
 from cronsensus.testing.conformance.enqueuing import Enqueuing  # noqa: E402
 from cronsensus.testing.conformance.finishing import Finishing  # noqa: E402
@@ -89,6 +91,7 @@ __all__ = [
     "Basics",
     "Boundaries",
     "Claiming",
+    "Competing",
     "Defining",
     "Enqueuing",
     "Finishing",
@@ -126,6 +129,7 @@ class StoreConformance(
     Reserving,
     Limiting,
     Acquiring,
+    Competing,
     Finishing,
     Transacting,
     Sessions,

@@ -4,7 +4,7 @@
 -- heads; a line is looked into only when its head is next. Beyond `limit` come up to `reserve` that may wait on their
 -- node for a free slot: first attempts, or those after failures, of jobs that go on after a crash, without a limit or a
 -- turn. What may not is overtaken by none of them.
--- needs: starting
+-- needs: starting room
 
 local PAGE = 64
 local MOST_COUNTED = 2147483647
@@ -14,38 +14,7 @@ local function comes_before(one, other)
 end
 
 local function choose(session, limit, left_out, til, reserve)
-  local chosen, jobs, living, most = {}, {}, {}, limit + (reserve or 0)
-
-  local function is_alive(holder)
-    if living[holder] == nil then
-      living[holder] = alive(holder) or false
-    end
-    return living[holder]
-  end
-
-  -- How many more of a job may run. Runs that a dead session left behind do not count.
-  local function room_of(job, most)
-    if not most then
-      return math.huge
-    end
-    local key, room = of_job(job, 'running'), tonumber(most)
-    if call('HLEN', key) == 0 then
-      return room
-    end
-    for _, holder in ipairs(call('HVALS', key)) do
-      if is_alive(holder) then
-        room = room - 1
-      end
-    end
-    if room <= 0 then
-      for _, id in ipairs(call('HKEYS', key)) do
-        if drop_unless_running(id, key, 'HDEL') then
-          room = room + 1
-        end
-      end
-    end
-    return room
-  end
+  local chosen, jobs, most = {}, {}, limit + (reserve or 0)
 
   local function job_of(job)
     local found = jobs[job]

@@ -25,6 +25,14 @@ WHERE j.namespace = :space AND j.name IN :names
 ORDER BY j.id
 {for_update};
 
+-- name: lock_asked_jobs
+-- Lock jobs by name, and read what decides their times. Race: two processes ask for times of one job; in the order of ids, one waits for the other.
+SELECT {part: job}, j.concurrency
+FROM cronsensus_jobs AS j {by_name}
+WHERE j.namespace = :space AND j.name IN :names
+ORDER BY j.id
+{for_update};
+
 -- name: eras_after
 -- Read the eras of jobs that still matter: the one that holds at the watermark, and those after it. Race: none; what is kept of them is known by the digest of the definition.
 SELECT e.job_id, e.since, e.revision, e."trigger"
@@ -45,6 +53,11 @@ ORDER BY e.id;
 -- name: eras
 -- Read all eras of a job. Race: none, an era never changes.
 SELECT e.since, e.revision, e."trigger" FROM cronsensus_eras AS e WHERE e.job_id = {part: of_job} ORDER BY e.id;
+
+-- name: eras_of_jobs
+-- Read when the eras of jobs began, and whether there is a trigger in them. Race: the jobs are locked by the statement before, so no other era begins meanwhile.
+SELECT e.job_id, e.since, CASE WHEN e."trigger" IS NULL THEN 0 ELSE 1 END AS ruled
+FROM cronsensus_eras AS e WHERE e.job_id IN :ids ORDER BY e.id;
 
 -- name: pauses
 -- Read all pauses of a job. Race: none.

@@ -44,3 +44,26 @@ SELECT o.id, {last_token} AS last FROM cronsensus_occurrences AS o WHERE o.job_i
 UPDATE cronsensus_jobs AS j {by_id}
 SET watermark = :decided
 WHERE j.id = :job AND j.watermark < :decided AND (j.next_due IS NULL OR j.next_due > :decided);
+
+-- name: lock_asked
+-- Lock what stands under keys of jobs. Race: a claim, or an end; it comes before the lock or after the commit. The jobs are locked by a statement before, so none is created meanwhile.
+SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload
+FROM cronsensus_occurrences AS o {index: by_key}
+WHERE o.job_id IN :ids AND o."key" IN :keys
+{for_update};
+
+-- name: close_asked
+-- rows: ended bigint, verdict text, because text, run bigint
+-- Give a verdict to times that nobody runs. Race: none, the jobs are locked and the rows are new; the number of rows is checked.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = given.verdict, reason = given.because, finished_at = given.ended
+{rows_last}
+WHERE o.id = given.run AND 'pending' = coalesce(o.state, '');
+
+-- name: pass_watermarks
+-- rows: decided bigint, job bigint
+-- Move the watermarks of jobs without a trigger over times that were decided. Race: the jobs are locked; what an earlier trigger still owes is decided first.
+UPDATE {rows_first} cronsensus_jobs AS j {by_id}
+SET watermark = given.decided
+{rows_last}
+WHERE j.id = given.job AND j.watermark < given.decided;

@@ -1,0 +1,72 @@
+"""What is asked and answered where another program names the times of jobs, and the store decides who acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from cronsensus.instants import as_utc
+from cronsensus.model.states import Reason, State
+
+Intent = Literal["run", "full", "late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a process wants with nominal times of a job.
+
+    Attributes:
+        times: those that it runs one after another: the job's ``concurrency`` needs room for one of them.
+        intent: ``"run"`` them; or say that they will not run here: ``"full"``, because this process has no room itself,
+            ``"late"``, because too much time has passed.
+    """
+
+    job: str
+    times: tuple[datetime, ...]
+    intent: Intent = "run"
+
+    def in_utc(self) -> Ask:
+        """Return it with all times in UTC.
+
+        Raises:
+            InvalidOption: one of them has no zone.
+        """
+        return Ask(self.job, tuple(as_utc(time, what="times") for time in self.times), self.intent)
+
+
+class NotWon(StrEnum):
+    """Why a nominal time was not won."""
+
+    LOST = "lost"
+    """It is decided, another process has it, it waits to be run again, or it cannot be acquired."""
+    FULL = "full"
+    """This call recorded that it is skipped(overlap): as much of the job runs as its ``concurrency`` allows."""
+    LATE = "late"
+    """This call recorded that it is missed(late)."""
+    PAUSED = "paused"
+    """This call recorded that it is skipped(paused)."""
+    LEFT = "left"
+    """It is undecided: the caller does not run it, and another process may."""
+    UNKNOWN = "unknown"
+    """The store knows no such job, or it is retired."""
+
+
+VERDICTS: dict[NotWon, tuple[State, Reason]] = {
+    NotWon.FULL: (State.SKIPPED, Reason.OVERLAP),
+    NotWon.LATE: (State.MISSED, Reason.LATE),
+    NotWon.PAUSED: (State.SKIPPED, Reason.PAUSED),
+}
+"""What such an answer has recorded."""
+
+
+def refusal(intent: Intent, *, paused: bool, room: bool) -> NotWon | None:
+    """Return why a time of which nothing is known is not won; ``None``: it is."""
+    if paused:
+        return NotWon.PAUSED
+    if intent == "late":
+        return NotWon.LATE
+    if not room:
+        return NotWon.FULL
+    return NotWon.LEFT if intent == "full" else None
