@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -102,6 +103,14 @@ def test_a_node_greets_runs_and_drains(start: Any, command: Callable[..., Any]) 
     audited = command("audit", "-o", "json", "--url", URL)
     assert audited.code == 0
     assert audited.data["duplicates"] == 0
+
+
+def test_a_node_whose_port_for_the_dashboard_is_taken_runs_without_it(start: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        node = start("jobs:scheduler", "--dashboard", port)
+        said = "".join(read_until(node, "tick"))
+    assert f"no dashboard: cannot listen on 127.0.0.1:{port}; the node runs without it" in said
 
 
 def test_json_log_lines_carry_the_run(start: Any) -> None:

@@ -1,10 +1,15 @@
 """``cronsensus dashboard``: what it refuses before it serves."""
 
 import socket
+from pathlib import Path
 
+import httpx
+import pytest
 from click.testing import CliRunner
 
+from cronsensus import Scheduler
 from cronsensus.cli import cli
+from cronsensus.dashboard.serving import Server
 
 
 def test_an_address_that_others_reach_is_refused() -> None:
@@ -21,3 +26,14 @@ def test_a_port_that_is_taken_says_how_to_get_another() -> None:
     assert result.exit_code == 2
     assert f"cannot listen on 127.0.0.1:{port}" in result.stderr
     assert "--port 0" in result.stderr
+
+
+def test_beside_a_node_it_shows_what_that_runs_and_ends_with_it(tmp_path: Path) -> None:
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db", node="web-1")
+    scheduler.store.migrate()
+    server = Server(scheduler, port=0, by="ann")
+    with scheduler, server.beside():
+        text = httpx.get(f"{server.url}nodes").text
+    assert "web-1" in text
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(server.url)

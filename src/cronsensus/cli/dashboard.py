@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -11,6 +12,46 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import whoami
 from cronsensus.cli.output import message
+
+if TYPE_CHECKING:
+    from cronsensus.dashboard.serving import Server
+    from cronsensus.scheduler import Scheduler
+    from cronsensus.stores.base import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def beside(what: str) -> Callable[[F], F]:
+    """Add ``--dashboard [PORT]``: the dashboard is served beside ``what``, to this machine."""
+    return click.option(
+        "--dashboard",
+        "dashboard_port",
+        is_flag=False,
+        flag_value=8080,
+        type=click.IntRange(0, 65535),
+        metavar="[PORT]",
+        help=f"Show {what} in a browser of this machine (8080; 0: any port that is free).",
+    )
+
+
+def server(source: Scheduler | Store, *, host: str = "127.0.0.1", port: int, read_only: bool = False) -> Server:
+    """Return a dashboard that listens, and say where.
+
+    Raises:
+        CommandError: something else listens there.
+        InvalidOption, MissingExtra: as ``Server`` says.
+    """
+    from cronsensus.dashboard.serving import PortTakenError, Server
+
+    try:
+        found = Server(source, host=host, port=port, read_only=read_only, by=whoami())
+    except PortTakenError as error:
+        what, _, why = str(error).partition(": ")
+        then = "cronsensus dashboard --port 0 takes a free one"
+        raise CommandError(what, why=why.partition(";")[0], then=then) from error
+    who = "it asks for the password; without TLS that travels readable" if found.asks else "this machine only"
+    message(f"dashboard: {found.url} ({who})")
+    return found
 
 
 @click.command(cls=Command)
@@ -28,45 +69,5 @@ def dashboard(host: str, port: int, *, read_only: bool) -> None:
     cronsensus dashboard
     cronsensus dashboard --url sqlite:///cronsensus.db --port 8090
     """
-    from cronsensus.dashboard.access import require_loopback
-    from cronsensus.dashboard.passwords import from_environment
-
-    password = from_environment()
-    if password is None:
-        require_loopback(host)
-    try:
-        import uvicorn
-    except ImportError as error:
-        from cronsensus.errors import MissingExtra
-
-        raise MissingExtra(
-            f'the dashboard needs {error.name}, which is not installed; pip install "cronsensus[dashboard]"'
-        ) from error
-    from cronsensus.dashboard.app import dashboard as application
-
     with opened_store() as store:
-        listener = _listen(host, port)
-        shown = f"[{host}]" if ":" in host else host
-        who = "this machine only" if password is None else "it asks for the password; without TLS it travels readable"
-        message(f"dashboard: http://{shown}:{listener.getsockname()[1]}/ ({who}; Ctrl-C ends it)")
-        # With proxy_headers a header of the request would say who the peer is.
-        settings = uvicorn.Config(
-            application(store, read_only=read_only, by=whoami()),
-            proxy_headers=False,
-            server_header=False,
-            access_log=False,
-            log_level="warning",
-            # Open pages listen to streams that end by themselves only after a while.
-            timeout_graceful_shutdown=1,
-        )
-        uvicorn.Server(settings).run(sockets=[listener])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise CommandError(
-            f"cannot listen on {host}:{port}", why=str(error), then="cronsensus dashboard --port 0 takes a free one"
-        ) from error
+        server(store, host=host, port=port, read_only=read_only).serve()

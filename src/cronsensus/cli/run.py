@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cronsensus.cli.app import application, complete_app
+from cronsensus.cli.dashboard import beside, server
+from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import message
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     help="Least level to log.",
 )
-def run(name: str | None, **flags: Any) -> None:
+@beside("it")
+def run(name: str | None, dashboard_port: int | None, **flags: Any) -> None:
     """Run a node: fire what is due, run what is claimed, take over from nodes that died.
 
     Start it as often as you like, on as many machines as you like: each occurrence is run by exactly one node. SIGTERM
@@ -40,6 +45,7 @@ def run(name: str | None, **flags: Any) -> None:
 
     cronsensus run jobs:scheduler
     cronsensus run jobs:scheduler --concurrency 20 --log-format json
+    cronsensus run jobs:scheduler --dashboard
     """
     from cronsensus.cli.log import start_logging
     from cronsensus.stores.connecting import connecting
@@ -58,7 +64,24 @@ def run(name: str | None, **flags: Any) -> None:
     # What is loaded by now stays until the end. The collector need not look through it again and again: 40 ms each
     # time, in which nothing starts.
     gc.freeze()
-    scheduler.run()
+    with _shown(scheduler, dashboard_port):
+        scheduler.run()
+
+
+@contextmanager
+def _shown(scheduler: Scheduler, port: int | None) -> Iterator[None]:
+    """Serve the dashboard beside a node. It is not what the node is for: where the port is taken, the node goes on."""
+    if port is None:
+        yield
+        return
+    try:
+        shown = server(scheduler, port=port)
+    except CommandError as error:
+        message(f"no dashboard: {error}; the node runs without it")
+        yield
+        return
+    with shown.beside():
+        yield
 
 
 def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:

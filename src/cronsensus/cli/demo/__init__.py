@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 
+from cronsensus.cli.dashboard import beside, server
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
@@ -29,7 +30,8 @@ MOST_NODES = 16
 @click.option("--seconds", type=click.IntRange(8, 3600), default=30, show_default=True, metavar="S",
               help="How long, about.")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep the store and the logs, and say where they are.")
-def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
+@beside("the nodes")
+def demo(nodes: int, seconds: int, keep: bool, dashboard_port: int | None) -> int:  # noqa: FBT001 - a flag
     """Start real nodes, kill one in the middle of a run, watch the takeover.
 
     Three processes share one schedule on a SQLite file in a temporary folder. One of them is killed with SIGKILL
@@ -38,6 +40,7 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
 
     cronsensus demo
     cronsensus demo --nodes 5 --seconds 60
+    cronsensus demo --seconds 600 --dashboard
     cronsensus demo -o json
     """
     from cronsensus.cli.demo.nodes import Nodes
@@ -60,6 +63,8 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
             store = open_store(url, namespace=namespace)
             stack.callback(store.close)
             store.migrate()
+            if dashboard_port is not None:
+                stack.enter_context(server(store, port=dashboard_port).beside())
             running = Nodes(url, namespace, folder, clock)
             stack.callback(running.stop, 3.0)
             title = f"{nodes} processes, {'one SQLite file' if given is None else 'one store'}, no leader"

@@ -1,0 +1,98 @@
+"""Serve the dashboard by itself: alone, or beside what a process does."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cronsensus.dashboard.access import App, require_loopback
+from cronsensus.dashboard.app import dashboard
+from cronsensus.dashboard.passwords import from_environment
+from cronsensus.errors import CronsensusError, MissingExtra
+from cronsensus.scheduler import Scheduler
+from cronsensus.stores.base import Store
+
+try:
+    import uvicorn
+except ImportError as error:
+    raise MissingExtra(
+        f'the dashboard needs {error.name}, which is not installed; pip install "cronsensus[dashboard]"'
+    ) from error
+
+PORT = 8080
+_STOP_WITHIN = 3.0
+
+
+class PortTakenError(CronsensusError):
+    """Something else listens where the dashboard was to."""
+
+
+class Server:
+    """A dashboard that listens, and can be served.
+
+    Args:
+        source: the Scheduler, or the store, to show.
+        host: an address; one that others can reach needs a password in the environment.
+        port: 0 takes a free one.
+        read_only: nobody can act.
+        by: who acts, for the trail.
+
+    Raises:
+        InvalidOption: others could reach ``host``, and there is no password.
+        PortTakenError: it cannot listen there.
+
+    Attributes:
+        url: where a browser finds it.
+        asks: whether it asks for a password.
+    """
+
+    def __init__(
+        self,
+        source: Scheduler | Store,
+        *,
+        host: str = "127.0.0.1",
+        port: int = PORT,
+        read_only: bool = False,
+        by: str = "dashboard",
+    ) -> None:
+        self.asks = from_environment() is not None
+        if not self.asks:
+            require_loopback(host)
+        app: App = dashboard(source, read_only=read_only, by=by)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._listener = socket.create_server((host, port), family=family)
+        except OSError as error:
+            raise PortTakenError(f"cannot listen on {host}:{port}: {error}; take a free port: 0") from error
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._listener.getsockname()[1]}/"
+        settings = uvicorn.Config(
+            app,
+            # With it a header of the request would say who the peer is.
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_config=None,
+            log_level="warning",
+            lifespan="off",
+            # Open pages listen to streams that end by themselves only after a while.
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(settings)
+
+    def serve(self) -> None:
+        """Serve until Ctrl-C or SIGTERM."""
+        self._server.run(sockets=[self._listener])
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Serve in a thread for as long as the block lasts; signals stay with the process."""
+        thread = threading.Thread(target=self.serve, name="cronsensus-dashboard", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._server.should_exit = True
+            thread.join(_STOP_WITHIN)
