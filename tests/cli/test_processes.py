@@ -109,7 +109,7 @@ def test_a_node_whose_port_for_the_dashboard_is_taken_runs_without_it(start: Any
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         node = start("jobs:scheduler", "--dashboard", port)
-        said = "".join(read_until(node, "tick"))
+        said = "".join(read_until(node, "shop"))
     assert f"no dashboard: cannot listen on 127.0.0.1:{port}; the node runs without it" in said
 
 
