@@ -1,6 +1,7 @@
 """``cronsensus migrate apscheduler``: the program is printed; a mistake is answered by what to type."""
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_what_is_printed_is_a_program_and_the_scheduler_was_not_started(command,
     answer = command("migrate", "apscheduler", "old_shop:scheduler")
     assert answer.code == 0, answer
     assert not sys.modules["old_shop"].scheduler.running
-    space = {}
+    space: dict[str, Any] = {}
     exec(compile(answer.out, "printed", "exec"), space)
     assert [*space["scheduler"].jobs] == ["report"]
     assert "1 job written, 0 left out" in answer.err

@@ -1,9 +1,10 @@
 """APScheduler's jobs as code of ours: what is printed runs, and fires at the same times."""
 
-import asyncio
+import importlib
 import sys
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
 
 import pytest
 from apscheduler.events import EVENT_JOB_ERROR
@@ -37,7 +38,7 @@ def scheduler_with(*, executors=None, **options) -> BackgroundScheduler:
 def made(scheduler):
     """Run the printed program; return it, and its jobs by name."""
     found = migrate(scheduler, NOW)
-    space = {}
+    space: dict[str, Any] = {}
     exec(compile(found.code, "printed", "exec"), space)
     return found, {name: job.spec for name, job in space["scheduler"].jobs.items()}
 
@@ -161,7 +162,7 @@ def test_executors_become_those_of_the_same_kind():
 
 
 def test_executor_of_another_kind_is_left_out():
-    class Own(BaseExecutor):
+    class Own(BaseExecutor):  # type: ignore[misc]
         def _do_submit_job(self, job, run_times): ...
 
     found, jobs = made(scheduler_with(executors={"default": Own()}))
@@ -201,7 +202,7 @@ def test_jobs_without_an_id_get_names_that_differ():
 def test_function_that_is_called_like_something_of_ours_is_imported_under_another_name(tmp_path, monkeypatch):
     (tmp_path / "of_a_shop.py").write_text("def scheduler(): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
-    import of_a_shop
+    of_a_shop = importlib.import_module("of_a_shop")
 
     found, jobs = made(scheduler_with(func=of_a_shop.scheduler, hour=3))
     assert "from of_a_shop import scheduler as scheduler_2" in found.code
@@ -216,4 +217,3 @@ def test_asyncio_scheduler_is_read_without_a_loop():
     scheduler.add_job(awork, "cron", id="loop")
     _, jobs = made(scheduler)
     assert jobs["loop"].executor == "async"
-    assert asyncio.iscoroutinefunction(awork)
