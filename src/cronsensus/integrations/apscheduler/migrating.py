@@ -253,7 +253,7 @@ class _Writing:
                     f"the job store {alias!r} ({type(store).__name__}) is not read; add what is in it by "
                     "scheduler.add_job(…, name=…), which keeps it in the store",
                 )
-        if self._scheduler._listeners:
+        if any(not called.__module__.startswith("cronsensus.") for called, _ in self._scheduler._listeners):
             yield Remark(None, "listeners are not carried over; write @scheduler.on(…), see docs/events.md")
         if self._lines:
             yield Remark(
