@@ -14,8 +14,9 @@ import pytest
 
 from cronsensus import Scheduler
 from cronsensus.audit import audit
+from cronsensus.external.observed import read_observed
 from cronsensus.model.occurrence import OccurrenceFilter
-from tests.scratch import scratch_folder
+from tests.scratch import copy_migrated_sqlite, scratch_folder
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PATIENCE = 60.0
@@ -43,10 +44,10 @@ def copy_example(kind: str, folder: Path, *, guarded: bool) -> None:
 
 
 @contextlib.contextmanager
-def served(kind: str, folder: Path):
+def served(kind: str, folder: Path, **settings: str):
     """Run the server; give the lines that its workers have printed so far."""
     out = folder / "out"
-    environment = {**os.environ, "CRONSENSUS_URL": f"sqlite:///{folder / 'kept.db'}"}
+    environment = {**os.environ, "CRONSENSUS_URL": f"sqlite:///{folder / 'kept.db'}", **settings}
     with out.open("wb") as file:
         process = subprocess.Popen(
             SERVERS[kind][0], cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
@@ -76,22 +77,46 @@ def until(condition, what: str):
 
 
 @contextlib.contextmanager
-def all_workers_up(kind: str, folder: Path, *, guarded: bool):
+def all_workers_up(kind: str, folder: Path, *, guarded: bool, **settings: str):
     copy_example(kind, folder, guarded=guarded)
-    with served(kind, folder) as lines:
+    with served(kind, folder, **settings) as lines:
         workers = SERVERS[kind][1]
         until(lambda: sum("keeping the schedule in" in line for line in lines()) == workers, "the start of all workers")
         yield lines
 
 
-@pytest.mark.parametrize("kind", SERVERS)
-def test_without_the_guard_each_worker_runs_each_time(kind):
+def until_all_ran_two_times(kind: str, lines) -> None:
     def by_all() -> list[int]:
         counted = Counter(at for at, _ in {(second // STEP, process) for second, process in ran(lines())})
         return [at for at, processes in counted.items() if processes == SERVERS[kind][1]]
 
+    until(lambda: len(by_all()) >= 2, "two times that all workers ran")
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_without_the_guard_each_worker_runs_each_time(kind):
     with scratch_folder() as folder, all_workers_up(kind, folder, guarded=False) as lines:
-        until(lambda: len(by_all()) >= 2, "two times that all workers ran")
+        until_all_ran_two_times(kind, lines)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_guard_that_observes_lets_each_worker_run_each_time_and_counts(kind):
+    with scratch_folder() as folder:
+        copy_migrated_sqlite(folder / "kept.db")
+        scheduler = Scheduler(f"sqlite:///{folder / 'kept.db'}")
+
+        def recorded_by_all():
+            return [one for one in read_observed(scheduler.store).jobs if one.replicas == SERVERS[kind][1]]
+
+        with all_workers_up(kind, folder, guarded=True, CRONSENSUS_OBSERVE="1") as lines:
+            until_all_ran_two_times(kind, lines)
+            until(recorded_by_all, "the first records of all workers")
+        (observed,) = recorded_by_all()
+        scheduler.stop()
+        printed = lines()
+    assert observed.prevented == observed.runs - observed.times
+    # What a worker could not record in the time that a stop has is missing.
+    assert 2 * SERVERS[kind][1] <= observed.runs <= len(ran(printed)), "\n".join(printed)
 
 
 @pytest.mark.parametrize("kind", SERVERS)

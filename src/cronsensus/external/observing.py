@@ -7,6 +7,7 @@ call names process and number, so a record whose answer was lost is not counted 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import defaultdict
 from datetime import datetime
@@ -26,7 +27,7 @@ EVERY = 300.0
 """Seconds between two records of a process. A process that is killed takes what it has not recorded with it."""
 MOST = 10_000
 """Most runs that are remembered while the store is away."""
-CLOSING = 2.0
+CLOSING = 5.0
 """Longest wait for the last record."""
 
 
@@ -78,12 +79,18 @@ class Observation:
             thread.join(CLOSING)
 
     def _work(self, over: threading.Event) -> None:
+        self._open()
         delay = self._first
         while not over.wait(delay):
             self._write()
             delay = self._every
         self._write()
         self._ours._opened.close()  # noqa: SLF001 - as a guard does
+
+    def _open(self) -> None:
+        """Open the store ahead of the first record: to make its tables at a shutdown would take too long."""
+        with contextlib.suppress(Exception):  # told when it is to be written
+            self._ours._opened.ready()  # noqa: SLF001 - as a guard does
 
     def _write(self) -> None:
         """Record what was run since the last record; the same one again, if it is not known to be there."""
