@@ -47,7 +47,13 @@ def copy_example(kind: str, folder: Path, *, guarded: bool) -> None:
 def served(kind: str, folder: Path, **settings: str):
     """Run the server; give the lines that its workers have printed so far."""
     out = folder / "out"
-    environment = {**os.environ, "CRONSENSUS_URL": f"sqlite:///{folder / 'kept.db'}", **settings}
+    # Unbuffered, print writes the end of its line apart, and another worker's line may come between.
+    environment = {
+        **os.environ,
+        "PYTHONUNBUFFERED": "",
+        "CRONSENSUS_URL": f"sqlite:///{folder / 'kept.db'}",
+        **settings,
+    }
     with out.open("wb") as file:
         process = subprocess.Popen(
             SERVERS[kind][0], cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True

@@ -26,10 +26,6 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/sql/test_sqlite_epoch.py*", "processes that die, fork and wait around the epoch of a file"),
     ("tests/user_code/test_forks.py*", "starts programs that fork"),
     ("tests/user_code/test_gunicorn.py*", "starts gunicorn"),
-    (
-        "tests/test_example_keep_in_web_servers.py::*observes*fastapi*",
-        "failed once in nine runs: the record had one time more than the workers printed; the cause is not found",
-    ),
     ("tests/test_example_keep_in_web_servers.py*", "starts gunicorn and uvicorn, and counts what eight workers run"),
     (
         "tests/stores/sql/test_*_faults.py*",
