@@ -26,6 +26,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/sql/test_sqlite_epoch.py*", "processes that die, fork and wait around the epoch of a file"),
     ("tests/user_code/test_forks.py*", "starts programs that fork"),
     ("tests/user_code/test_gunicorn.py*", "starts gunicorn"),
+    ("tests/test_example_keep_in_web_servers.py*", "starts gunicorn and uvicorn, and counts what eight workers run"),
     (
         "tests/stores/sql/test_*_faults.py*",
         "servers that are killed, full, silent; nodes are killed on each in every commit",

@@ -22,7 +22,6 @@ Command = Callable[..., Any]
         ("job", "jobs"),
         ("list", "jobs list"),
         ("worker", "run"),
-        ("migrate", "db upgrade"),
         ("lst", "jobs list"),
     ],
 )

@@ -16,7 +16,9 @@ from cronsensus.cli import cli
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 
-CONTRACT = "demo next explain run lint dashboard jobs runs nodes locks once ledger why audit db doctor health config"
+CONTRACT = (
+    "demo next explain run lint migrate dashboard jobs runs nodes locks once ledger why audit db doctor health config"
+)
 HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
 
 
@@ -57,6 +59,7 @@ ARGUMENTS = {
     "next": ["tick"],
     "explain": ["tick"],
     "lint": ["myjobs:scheduler"],
+    "migrate apscheduler": ["aps:scheduler"],
     "jobs show": ["tick"],
     "jobs pause": ["tick", "--reason", "x"],
     "jobs resume": ["tick"],
@@ -82,6 +85,9 @@ def test_every_command_that_prints_data_prints_one_json_document(
     path: tuple[str, ...], cluster: Any, write: Any
 ) -> None:
     write("myjobs.py", 'from cronsensus import Scheduler\nscheduler = Scheduler("memory://")\n')
+    write(
+        "aps.py", "from apscheduler.schedulers.background import BackgroundScheduler as Theirs\nscheduler = Theirs()\n"
+    )
     cluster.every("tick", "1m", overlap="queue")
     cluster.join()
     cluster.advance(60)
@@ -108,6 +114,7 @@ def test_the_table_names_every_command_of_the_contract() -> None:
         "locks list",
         "locks break",
         "once forget",
+        "migrate apscheduler",
         "db upgrade",
         "db check",
         "db prune",

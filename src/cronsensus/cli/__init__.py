@@ -20,6 +20,7 @@ COMMANDS = {
     "Run": {
         "run": "Run a node: as many as you like, on as many machines as you like.",
         "lint": "Look over an application's jobs for what is legal but rarely meant.",
+        "migrate": "Print another scheduler's jobs as code of cronsensus.",
     },
     "Look and operate": {
         "dashboard": "Show jobs, runs and nodes in a browser, and act on them.",

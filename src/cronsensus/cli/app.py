@@ -189,7 +189,7 @@ def load(name: str) -> Application:
             f"{shown!r} is not MODULE:ATTR", then=f"write the module as Python imports it, for example {example}"
         )
     try:
-        module = _import(module_name)
+        module = import_module(module_name)
     except CommandError as error:
         if not colon and (meant := _with_colon(module_name)):
             raise CommandError(
@@ -209,13 +209,18 @@ def _with_colon(name: str) -> str | None:
     """Return ``MODULE:ATTR`` if that is what was written with a dot between the two."""
     module_name, _, attribute = name.rpartition(".")
     try:
-        known = bool(module_name) and attribute in _schedulers(_import(module_name))
+        known = bool(module_name) and attribute in _schedulers(import_module(module_name))
     except CommandError:
         return None
     return f"{module_name}:{attribute}" if known else None
 
 
-def _import(module_name: str) -> ModuleType:
+def import_module(module_name: str) -> ModuleType:
+    """Import a module of this folder, or an installed one.
+
+    Raises:
+        CommandError: there is none, or it raises; says what to type.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -311,7 +316,7 @@ def _discover() -> Application | None:
         # Importing runs code: not that of a main.py which has nothing to do with us.
         if "cronsensus" not in text and "scheduler" not in text.lower():
             continue
-        module = _import(path.stem)
+        module = import_module(path.stem)
         if _schedulers(module):
             found = _only_one(module, path.stem)
             message_once(f"using {clean(found.name)} (found in {candidate})")

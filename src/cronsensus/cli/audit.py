@@ -10,6 +10,7 @@ import click
 from cronsensus.audit import Report
 from cronsensus.audit import audit as audit_store
 from cronsensus.cli.app import complete_job, opened_store
+from cronsensus.cli.audit_observed import audit_observed
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import DurationType
@@ -37,7 +38,8 @@ ALWAYS = {"expected", "succeeded", "missed", "duplicates"}
     metavar="TIME",
     help="How long a nominal time may stay undecided, and a run stay with a dead node.",
 )
-def audit(names: tuple[str, ...], since: str | None, until: str | None, tolerance: timedelta) -> int:
+@click.option("--observed", is_flag=True, help="Count what guards with observe=True saw, and would have prevented.")
+def audit(names: tuple[str, ...], since: str | None, until: str | None, tolerance: timedelta, observed: bool) -> int:  # noqa: FBT001 - a flag
     """Check the ledger: each nominal time has exactly one verdict, and every run was allowed.
 
     Derives each nominal time anew from the trigger that held then, and looks for duplicates, gaps, strays, early
@@ -48,8 +50,11 @@ def audit(names: tuple[str, ...], since: str | None, until: str | None, toleranc
     cronsensus audit
     cronsensus audit send_digest --from 2026-11-01 --to 2026-11-20
     cronsensus audit --from 1d -o json
+    cronsensus audit --observed
     """
     output = Output.current()
+    if observed:
+        return audit_observed(output, names, since, until)
     with opened_store() as store:
         now = store.now()
         report = audit_store(

@@ -98,7 +98,7 @@ GLOBALS = (
 OTHER_WORDS = {
     "backfill": "jobs backfill", "beat": "run", "cancel": "runs cancel", "check": "db check", "drain": "nodes drain",
     "enqueue": "jobs enqueue", "forget": "once forget", "init": "db upgrade", "list": "jobs list",
-    "logs": "runs logs", "migrate": "db upgrade", "pause": "jobs pause",
+    "logs": "runs logs", "pause": "jobs pause",
     "prune": "db prune", "resume": "jobs resume", "retry": "runs retry", "schedule": "jobs list", "serve": "run",
     "settings": "config", "show": "jobs show", "start": "run", "status": "jobs list", "trigger": "jobs trigger",
     "up": "run", "upgrade": "db upgrade", "verify": "audit", "worker": "run", "workers": "nodes",

@@ -26,7 +26,7 @@ def check_scheduler(given: Any) -> Any:
         from apscheduler.schedulers.base import BaseScheduler
         from apscheduler.schedulers.blocking import BlockingScheduler
     except ImportError as error:
-        raise ConfigurationError(_missing(error)) from error
+        raise ConfigurationError(missing(error)) from error
     scheduler = given if isinstance(given, BaseScheduler) else getattr(given, "scheduler", None)
     if not isinstance(scheduler, BaseScheduler):
         raise ConfigurationError(
@@ -48,15 +48,16 @@ def check_scheduler(given: Any) -> Any:
     return scheduler
 
 
-def _missing(error: ImportError) -> str:
+def missing(error: ImportError, what: str = "guard()") -> str:
+    """Return what to install, where APScheduler 3 is not there for ``what``."""
     try:
         from importlib.metadata import version
 
         found = version("apscheduler")
     except Exception:  # noqa: BLE001 - it is not there
-        return f'guard() needs APScheduler 3 ({error}); type: pip install "cronsensus[apscheduler]"'
+        return f'{what} needs APScheduler 3 ({error}); type: pip install "cronsensus[apscheduler]"'
     return (
-        f"guard() is for APScheduler 3, and {found} is installed, which has no apscheduler.schedulers ({error}); type: "
+        f"{what} is for APScheduler 3, and {found} is installed, which has no apscheduler.schedulers ({error}); type: "
         'pip install "apscheduler>=3.10,<4"'
     )
 
@@ -76,12 +77,17 @@ def is_memory(scheduler: Any, jobstore_alias: str) -> bool:
     return isinstance(scheduler._lookup_jobstore(jobstore_alias), MemoryJobStore)
 
 
+def has_random_id(job: Any) -> bool:
+    """Whether APScheduler made up the id."""
+    return _RANDOM_ID.fullmatch(job.id) is not None
+
+
 def needs_no_guard(scheduler: Any, job: Any) -> bool:
     """Whether only this process knows of a job: a one-off without an id, added while the program runs."""
     from apscheduler.triggers.date import DateTrigger
 
-    random = _RANDOM_ID.fullmatch(job.id) is not None
-    return random and isinstance(job.trigger, DateTrigger) and is_memory(scheduler, job._jobstore_alias)
+    one_off = has_random_id(job) and isinstance(job.trigger, DateTrigger)
+    return one_off and is_memory(scheduler, job._jobstore_alias)
 
 
 def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> None:
@@ -98,7 +104,7 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> 
     if not is_memory(scheduler, jobstore_alias):
         return  # ids and times are in the store that all share
     shown = f"job {job.name!r}"
-    random, trigger = _RANDOM_ID.fullmatch(job.id) is not None, job.trigger
+    random, trigger = has_random_id(job), job.trigger
     if isinstance(trigger, DateTrigger):
         if not random and trigger.run_date.microsecond and not hasattr(job, "next_run_time"):
             raise InvalidOption(

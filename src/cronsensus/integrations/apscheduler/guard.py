@@ -24,7 +24,9 @@ from typing import Any
 from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
 from cronsensus.external import Participant, Won
+from cronsensus.external.observing import Observation
 from cronsensus.integrations.apscheduler.checks import check_job, check_scheduler, is_memory, job_name, needs_no_guard
+from cronsensus.integrations.apscheduler.observing import Observer, wants_observing
 from cronsensus.integrations.apscheduler.verdicts import (
     events_of_refusals,
     is_late,
@@ -50,6 +52,7 @@ def guard(
     namespace: str | None = None,
     lease: Duration | None = None,
     align: bool = False,
+    observe: bool | None = None,
 ) -> None:
     """Let each scheduled run of an APScheduler 3 scheduler happen in one process, however many run this code.
 
@@ -68,13 +71,19 @@ def guard(
         lease: how long a process without a sign of life keeps what it runs.
         align: put intervals that each process counts from its own start on times that all share (multiples since 1970),
             and take ``jitter`` off; else such jobs are refused.
+        observe: change nothing in what runs, and count it, for ``cronsensus audit --observed``; ``None``: as
+            ``CRONSENSUS_OBSERVE`` says.
 
     Raises:
         ConfigurationError: it is guarded already, or was started, or is no scheduler of APScheduler 3.
         InvalidOption: an impossible option.
     """
     real = check_scheduler(scheduler)
-    real._cronsensus = Guard(real, Scheduler(url, namespace=namespace, lease=lease), align=align)
+    ours = Scheduler(url, namespace=namespace, lease=lease)
+    if wants_observing(observe):
+        real._cronsensus = Observer(real, Observation(ours))
+    else:
+        real._cronsensus = Guard(real, ours, align=align)
 
 
 class Guard:

@@ -1,0 +1,121 @@
+"""What processes ran that only observe: how often each time was run, and what a guard would have prevented.
+
+A time that n observing processes ran would have been run once, so n - 1 runs would have been prevented. Where a guarded
+process ran the same time too (a roll-out, half done), it was the one, and all n would have been.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cronsensus.codec import loads
+from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+
+OBSERVED_NAME = "observed"
+"""Of the guarded function whose results are the records."""
+_JOB = f"once:{OBSERVED_NAME}"
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedJob:
+    """How often the times of one job were run.
+
+    Attributes:
+        times: nominal times that observing processes ran.
+        runs: how often they ran them together.
+        replicas: most that ran one time.
+        guarded: how many of these times a guarded process ran too.
+        prevented: runs that there would not have been, had all been guarded.
+    """
+
+    job: str
+    times: int
+    runs: int
+    replicas: int
+    guarded: int
+    prevented: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was observed, by job; ``forgotten`` runs are missing, because the store was away for too long."""
+
+    jobs: tuple[ObservedJob, ...]
+    forgotten: int
+
+
+def read_observed(
+    store: Store, *, jobs: Collection[str] = (), since: datetime | None = None, until: datetime | None = None
+) -> Observed:
+    """Count what was recorded of ``jobs`` (all, if none is named), for nominal times from ``since`` to ``until``."""
+    first = None if since is None else to_micros(since)
+    last = None if until is None else to_micros(until)
+    ran: dict[str, Counter[int]] = defaultdict(Counter)
+    forgotten = 0
+    for record in _records(store):
+        forgotten += record["forgotten"]
+        for job, runs in record["jobs"].items():
+            if jobs and job not in jobs:
+                continue
+            ran[job].update(
+                time for time in unpacked(runs) if (first is None or time >= first) and (last is None or time <= last)
+            )
+    return Observed(tuple(_count(store, job, ran[job]) for job in sorted(ran) if ran[job]), forgotten)
+
+
+def _count(store: Store, job: str, ran: Counter[int]) -> ObservedJob:
+    guarded = sum(time in ran for time in _guarded(store, job, min(ran), max(ran)))
+    runs = ran.total()
+    return ObservedJob(job, len(ran), runs, max(ran.values()), guarded, runs - len(ran) + guarded)
+
+
+def _records(store: Store) -> Iterator[dict[str, Any]]:
+    for one in _pages(store, OccurrenceFilter(job=_JOB, states=(State.SUCCEEDED,))):
+        if one.result is not None:
+            yield loads(one.result)
+
+
+def _guarded(store: Store, job: str, first: int, last: int) -> Iterator[int]:
+    """Yield the times that guarded processes ran or run."""
+    where = OccurrenceFilter(job=job, scheduled_from=from_micros(first), scheduled_until=from_micros(last))
+    for one in _pages(store, where):
+        if one.scheduled_for is not None and one.attempt:
+            yield to_micros(one.scheduled_for)
+
+
+def _pages(store: Store, where: OccurrenceFilter) -> Iterator[Any]:
+    after: int | None = None
+    while True:
+        page = store.occurrences(where, after=after, limit=_PAGE, newest_first=False)
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after = page[-1].id
+
+
+def packed(times: Sequence[int]) -> list[list[int]]:
+    """Return times as runs of equal distance, ``[first, distance, count]``: a regular job's are one."""
+    runs: list[list[int]] = []
+    for time in sorted(times):
+        if runs and runs[-1][2] == 1 and time > runs[-1][0]:
+            runs[-1][1:] = [time - runs[-1][0], 2]
+        elif runs and time == runs[-1][0] + runs[-1][1] * runs[-1][2]:
+            runs[-1][2] += 1
+        else:
+            runs.append([time, 0, 1])
+    return runs
+
+
+def unpacked(runs: Sequence[Sequence[int]]) -> Iterator[int]:
+    """Yield the times that ``packed`` took."""
+    for first, distance, count in runs:
+        for number in range(count):
+            yield first + number * distance

@@ -1,0 +1,115 @@
+"""Count what each process of a program runs, without a say in it: what would a guard have prevented?
+
+Nobody acquires anything, so nothing that runs waits for the store or depends on it. Each process remembers which times
+it ran, and now and then records them as one call of a guarded function: two writes, however many jobs. The key of that
+call names process and number, so a record whose answer was lost is not counted twice. ``external.observed`` reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import defaultdict
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from cronsensus.external.observed import OBSERVED_NAME, packed
+from cronsensus.instants import to_micros
+from cronsensus.logger import Logger
+from cronsensus.scheduler import Scheduler
+
+_log = Logger("cronsensus.external")
+
+FIRST = 15.0
+"""Seconds after its first run at which a process first records what it ran: soon enough to see that it works."""
+EVERY = 300.0
+"""Seconds between two records of a process. A process that is killed takes what it has not recorded with it."""
+MOST = 10_000
+"""Most runs that are remembered while the store is away."""
+CLOSING = 5.0
+"""Longest wait for the last record."""
+
+
+class Observation:
+    """What this process ran and has not recorded yet. Safe to share between threads, and to make before a fork."""
+
+    def __init__(self, ours: Scheduler, *, first: float = FIRST, every: float = EVERY) -> None:
+        """Open nothing, start nothing.
+
+        Args:
+            ours: says where the store is; no other uses it.
+            first: seconds until the first record.
+            every: seconds between two later ones.
+        """
+        self._ours = ours
+        self._first, self._every = first, every
+        self._lock = threading.Lock()
+        self._ran: dict[str, list[int]] = defaultdict(list)
+        self._count = self._forgotten = 0
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._process = uuid4().hex
+        self._number = 0
+        self._record: dict[str, Any] | None = None
+        self._away = False
+        self._once = ours.once(key="{key}", name=OBSERVED_NAME)(self._recorded)
+
+    def note(self, job: str, time: datetime) -> None:
+        """Note that this process ran a time of a job. Asks no store."""
+        with self._lock:
+            if self._thread is None:
+                self._over, self._process = threading.Event(), uuid4().hex
+                self._thread = threading.Thread(
+                    target=self._work, args=(self._over,), name="cronsensus-observing", daemon=True
+                )
+                self._thread.start()
+            if self._count >= MOST:
+                self._forgotten += 1
+                return
+            self._count += 1
+            self._ran[job].append(to_micros(time))
+
+    def close(self) -> None:
+        """Record the rest, if the store answers at once."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        self._over.set()
+        if thread is not None:
+            thread.join(CLOSING)
+
+    def _work(self, over: threading.Event) -> None:
+        self._open()
+        delay = self._first
+        while not over.wait(delay):
+            self._write()
+            delay = self._every
+        self._write()
+        self._ours._opened.close()  # noqa: SLF001 - as a guard does
+
+    def _open(self) -> None:
+        """Open the store ahead of the first record: to make its tables at a shutdown would take too long."""
+        with contextlib.suppress(Exception):  # told when it is to be written
+            self._ours._opened.ready()  # noqa: SLF001 - as a guard does
+
+    def _write(self) -> None:
+        """Record what was run since the last record; the same one again, if it is not known to be there."""
+        with self._lock:
+            if self._record is None and (self._ran or self._forgotten):
+                self._number += 1
+                jobs = {job: packed(times) for job, times in self._ran.items()}
+                self._record = {"process": self._process, "jobs": jobs, "forgotten": self._forgotten}
+                self._ran, self._count, self._forgotten = defaultdict(list), 0, 0
+        if self._record is None:
+            return
+        try:
+            self._once(f"{self._process}:{self._number}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+            if not self._away:
+                _log.warning("what this process ran is not recorded yet; it runs on as ever: %s", error)
+            self._away = True
+        else:
+            self._away, self._record = False, None
+
+    def _recorded(self, key: str) -> dict[str, Any] | None:  # noqa: ARG002 - it names the call
+        return self._record

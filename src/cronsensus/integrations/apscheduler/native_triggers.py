@@ -1,0 +1,188 @@
+"""APScheduler's triggers as text of ours, and where the two part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cronsensus.durations import format_duration
+from cronsensus.errors import InvalidTrigger
+from cronsensus.triggers import Trigger, any_of, at, cron, every
+
+COMPARED = 400
+"""Times that are compared: more than a year of a daily job, so with each clock change of its zone."""
+_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_CRON_DAYS = (1, 2, 3, 4, 5, 6, 0)
+_MAKERS = {"any_of": any_of, "at": at, "cron": cron, "every": every}
+
+
+class NoEquivalent(Exception):
+    """A trigger, or a job, that cannot be written here; says why, and what to write instead."""
+
+
+def native_text(trigger: Any) -> str:
+    """Return the call that makes a trigger with the same times.
+
+    Raises:
+        NoEquivalent: there is none.
+    """
+    from apscheduler.triggers.combining import AndTrigger, OrTrigger
+    from apscheduler.triggers.cron import CronTrigger
+    from apscheduler.triggers.date import DateTrigger
+    from apscheduler.triggers.interval import IntervalTrigger
+
+    if isinstance(trigger, CronTrigger):
+        return _call("cron", repr(_expression(trigger)), tz=repr(_zone(trigger.timezone)), **_bounds(trigger))
+    if isinstance(trigger, IntervalTrigger):
+        bounds = _bounds(trigger)
+        if counts_from_own_start(trigger):
+            bounds.pop("start", None)
+        return _call("every", repr(format_duration(trigger.interval)), **bounds)
+    if isinstance(trigger, DateTrigger):
+        return _call("at", repr(trigger.run_date.isoformat()))
+    if isinstance(trigger, OrTrigger):
+        jitter = {"jitter": repr(trigger.jitter)} if trigger.jitter else {}
+        return _call("any_of", *(native_text(part) for part in trigger.triggers), **jitter)
+    if isinstance(trigger, AndTrigger):
+        raise NoEquivalent(
+            "AndTrigger: there is no trigger for times that several agree on; write one cron text that says it, or ask "
+            "at the begin of the function and raise Skip"
+        )
+    raise NoEquivalent(f"{type(trigger).__name__}: triggers are cron, every, at and any_of; write one of these")
+
+
+def made_from(text: str) -> Trigger:
+    """Return the trigger that a text of ``native_text`` makes.
+
+    Raises:
+        NoEquivalent: it makes none: here it never fires, say.
+    """
+    try:
+        made: Trigger = eval(text, {"__builtins__": {}}, dict(_MAKERS))  # noqa: S307 - our own text, to see that it holds
+    except InvalidTrigger as error:
+        raise NoEquivalent(str(error)) from error
+    return made
+
+
+def counts_from_own_start(trigger: Any) -> bool:
+    """Whether an interval begins at the moment at which its process started."""
+    from apscheduler.triggers.interval import IntervalTrigger
+
+    own = isinstance(trigger, IntervalTrigger) and (trigger.start_date is None or trigger.start_date.microsecond)
+    return bool(own)
+
+
+def first_difference(trigger: Any, native: Trigger, now: datetime) -> tuple[datetime | None, datetime | None] | None:
+    """Return the first pair of fire times that differ, theirs and ours; ``None``: the next ones are the same."""
+    ours = now - timedelta(microseconds=1)
+    for theirs in _times(trigger, now):
+        found = native.next_after(ours)
+        if found != theirs:
+            return theirs, found
+        if found is None:
+            return None
+        ours = found
+    return None
+
+
+def _times(trigger: Any, now: datetime) -> Iterator[datetime | None]:
+    previous, jitter = None, getattr(trigger, "jitter", None)
+    try:
+        if jitter:
+            trigger.jitter = None  # drawn anew each time
+        for _ in range(COMPARED):
+            previous = trigger.get_next_fire_time(previous, now)
+            yield None if previous is None else previous.astimezone(UTC)
+            if previous is None:
+                return
+            now = previous
+    finally:
+        if jitter:
+            trigger.jitter = jitter
+
+
+def _expression(trigger: Any) -> str:
+    """Return the cron text, with seconds in front where they matter."""
+    fields = {field.name: field for field in trigger.fields}
+    for name in ("year", "week"):
+        if str(fields[name]) != "*":
+            raise NoEquivalent(
+                f"{name}={str(fields[name])!r}: a cron text has no {name}; write start= and end=, or other fields"
+            )
+    days, weekdays = _days(fields["day"], fields["day_of_week"])
+    texts = {name: ",".join(_ranges(fields[name])) for name in ("second", "minute", "hour", "month")}
+    text = f"{texts['minute']} {texts['hour']} {days} {texts['month']} {weekdays}"
+    return text if texts["second"] == "0" else f"{texts['second']} {text}"
+
+
+def _days(day: Any, day_of_week: Any) -> tuple[str, str]:
+    from apscheduler.triggers.cron.expressions import LastDayOfMonthExpression, WeekdayPositionExpression
+
+    positions = [one for one in day.expressions if isinstance(one, WeekdayPositionExpression)]
+    weekdays = _weekdays(day_of_week)
+    if positions:
+        if len(positions) < len(day.expressions) or weekdays != "*":
+            raise NoEquivalent(
+                f"day={str(day)!r} with day_of_week={str(day_of_week)!r}: a cron text has either days of the month or "
+                "weekdays such as MON#1; write two triggers and any_of"
+            )
+        return "*", ",".join(_position(one) for one in positions)
+    days = ["L" if isinstance(one, LastDayOfMonthExpression) else _range(one, day) for one in day.expressions]
+    if weekdays != "*" and not any(text.startswith("*") for text in days):
+        raise NoEquivalent(
+            f"day={str(day)!r} and day_of_week={str(day_of_week)!r}: APScheduler wants both to match, a cron text "
+            "either; write one of them, and ask for the other in the function and raise Skip"
+        )
+    return ",".join(days), weekdays
+
+
+def _position(one: Any) -> str:
+    day = _CRON_DAYS[one.weekday]
+    return f"{day}L" if one.option_num == 5 else f"{day}#{one.option_num + 1}"
+
+
+def _weekdays(field: Any) -> str:
+    """Return the weekdays by name: their numbers begin with Monday, those of a cron text with Sunday."""
+    found: set[int] = set()
+    for one in field.expressions:
+        first = getattr(one, "first", 0)
+        last = getattr(one, "last", 6)
+        found.update(range(first, (6 if last is None else last) + 1, one.step or 1))
+    return "*" if len(found) == 7 else ",".join(_DAYS[day] for day in sorted(found))
+
+
+def _ranges(field: Any) -> list[str]:
+    return [_range(one, field) for one in field.expressions]
+
+
+def _range(one: Any, field: Any) -> str:
+    from apscheduler.triggers.cron.fields import MAX_VALUES
+
+    step = f"/{one.step}" if one.step else ""
+    if not hasattr(one, "first"):
+        return f"*{step}"
+    last = MAX_VALUES[field.name] if one.last is None else one.last
+    return f"{one.first}{step}" if last == one.first and not step else f"{one.first}-{last}{step}"
+
+
+def _zone(zone: Any) -> str:
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None) or ("UTC" if zone is UTC else None)
+    if name is None:
+        raise NoEquivalent(f"timezone={zone!r}: a zone has to have a name; write timezone='Europe/Berlin' there first")
+    return str(name)
+
+
+def _bounds(trigger: Any) -> dict[str, str]:
+    found = {}
+    if trigger.start_date is not None:
+        found["start"] = repr(trigger.start_date.isoformat())
+    if trigger.end_date is not None:
+        found["end"] = repr(trigger.end_date.isoformat())
+    if trigger.jitter:
+        found["jitter"] = repr(trigger.jitter)
+    return found
+
+
+def _call(name: str, *arguments: str, **named: str) -> str:
+    return f"{name}({', '.join([*arguments, *(f'{key}={value}' for key, value in named.items())])})"

@@ -1,0 +1,76 @@
+"""``cronsensus migrate apscheduler``: the program is printed; a mistake is answered by what to type."""
+
+import sys
+from typing import Any
+
+import pytest
+
+SHOP = """
+from apscheduler.schedulers.background import BackgroundScheduler
+scheduler = BackgroundScheduler(timezone="UTC")
+def report(): print("ran")
+scheduler.add_job(report, "cron", second="*", id="report")
+scheduler.start()
+other = object()
+"""
+
+
+@pytest.fixture
+def shop(empty_folder, monkeypatch):
+    (empty_folder / "old_shop.py").write_text(SHOP)
+    yield
+    sys.modules.pop("old_shop", None)
+
+
+def test_what_is_printed_is_a_program_and_the_scheduler_was_not_started(command, shop):
+    answer = command("migrate", "apscheduler", "old_shop:scheduler")
+    assert answer.code == 0, answer
+    assert not sys.modules["old_shop"].scheduler.running
+    space: dict[str, Any] = {}
+    exec(compile(answer.out, "printed", "exec"), space)
+    assert [*space["scheduler"].jobs] == ["report"]
+    assert "1 job written, 0 left out" in answer.err
+
+
+def test_migration_as_data_has_code_and_remarks(command, shop):
+    data = command("migrate", "apscheduler", "old_shop:scheduler", "-o", "json").data
+    assert "from old_shop import report" in data["code"]
+    assert (data["jobs"], data["left_out"]) == (1, 0)
+    assert data["remarks"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("old_shop", "next: cronsensus migrate apscheduler old_shop:scheduler"),
+        ("no_shop:scheduler", "there is no module 'no_shop'"),
+        ("old_shp:scheduler", "did you mean 'old_shop'?"),
+        ("old_shop:schedulr", "'old_shop' has no attribute 'schedulr'"),
+        ("old_shop:other", "'old_shop:other' is a object, and no scheduler of APScheduler 3"),
+    ],
+)
+def test_wrong_name_is_answered_by_what_to_type(command, shop, name, words):
+    answer = command("migrate", "apscheduler", name)
+    assert answer.code == 2
+    assert words in answer.text
+
+
+def test_missing_apscheduler_is_answered_by_what_to_install(command, shop, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apscheduler.schedulers.base", None)
+    monkeypatch.setattr("importlib.metadata.version", _missing)
+    answer = command("migrate", "apscheduler", "old_shop:scheduler")
+    assert answer.code == 2
+    assert 'pip install "cronsensus[apscheduler]"' in answer.text
+
+
+def _missing(name):
+    raise LookupError(name)
+
+
+def test_apscheduler_of_version_4_is_answered_by_which_to_install(command, shop, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apscheduler.schedulers.base", None)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.0.0a6")
+    answer = command("migrate", "apscheduler", "old_shop:scheduler")
+    assert answer.code == 2
+    assert "is for APScheduler 3, and 4.0.0a6 is installed" in answer.text
+    assert 'pip install "apscheduler>=3.10,<4"' in answer.text
