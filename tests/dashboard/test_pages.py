@@ -151,7 +151,7 @@ def test_jobs_of_many_pages_are_each_on_one(cluster: HandCluster, pages: Browser
     for _ in range(4):
         text = pages.get(path).text
         found += re.findall(r"<b>(many-\d\d)</b>", text)
-        more = re.search(r'href="(/jobs\?q=&amp;after=[^"]+)"', text)
+        more = re.search(r'href="(/jobs\?q=&amp;only=&amp;after=[^"]+)"', text)
         if more is None:
             break
         path = more[1].replace("&amp;", "&")

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from cronsensus.codec import dumps, loads
 from cronsensus.dashboard import reads
 from cronsensus.dashboard.access import App, LoopbackOnly
-from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute
+from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, short
 from cronsensus.errors import CronsensusError, MissingExtra, UnknownJob
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
@@ -21,6 +21,7 @@ from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.why import why
 from cronsensus.insight.words import shorten
 from cronsensus.masking import mask
+from cronsensus.model.glance import Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin
 from cronsensus.scheduler import Scheduler
@@ -84,7 +85,7 @@ class _Pages:
         )
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
-            shorten=shorten, mask=mask, json=_json, stamp=_stamp, zone_of=zone_of,
+            shorten=shorten, mask=mask, json=_json, stamp=_stamp, short=short, zone_of=zone_of,
         )  # fmt: skip
 
     @property
@@ -105,10 +106,12 @@ class _Pages:
         if words.isdecimal() and len(words) < 19 and store.occurrence(int(words)) is not None:
             return RedirectResponse(f"{_base(request)}/runs/{int(words)}", 303)
         after = request.query_params.get("after", "")[:400]
-        page = reads.job_page(store, after=after, words=words)
-        more = urlencode({"q": words, "after": page.more}) if page.more else ""
+        only = request.query_params.get("only", "")
+        page = reads.job_page(store, after=after, words=words, only=only)
+        more = urlencode({"q": words, "only": only, "after": page.more}) if page.more else ""
         return self._page(
-            request, "jobs.html", store.now(), page=page, words=words, after=after, more=more,
+            request, "jobs.html", store.now(), page=page, words=words, only=only, after=after, more=more,
+            chips=[(one, urlencode({"q": words, "only": one})) for one in ("", *reads.ONLY)],
             counts=store.counts(), length=reads.STRIP, command="cronsensus jobs list",
         )  # fmt: skip
 
@@ -119,10 +122,11 @@ class _Pages:
         fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
         before = request.query_params.get("before", "")
         after = int(before) if before.isdecimal() and len(before) < 19 else None
+        past = store.last_of([name], limit=reads.MEASURED).get(name, Past())
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
         zone = zone_of(trigger)
         return self._page(
-            request, "job.html", now, view=view, row=reads.job_row(store, view, now), zone=zone,
+            request, "job.html", now, view=view, row=reads.job_row(view, past, now), zone=zone,
             times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
             runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
             args=reads.hidden_secrets(view.spec.args), kwargs=reads.hidden_secrets(view.spec.kwargs),

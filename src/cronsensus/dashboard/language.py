@@ -63,6 +63,12 @@ def clock(instant: datetime, tz: tzinfo = UTC) -> str:
     return f"{local:%H:%M:%S}.{local.microsecond // 1000:03}"
 
 
+def short(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return the time of day to the second, or to the minute where that is all."""
+    local = instant.astimezone(tz)
+    return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+
+
 def minute(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant to the second, exactly."""
     return exact(instant.replace(microsecond=0), tz)
