@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from cronsensus.codec import dumps, loads
 from cronsensus.dashboard import reads
 from cronsensus.dashboard.access import App, LoopbackOnly
 from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, short
+from cronsensus.dashboard.past import READ, calendar, plot
 from cronsensus.errors import CronsensusError, MissingExtra, UnknownJob
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
@@ -43,6 +45,7 @@ except ImportError as error:
 _HERE = Path(__file__).parent
 _RUNS = 30
 _LOG = 200
+_CHANGES = 12
 _YEAR = 365 * 24 * 3600
 
 
@@ -122,11 +125,14 @@ class _Pages:
         fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
         before = request.query_params.get("before", "")
         after = int(before) if before.isdecimal() and len(before) < 19 else None
-        past = store.last_of([name], limit=reads.MEASURED).get(name, Past())
+        past = store.last_of([name], limit=READ).get(name, Past())
+        row = reads.job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
         zone = zone_of(trigger)
         return self._page(
-            request, "job.html", now, view=view, row=reads.job_row(view, past, now), zone=zone,
+            request, "job.html", now, view=view, row=row, zone=zone,
+            calendar=calendar(past, now, zone), plot=plot(past, row.p50, row.p95),
+            eras=store.history(name).eras[::-1][:_CHANGES], trail=store.trail(target=name, limit=_CHANGES),
             times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
             runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
             args=reads.hidden_secrets(view.spec.args), kwargs=reads.hidden_secrets(view.spec.kwargs),
