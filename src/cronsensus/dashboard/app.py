@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from cronsensus.audit import audit
 from cronsensus.codec import dumps, loads
 from cronsensus.dashboard import reads
 from cronsensus.dashboard.access import App, LoopbackOnly
-from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, short
+from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, read_moment, short
 from cronsensus.dashboard.past import READ, calendar, plot
 from cronsensus.errors import CronsensusError, MissingExtra, UnknownJob
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
@@ -46,6 +48,7 @@ _HERE = Path(__file__).parent
 _RUNS = 30
 _LOG = 200
 _CHANGES = 12
+_LINES = 50
 _YEAR = 365 * 24 * 3600
 
 
@@ -64,6 +67,7 @@ def dashboard(source: Scheduler | Store) -> App:
         Route("/job", pages.job),
         Route("/runs/{number:int}", pages.run),
         Route("/nodes", pages.nodes),
+        Route("/ledger", pages.ledger),
         Mount("/static", StaticFiles(directory=_HERE / "static")),
     ]
     handlers: Mapping[Any, Callable[[Request, Exception], Response]] = {
@@ -137,6 +141,22 @@ class _Pages:
             runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
             args=reads.hidden_secrets(view.spec.args), kwargs=reads.hidden_secrets(view.spec.kwargs),
             length=reads.STRIP, command=f"cronsensus jobs show {name}",
+        )  # fmt: skip
+
+    def ledger(self, request: Request) -> Response:
+        store = self._store
+        view = require_job(store, request.query_params.get("job", ""))
+        name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
+        at = request.query_params.get("at", "").strip()[:80]
+        asked = read_moment(at, now, zone) if at else None
+        until = read_moment(request.query_params.get("until", "")[:80], now, UTC) or now
+        page = ledger_page(store, view, view.created_at, until, now=now, limit=_LINES)
+        older = "" if page.more_before is None else urlencode({"job": name, "until": page.more_before.isoformat()})
+        return self._page(
+            request, "ledger.html", now, view=view, zone=zone, at=at, unreadable=bool(at) and asked is None,
+            sentences=why(store, view, asked).sentences if asked is not None else (),
+            report=audit(store, jobs=(name,), since=now - reads.DAY), lines=page.lines[::-1], older=older,
+            command=f"cronsensus audit {name} --from 1d",
         )  # fmt: skip
 
     def run(self, request: Request) -> Response:

@@ -72,3 +72,14 @@ def short(instant: datetime, tz: tzinfo = UTC) -> str:
 def minute(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant to the second, exactly."""
     return exact(instant.replace(microsecond=0), tz)
+
+
+def read_moment(text: str, now: datetime, tz: tzinfo) -> datetime | None:
+    """Return the instant that somebody typed: with a date or of today, with an offset or in a zone."""
+    for written in (text, f"{now.astimezone(tz):%Y-%m-%d}T{text}"):
+        try:
+            found = datetime.fromisoformat(written)
+            return (found if found.tzinfo is not None else found.replace(tzinfo=tz)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+    return None
