@@ -55,7 +55,9 @@ def pages(cluster: HandCluster) -> Browser:
     return Browser(dashboard(cluster.store))
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/job?name=tick", "/runs/{run}", "/nodes", "/jobs?q=tick"])
+@pytest.mark.parametrize(
+    "path", ["/", "/jobs", "/job?name=tick", "/ledger?job=tick", "/runs/{run}", "/nodes", "/jobs?q=tick"]
+)
 @pytest.mark.parametrize(("language", "word"), [("en", "Jobs"), ("zh-CN,zh;q=0.9,en;q=0.5", "任务")])
 def test_each_page_answers_in_both_languages(
     pages: Browser, failed: Claim, path: str, language: str, word: str
@@ -126,7 +128,7 @@ def test_jobs_of_many_pages_are_each_on_one(cluster: HandCluster, pages: Browser
     for _ in range(4):
         text = pages.get(path).text
         found += re.findall(r"<b>(many-\d\d)</b>", text)
-        more = re.search(r'href="(/jobs\?q=&amp;after=[^"]+)"', text)
+        more = re.search(r'href="(/jobs\?q=&amp;only=&amp;after=[^"]+)"', text)
         if more is None:
             break
         path = more[1].replace("&amp;", "&")
@@ -166,7 +168,15 @@ def test_a_job_that_another_program_keeps_says_so(cluster: HandCluster, pages: B
 def test_what_looks_like_html_stays_text(pages: Browser, cluster: HandCluster, failed: Claim) -> None:
     (made,) = cluster.store.enqueue([Item(job="queue", key=f"k{BAD}", args=(BAD,), kwargs={BAD: BAD})])
     paths = ["/", "/jobs", f"/jobs?q={BAD}", "/nodes", f"/job?name={BAD_NAME}", f"/job?name={BAD}"]
-    for path in [*paths, "/job?name=tick", f"/runs/{failed.id}", f"/runs/{made.id}", f"/?lang={BAD}&x={BAD}"]:
+    for path in [
+        *paths,
+        f"/jobs?only={BAD}",
+        f"/ledger?job={BAD_NAME}",
+        "/job?name=tick",
+        f"/runs/{failed.id}",
+        f"/runs/{made.id}",
+        f"/?lang={BAD}&x={BAD}",
+    ]:
         text = pages.get(path).text
         assert text.count("<script") == text.count('<script src="/static/dashboard.js"') == 1, path
         assert "<img" not in text, path
@@ -237,7 +247,7 @@ class Tags(HTMLParser):
 
 
 def test_no_page_has_code_or_style_of_its_own_or_asks_another_host(pages: Browser, failed: Claim) -> None:
-    for path in ("/", "/jobs", "/job?name=tick", f"/runs/{failed.id}", "/nodes"):
+    for path in ("/", "/jobs", "/job?name=tick", "/ledger?job=tick", f"/runs/{failed.id}", "/nodes"):
         tags = Tags(pages.get(path).text)
         assert "main" in tags.elements
         assert not tags.elements & {"script", "style", "img", "iframe", "object"}, path
@@ -247,7 +257,7 @@ def test_no_page_has_code_or_style_of_its_own_or_asks_another_host(pages: Browse
 
 
 def test_nothing_changes_by_asking_in_another_way(pages: Browser) -> None:
-    for path in ("/", "/jobs", "/job", "/runs/1", "/nodes"):
+    for path in ("/", "/jobs", "/job", "/ledger", "/runs/1", "/nodes"):
         assert pages.ask("POST", path).status_code == 405
 
 
@@ -279,7 +289,7 @@ def test_every_word_of_the_templates_has_a_chinese_one() -> None:
 def test_mounted_under_a_prefix_every_link_stays_below_it(cluster: HandCluster, failed: Claim) -> None:
     app = Starlette(routes=[Mount("/ops/cron", dashboard(cluster.store))])
     client = Browser(app)
-    for path in ("/", "/jobs", "/job?name=tick", f"/runs/{failed.id}", "/nodes"):
+    for path in ("/", "/jobs", "/job?name=tick", "/ledger?job=tick", f"/runs/{failed.id}", "/nodes"):
         text = client.get(f"/ops/cron{path}").text
         links = re.findall(r'(?:href|action)="(/[^"]*)"', text)
         assert links

@@ -107,6 +107,8 @@ def calls_on(store: Store) -> Calls:
         "occurrences": lambda: store.occurrences(OccurrenceFilter()),
         "open_session": lambda: store.open_session(a_session("another"), lease=LEASE),
         "pause": lambda: store.pause("job", **WHO),
+        "last_of": lambda: store.last_of(["job"]),
+        "ran_since": lambda: store.ran_since(NOON),
         "pending_of": lambda: store.pending_of(["job"]),
         "prune": store.prune,
         "define_jobs": lambda: store.define_jobs([SPEC], release="r1"),
@@ -156,7 +158,8 @@ def test_no_store_overrides_a_public_verb(store):
 
 def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
     assert store.step("s", Step()) == Done()
-    assert (store.enqueue([]), store.runs(), store.pending_of([]), store.signs([])) == ([], [], {}, {})
+    assert (store.enqueue([]), store.runs(), store.signs([])) == ([], [], {})
+    assert store.pending_of([]) == store.last_of([]) == {}
     assert entered == []
 
 

@@ -5,8 +5,8 @@ and tokens in the same order. Of reasons the first word is compared, which is th
 """
 
 import itertools
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -27,6 +27,7 @@ from cronsensus.clock import Clock, ManualClock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
 from cronsensus.model.acquiring import Ask, Intent
+from cronsensus.model.glance import Glance
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import CLOCK_SET_BACK, TrailEntry
@@ -443,6 +444,10 @@ class AgainstTheOracle(RuleBasedStateMachine):
         # That its clock was set back a store may say sooner or later, so long as it says so before it writes again.
         self.both(lambda store, _: [entry for entry in store.trail(limit=1000) if entry.action != CLOCK_SET_BACK])
         self.read("sessions", ended=True)
+        self.both(lambda store, _: [without_ids(past.glances) for _, past in sorted(store.last_of("abc").items())])
+        for ago in (0, 60):
+            since = self.clock.now() - ago * SECOND
+            self.both(lambda store, _, since=since: without_ids(store.ran_since(since)))  # type: ignore[misc]
         for job in "abc":
             for name in ("history", "ranges"):
                 self.read(name, job)
@@ -450,6 +455,11 @@ class AgainstTheOracle(RuleBasedStateMachine):
             ids = (ours, theirs)
             self.both(lambda store, side, ids=ids: store.runs(ids[side]))  # type: ignore[misc]
             self.both(lambda store, side, ids=ids: [line[1:] for line in store.logs(ids[side])])  # type: ignore[misc]
+
+
+def without_ids(glances: Iterable[Glance]) -> list[Glance]:
+    """Return them without their numbers, which differ."""
+    return [replace(one, id=0) for one in glances]
 
 
 class SqliteAgainstTheOracle(AgainstTheOracle):

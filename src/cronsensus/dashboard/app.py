@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from cronsensus.audit import audit
 from cronsensus.codec import dumps, loads
 from cronsensus.dashboard import reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
-from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute
+from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, read_moment, short
 from cronsensus.dashboard.live import Live
 from cronsensus.dashboard.passwords import from_environment
+from cronsensus.dashboard.past import READ, calendar, plot
 from cronsensus.errors import (
     CronsensusError,
     InvalidOption,
@@ -25,6 +28,7 @@ from cronsensus.errors import (
     UnknownJob,
 )
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
@@ -32,6 +36,7 @@ from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.why import why
 from cronsensus.insight.words import shorten
 from cronsensus.masking import mask
+from cronsensus.model.glance import Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin
 from cronsensus.scheduler import Scheduler
@@ -58,6 +63,8 @@ _MOST_LOCKS = 200
 _TRAIL = 50
 _LIVE = "stream"
 _LONGEST_REASON = 1000
+_CHANGES = 12
+_LINES = 50
 _YEAR = 365 * 24 * 3600
 
 
@@ -92,6 +99,7 @@ def dashboard(
         Route("/do/{action}", pages.ask, methods=["GET"]),
         Route("/do/{action}", pages.act, methods=["POST"]),
         Route("/live", live.answer),
+        Route("/ledger", pages.ledger),
         Mount("/static", StaticFiles(directory=_HERE / "static")),
     ]
     handlers: Mapping[Any, Callable[[Request, Exception], Response]] = {
@@ -119,7 +127,7 @@ class _Pages:
         )
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
-            shorten=shorten, mask=mask, json=_json, stamp=_stamp, zone_of=zone_of,
+            shorten=shorten, mask=mask, json=_json, stamp=_stamp, short=short, zone_of=zone_of,
         )  # fmt: skip
 
     @property
@@ -140,10 +148,12 @@ class _Pages:
         if words.isdecimal() and len(words) < 19 and store.occurrence(int(words)) is not None:
             return RedirectResponse(f"{_base(request)}/runs/{int(words)}", 303)
         after = request.query_params.get("after", "")[:400]
-        page = reads.job_page(store, after=after, words=words)
-        more = urlencode({"q": words, "after": page.more}) if page.more else ""
+        only = request.query_params.get("only", "")
+        page = reads.job_page(store, after=after, words=words, only=only)
+        more = urlencode({"q": words, "only": only, "after": page.more}) if page.more else ""
         return self._page(
-            request, "jobs.html", store.now(), page=page, words=words, after=after, more=more,
+            request, "jobs.html", store.now(), page=page, words=words, only=only, after=after, more=more,
+            chips=[(one, urlencode({"q": words, "only": one})) for one in ("", *reads.ONLY)],
             counts=store.counts(), length=reads.STRIP, command="cronsensus jobs list",
         )  # fmt: skip
 
@@ -154,14 +164,34 @@ class _Pages:
         fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
         before = request.query_params.get("before", "")
         after = int(before) if before.isdecimal() and len(before) < 19 else None
+        past = store.last_of([name], limit=READ).get(name, Past())
+        row = reads.job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
         zone = zone_of(trigger)
         return self._page(
-            request, "job.html", now, view=view, row=reads.job_row(store, view, now), zone=zone,
+            request, "job.html", now, view=view, row=row, zone=zone,
+            calendar=calendar(past, now, zone), plot=plot(past, row.p50, row.p95),
+            eras=store.history(name).eras[::-1][:_CHANGES], trail=store.trail(target=name, limit=_CHANGES),
             times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
             runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
             args=reads.hidden_secrets(view.spec.args), kwargs=reads.hidden_secrets(view.spec.kwargs),
             length=reads.STRIP, command=f"cronsensus jobs show {name}",
+        )  # fmt: skip
+
+    def ledger(self, request: Request) -> Response:
+        store = self._store
+        view = require_job(store, request.query_params.get("job", ""))
+        name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
+        at = request.query_params.get("at", "").strip()[:80]
+        asked = read_moment(at, now, zone) if at else None
+        until = read_moment(request.query_params.get("until", "")[:80], now, UTC) or now
+        page = ledger_page(store, view, view.created_at, until, now=now, limit=_LINES)
+        older = "" if page.more_before is None else urlencode({"job": name, "until": page.more_before.isoformat()})
+        return self._page(
+            request, "ledger.html", now, view=view, zone=zone, at=at, unreadable=bool(at) and asked is None,
+            sentences=why(store, view, asked).sentences if asked is not None else (),
+            report=audit(store, jobs=(name,), since=now - reads.DAY), lines=page.lines[::-1], older=older,
+            command=f"cronsensus audit {name} --from 1d",
         )  # fmt: skip
 
     def run(self, request: Request) -> Response:

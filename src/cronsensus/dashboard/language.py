@@ -66,6 +66,23 @@ def clock(instant: datetime, tz: tzinfo = UTC) -> str:
     return f"{local:%H:%M:%S}.{local.microsecond // 1000:03}"
 
 
+def short(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return the time of day to the second, or to the minute where that is all."""
+    local = instant.astimezone(tz)
+    return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+
+
 def minute(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant to the second, exactly."""
     return exact(instant.replace(microsecond=0), tz)
+
+
+def read_moment(text: str, now: datetime, tz: tzinfo) -> datetime | None:
+    """Return the instant that somebody typed: with a date or of today, with an offset or in a zone."""
+    for written in (text, f"{now.astimezone(tz):%Y-%m-%d}T{text}"):
+        try:
+            found = datetime.fromisoformat(written)
+            return (found if found.tzinfo is not None else found.replace(tzinfo=tz)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+    return None

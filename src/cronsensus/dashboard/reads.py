@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cronsensus.dashboard.lanes import Lanes, NodeState, lanes
+from cronsensus.insight.clock_changes import note
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node
 from cronsensus.insight.summaries import job_next, job_state
+from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -19,9 +22,14 @@ from cronsensus.stores.base import Store
 
 DAY = timedelta(days=1)
 OVERDUE = timedelta(seconds=30)
-PAGE = 25
-STRIP = 24
+PAGE = 50
+STRIP = 30
 """Verdicts in the strip of a job."""
+MEASURED = 100
+"""Runs of which it is said how long they took."""
+ONLY = ("failing", "missed", "paused")
+_BY_VERDICT = ("failing", "missed")
+_LATEST = datetime.max.replace(tzinfo=UTC)
 MOST_JOBS = 50
 """Jobs of which the first page reads the last verdicts."""
 _MOST_FAILED = 100
@@ -39,7 +47,7 @@ class Verdict:
     at: datetime
     count: int = 1
     reason: str = ""
-    occurrence: Occurrence | None = None
+    occurrence: Glance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +67,23 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job as a line of a list."""
+    """A job as a line of a list.
+
+    Attributes:
+        changes: what a clock change has to do with its next time; empty: nothing.
+        trouble: ``failing``, ``missed`` or nothing.
+    """
 
     view: JobView
     state: str
     state_text: str
     next_in: str
     next_at: str
+    changes: str
     strip: tuple[Verdict, ...]
+    trouble: str
+    p50: timedelta | None
+    p95: timedelta | None
 
     @property
     def last(self) -> Verdict | None:
@@ -130,6 +147,7 @@ class Now:
     failed: int
     missed: int
     of_first_jobs: bool
+    picture: Lanes
 
 
 def nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
@@ -139,43 +157,89 @@ def nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
     return tuple(Node(one, lives.get(one.id)) for one in found)
 
 
-def strip(store: Store, job: str, length: int = STRIP) -> tuple[Verdict, ...]:
+def strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
     """Return the last verdicts of a job, the newest last: those of occurrences, and those that made none."""
-    made = store.occurrences(OccurrenceFilter(job=job), limit=length)
+    made = past.glances[:length]
     cells = [Verdict(one.state, one.scheduled_for or one.due_at, 1, one.reason or "", one) for one in made]
     since = min((cell.at for cell in cells), default=None) if len(made) == length else None
     cells += [
         Verdict(one.range.state, one.range.last, one.range.count or 1, one.range.reason)
-        for one in store.ranges(job, since=since, limit=200)
+        for one in past.ranges
+        if since is None or one.range.last >= since
     ]
     return tuple(sorted(cells, key=lambda cell: cell.at)[-length:])
 
 
-def job_row(store: Store, view: JobView, now: datetime) -> JobRow:
+def job_row(view: JobView, past: Past, now: datetime) -> JobRow:
     """Return a job as a line of a list."""
     known, (next_in, next_at) = job_state(view), job_next(view, now)
-    return JobRow(view, known.state, known.text, next_in, next_at, strip(store, view.spec.name))
+    cells = strip(past)
+    trigger, due = view.spec.trigger, view.next_due
+    changes = note(trigger, due, now) if trigger is not None and due is not None and known.state == "active" else ""
+    p50, p95 = percentiles(past.glances)
+    return JobRow(view, known.state, known.text, next_in, next_at, changes, cells, _trouble(cells), p50, p95)
 
 
-def job_page(store: Store, *, after: str = "", words: str = "") -> JobPage:
-    """Return a page of jobs whose name, function or schedule holds each of ``words``."""
+def percentiles(glances: Iterable[Glance]) -> tuple[timedelta | None, timedelta | None]:
+    """Return what half of the runs that succeeded took at most, and what 95 of 100 did."""
+    took = sorted(
+        one.finished_at - one.started_at
+        for one in glances
+        if one.state is State.SUCCEEDED and one.started_at is not None and one.finished_at is not None
+    )
+    if not took:
+        return None, None
+    return took[(len(took) - 1) // 2], took[-(-95 * len(took) // 100) - 1]
+
+
+def _trouble(cells: Sequence[Verdict]) -> str:
+    """Return ``failing``: the newest final verdict is a failure; ``missed``: a time of the strip was; or nothing."""
+    final = [cell.state for cell in cells if cell.state not in {"running", "pending"}]
+    if final and final[-1] == "failed":
+        return "failing"
+    return "missed" if "missed" in final else ""
+
+
+def job_page(store: Store, *, after: str = "", words: str = "", only: str = "") -> JobPage:
+    """Return a page of jobs whose name, function or schedule holds each of ``words``; those in trouble stand first.
+
+    Args:
+        store: has the jobs.
+        after: the name after which the page begins.
+        words: what to look for.
+        only: ``failing``, ``missed`` or ``paused``; else all.
+    """
     wanted = words.lower().split()
+    narrowed = bool(wanted) or only in ONLY
     found: list[JobView] = []
     scanned, position = 0, after
     stopped = False
     while len(found) <= PAGE:
-        views = store.jobs(after=position, limit=PAGE + 1 if not wanted else 500)
-        found += [view for view in views if all(word in _text(view) for word in wanted)]
+        views = store.jobs(after=position, limit=500 if wanted and only not in _BY_VERDICT else PAGE + 1)
+        some = [view for view in views if all(word in _text(view) for word in wanted)]
+        found += _only(store, some, only)
         scanned += len(views)
-        if not views or (not wanted and len(views) <= PAGE):
+        if not views or (not narrowed and len(views) <= PAGE):
             break
         position = views[-1].spec.name
-        if scanned >= _SCANNED and len(found) <= PAGE:
+        if scanned >= (_SCANNED // 10 if only in _BY_VERDICT else _SCANNED) and len(found) <= PAGE:
             stopped = True
             break
     more = found[PAGE - 1].spec.name if len(found) > PAGE else position if stopped else None
     now = store.now()
-    return JobPage(tuple(job_row(store, view, now) for view in found[:PAGE]), more, stopped)
+    pasts = store.last_of([view.spec.name for view in found[:PAGE]], limit=MEASURED)
+    rows = [job_row(view, pasts.get(view.spec.name, Past()), now) for view in found[:PAGE]]
+    rows.sort(key=lambda row: (row.trouble != "failing", row.trouble != "missed", row.view.next_due or _LATEST))
+    return JobPage(tuple(rows), more, stopped)
+
+
+def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:
+    if only == "paused":
+        return [view for view in views if view.paused_at is not None]
+    if only in _BY_VERDICT:
+        pasts = store.last_of([view.spec.name for view in views], limit=STRIP)
+        return [view for view in views if _trouble(strip(pasts.get(view.spec.name, Past()))) == only]
+    return views
 
 
 def _text(view: JobView) -> str:
@@ -196,12 +260,9 @@ def now_page(store: Store) -> Now:
     since = at - DAY
     failed = _since(store, State.FAILED, since)
     missed = _since(store, State.MISSED, since)
-    ranges = [
-        one
-        for view in views[:MOST_JOBS]
-        for one in store.ranges(view.spec.name, since=since, limit=50)
-        if one.range.state is State.MISSED
-    ]
+    last = store.last_of([view.spec.name for view in views[:MOST_JOBS]], limit=50)
+    lately = [one for past in last.values() for one in past.ranges if one.range.last >= since]
+    ranges = [one for one in lately if one.range.state is State.MISSED]
     decided = [one.created_at for one in recent] + [one.decided_at for one in ranges]
     attention = [*_failures(store, failed), *_missed(missed), *_overdue(views, at), *_gone(found, since)]
     attention += [
@@ -229,7 +290,18 @@ def now_page(store: Store) -> Now:
         failed=len(failed),
         missed=len(missed) + sum(one.range.count or 1 for one in ranges),
         of_first_jobs=len(views) > MOST_JOBS,
+        picture=lanes(store, at, _node_states(found), views[:MOST_JOBS], lately),
     )
+
+
+def _node_states(found: Iterable[Node]) -> list[NodeState]:
+    """Return what is known of each name: a node that came back under its name is not gone."""
+    known: dict[str, NodeState] = {}
+    for node in found:  # the newest first
+        one = node.session
+        gone_at = (one.ended_at or one.renewed_at) if node.state in {"gone", "stopped", "closed"} else None
+        known.setdefault(one.node, NodeState(one.node, node.state, gone_at))
+    return list(known.values())
 
 
 def _since(store: Store, state: State, since: datetime) -> list[Occurrence]:

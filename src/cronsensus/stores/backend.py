@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
@@ -187,6 +188,10 @@ class Backend(ABC):
     def _counts(self, limit: int) -> Counts: ...
     @abstractmethod
     def _pending_of(self, names: Sequence[str]) -> dict[str, int]: ...
+    @abstractmethod
+    def _last_of(self, names: Sequence[str], limit: int) -> dict[str, Past]: ...
+    @abstractmethod
+    def _ran_since(self, since: datetime, limit: int) -> list[Glance]: ...
     @abstractmethod
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]: ...
     @abstractmethod

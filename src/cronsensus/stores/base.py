@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from cronsensus.errors import InvalidOption
 from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
@@ -700,6 +701,20 @@ class Store(Backend):
         One count for all of them. It is not bounded: what is counted are entries of an index.
         """
         return self._within("pending_of", self._pending_of, jobs) if jobs else {}
+
+    def last_of(self, jobs: Sequence[str], *, limit: int = 30) -> dict[str, Past]:
+        """Return the last ``limit`` occurrences and verdict ranges of each of up to a few dozen jobs, in one read.
+
+        A job that is not there is left out.
+        """
+        return self._within("last_of", self._last_of, tuple(dict.fromkeys(jobs)), limit) if jobs else {}
+
+    def ran_since(self, since: datetime, *, limit: int = 600) -> list[Glance]:
+        """Return what runs, and what ended since, run or not, the newest first.
+
+        Of the newest few thousand occurrences by id: what was created long before them is found only while it runs.
+        """
+        return self._within("ran_since", self._ran_since, as_utc(since, what="since"), limit)
 
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
         """Return the audit trail, newest first.

@@ -118,3 +118,7 @@ class View:
 def newest_of(limit: int) -> int:
     """Return how many of ``limit`` due jobs are those that came due last, where there are more."""
     return limit // 4
+
+
+LOOKED_THROUGH = 5_000
+"""Occurrences, from the newest on, among which ``ran_since`` looks for those that have ended."""

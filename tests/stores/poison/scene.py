@@ -259,6 +259,10 @@ def _reads(store: Store) -> None:
             store.runs(one.id)
             store.logs(one.id)
     assert store.runs(*(one.id for one in found))
+    last = store.last_of(["good", "queue"])
+    assert {one.id for one in found if one.job == "queue"} <= {one.id for one in last["queue"].glances}
+    assert len(last["good"].ranges) >= 1
+    assert store.ran_since(store.now() - 365 * DAY)
     assert [view for view in store.sessions(ended=True) if view.id == "dead"]
     assert store.sessions()
     store.locks()

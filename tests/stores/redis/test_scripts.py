@@ -202,6 +202,8 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.runs(claim.id)
     store.logs(claim.id)
     store.pending_of([name, "gone"])
+    store.last_of([name, "gone"])
+    store.ran_since(START)
     store.signs([name, "gone"])
     for listing in (store.jobs, store.sessions, store.locks, store.counts, store.trail):
         listing()

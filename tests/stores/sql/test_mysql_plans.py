@@ -194,6 +194,8 @@ def test_reads_of_operators_scan_no_whole_table(store, watcher):
     store.jobs(after="many 5")
     store.history("many 1")
     store.ranges("many 1", since=START)
+    store.last_of(["queue", "many 1"])
+    store.ran_since(START, limit=100)
     store.occurrence(1)
     store.runs(1)
     store.logs(1)

@@ -8,13 +8,14 @@ from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.codec import read_payload
+from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow
-from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED
+from cronsensus.stores.values import HISTORY_KEPT, LOOKED_THROUGH, REMEMBERED
 
 SESSIONS_KEPT = timedelta(days=1)
 
@@ -255,6 +256,27 @@ class Reads(Handle):
             found = {name: len(self._space.jobs[name].pending) for name in jobs if name in self._space.jobs}
             return {name: count for name, count in found.items() if count}
 
+    def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
+        """Return the ends of the ledgers of jobs."""
+        with self._changed:
+            rows = [self._space.jobs[name] for name in jobs if name in self._space.jobs]
+            return {
+                row.spec.name: Past(
+                    tuple(glance(self._space.occurrences[one]) for one in islice(row.ids.before(1 << 62), limit)),
+                    tuple(islice(reversed(row.ranges), limit)),
+                )
+                for row in rows
+            }
+
+    def _ran_since(self, since: datetime, limit: int) -> list[Glance]:
+        """Return what runs, and what ended since."""
+        with self._changed:
+            newest = islice(self._space.ids.before(1 << 62), LOOKED_THROUGH)
+            rows = (self._space.occurrences[one] for one in newest)
+            ended = [row.id for row in rows if row.finished_at is not None and row.finished_at >= since]
+            numbers = sorted({*ended[:limit], *self._space.running}, reverse=True)[:limit]
+            return [glance(self._space.occurrences[one]) for one in numbers]
+
     def _identity(self) -> Identity:
         """Return which space this is."""
         return self._space.identity
@@ -299,6 +321,24 @@ def job_view(job: JobRow) -> JobView:
         waiting_until=job.waiting_until,
         created_at=job.created_at,
         active=job.active,
+    )
+
+
+def glance(row: OccurrenceRow) -> Glance:
+    """Return an occurrence as lists show it."""
+    return Glance(
+        id=row.id,
+        job=row.job.spec.name,
+        state=row.state,
+        scheduled_for=row.scheduled_for,
+        due_at=row.due_at,
+        crashes=row.crashes,
+        failures=row.failures,
+        node=row.node,
+        reason=row.reason,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
     )
 
 

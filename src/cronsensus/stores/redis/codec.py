@@ -17,6 +17,7 @@ import msgspec
 from cronsensus.codec import loads, read_error, read_payload
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.glance import Glance
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, UnknownPolicies
 from cronsensus.model.ledger import LedgerRange, TrailEntry
 from cronsensus.model.occurrence import Claim, LogLine, Occurrence, RunView, Takeover
@@ -253,6 +254,25 @@ def occurrence(row: Row, job: str) -> Occurrence:
         started_at=instant(started),
         finished_at=instant(finished),
         fingerprint=given(fingerprint),
+    )
+
+
+def glance(row: Row, job: str) -> Glance:
+    """Return an occurrence as lists show it."""
+    _, state, nominal, due, crashes, failures, node, reason, created, started, finished, number = row
+    return Glance(
+        id=int(number),
+        job=job,
+        state=State(state),
+        scheduled_for=instant(nominal),
+        due_at=from_micros(int(due)),
+        crashes=int(crashes),
+        failures=int(failures),
+        node=given(node),
+        reason=given(reason),
+        created_at=from_micros(int(created)),
+        started_at=instant(started),
+        finished_at=instant(finished),
     )
 
 

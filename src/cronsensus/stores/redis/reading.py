@@ -8,11 +8,13 @@ from typing import Any
 
 from cronsensus.codec import clean, dumps, loads
 from cronsensus.instants import from_micros
+from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
 from cronsensus.stores.redis.codec import (
+    glance,
     instant,
     job_view,
     ledger_range,
@@ -28,8 +30,10 @@ from cronsensus.stores.redis.codec import (
 )
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.unreadable import read_one
+from cronsensus.stores.values import LOOKED_THROUGH
 
 _JOBS_AT_ONCE = 1000
+_GLANCES_AT_ONCE = 1000
 
 RUNS_AT_ONCE = 200
 
@@ -153,6 +157,38 @@ class Reads(Handle):
             some = list(jobs[start : start + _JOBS_AT_ONCE])
             found |= {name: count for name, count in zip(some, self._read("pending_of", some), strict=True) if count}
         return found
+
+    def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
+        """Return the ends of the ledgers of jobs, some hundred rows a step."""
+        found: dict[str, Past] = {}
+        at_once = max(1, _GLANCES_AT_ONCE // max(1, limit))
+        for start in range(0, len(jobs), at_once):
+            some = list(jobs[start : start + at_once])
+            for name, row in zip(some, self._read("last_of", some, limit), strict=True):
+                if row is not False:
+                    found[name] = Past(tuple(self._glances(row[0], name)), tuple(self._last_ranges(name, row[1])))
+        return found
+
+    def _last_ranges(self, job: str, texts: Sequence[str]) -> list[LedgerRange]:
+        return self._unreadable.readable(
+            texts, lambda text: ledger_range(job, text), lambda text: f"a verdict of job {job!r} ({text[:40]})"
+        )
+
+    def _ran_since(self, since: datetime, limit: int) -> list[Glance]:
+        """Return what runs, and what ended since, in steps that keep nobody waiting."""
+        found: dict[int, Glance] = {}
+        position = None
+        for _ in range(LOOKED_THROUGH // _GLANCES_AT_ONCE):
+            rows, names, position = self._read("ran_since", micros(since), limit, position, _GLANCES_AT_ONCE)
+            known = dict(names)
+            for row in rows:
+                found |= {one.id: one for one in self._glances([row], known[row[0]])}
+            if position is False or len(found) >= 2 * limit:
+                break
+        return sorted(found.values(), key=lambda one: -one.id)[:limit]
+
+    def _glances(self, rows: Sequence[Any], job: str) -> list[Glance]:
+        return self._unreadable.readable(rows, lambda row: glance(row, job), lambda row: f"run {row[-1]}")
 
     def _identity(self) -> Identity | None:
         """Return which store this is; there is none before its first session."""

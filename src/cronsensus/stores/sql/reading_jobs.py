@@ -92,17 +92,13 @@ def ranges(
         limit,
         after,
         fetch,
-        lambda one: LedgerRange(
-            one.id,
-            name,
-            VerdictRange(
-                from_micros(one.first),
-                from_micros(one.last),
-                State(one.state),
-                one.reason,
-                None if one.counted is None else whole(one.counted),
-            ),
-            from_micros(one.decided_at),
-        ),
+        lambda one: ledger_range(name, one),
         lambda one: f"verdict {one.id} of job {name!r}",
     )
+
+
+def ledger_range(name: str, row: AnyRow) -> LedgerRange:
+    """Return a verdict range of a job."""
+    count = None if row.counted is None else whole(row.counted)
+    said = VerdictRange(from_micros(row.first), from_micros(row.last), State(row.state), row.reason, count)
+    return LedgerRange(row.id, name, said, from_micros(row.decided_at))

@@ -34,6 +34,7 @@ from cronsensus.stores.sql import (
     pruning,
     pruning_jobs,
     reading,
+    reading_glances,
     reading_jobs,
     retiring,
     sessions,
@@ -336,6 +337,8 @@ class SqlStore(SqlHandle):
     _locks = reads(reading.locks)
     _counts = reads(reading.counts)
     _pending_of = reads(reading.pending_of)
+    _last_of = reads(reading_glances.last_of)
+    _ran_since = reads(reading_glances.ran_since)
     _trail = reads(reading.trail)
 
     @repeated

@@ -199,6 +199,60 @@ class Reading(StoreTest):
             after = page[-1].id
         assert ranges == read
 
+    # --- many at once -----------------------------------------------------------------------------------------------
+
+    def test_the_last_of_several_jobs_are_read_newest_first_and_no_more_than_asked_for(self) -> None:
+        for name in ("a", "b", "idle"):
+            self.queue(name)
+        self.session()
+        made = {name: self.fill(4, name) for name in ("a", "b")}
+        [claim] = [one for one in self.claim(limit=8) if one.id == made["b"][3]]
+        self.finish(claim)
+        found = self.store.last_of(["b", "nobody", "a", "idle", "a"], limit=3)
+        assert {"a", "b", "idle"} == set(found)
+        for name, numbers in made.items():
+            assert numbers[:0:-1] == [one.id for one in found[name].glances]
+            for one in found[name].glances:
+                whole = self.look(one.id)
+                assert (whole.job, whole.state, whole.scheduled_for) == (one.job, one.state, one.scheduled_for)
+                assert (whole.due_at, whole.crashes, whole.failures) == (one.due_at, one.crashes, one.failures)
+                assert (whole.node, whole.reason, whole.created_at) == (one.node, one.reason, one.created_at)
+                assert (whole.started_at, whole.finished_at) == (one.started_at, one.finished_at)
+        assert ((), ()) == (found["idle"].glances, found["idle"].ranges)
+        assert {} == self.store.last_of([])
+
+    def test_the_last_verdicts_of_a_job_are_those_that_a_read_of_its_ranges_ends_with(self) -> None:
+        self.define()
+        self.fire(
+            verdicts=[
+                VerdictRange(minute(number), minute(number), State.SKIPPED, Reason.OVERLAP, 1) for number in range(1, 5)
+            ]
+        )
+        ranges = self.store.ranges("job")
+        assert len(ranges) > 2
+        assert tuple(reversed(ranges[-2:])) == self.store.last_of(["job"], limit=2)["job"].ranges
+
+    def test_what_runs_and_what_ended_since_is_read_and_nothing_else(self) -> None:
+        self.queue()
+        self.session()
+        numbers = self.fill(4)
+        claims = {claim.id: claim for claim in self.claim(limit=3)}
+        first, second, third = (claims[number] for number in numbers[:3])
+        self.finish(first)
+        self.clock.advance(1)
+        between = self.store.now()
+        self.clock.advance(1)
+        self.finish(second)
+        self.store.cancel(numbers[3], by="ann", why="")
+        waiting = self.enqueue(delay=HOUR)
+        found = self.store.ran_since(between)
+        assert [numbers[3], third.id, second.id] == [one.id for one in found]
+        assert [State.CANCELLED, State.RUNNING, State.SUCCEEDED] == [one.state for one in found]
+        assert [*numbers[3:0:-1], first.id] == [one.id for one in self.store.ran_since(START)]
+        assert [numbers[3], third.id] == [one.id for one in self.store.ran_since(START, limit=2)]
+        assert waiting.id not in {one.id for one in self.store.ran_since(START)}
+        assert [] == self.open("other").ran_since(START)
+
     # --- counts -----------------------------------------------------------------------------------------------------
 
     def test_counts_count(self) -> None:

@@ -1,0 +1,161 @@
+"""The past of one job as pictures: the worst verdict of each day or hour, and how long runs took."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+
+from cronsensus.model.glance import Glance, Past
+from cronsensus.model.states import State
+
+READ = 3_000
+"""Verdicts of which the calendar is made, the newest of a job: 33 a day for 90 days, or one a minute for 48 hours."""
+DAYS, HOURS = 90, 48
+SIZE, STEP = 22, 26
+_PLOTTED = 100
+_WORST = ("failed", "missed", "running", "pending", "succeeded", "skipped", "cancelled")
+_TOP, _HEIGHT = 12, 110
+
+
+@dataclass(slots=True, kw_only=True)
+class Cell:
+    """A day or an hour: ``counts``, how often each verdict was given for a time in it."""
+
+    at: datetime
+    x: int
+    y: int
+    counts: Counter[str] = field(default_factory=Counter)
+    taken_over: int = 0
+
+    @property
+    def worst(self) -> str:
+        """The verdict that matters most, or nothing."""
+        return next((state for state in _WORST if self.counts[state]), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """The cells, oldest first; ``since``: what is older was not read."""
+
+    cells: tuple[Cell, ...]
+    hourly: bool
+    width: int
+    height: int
+    since: datetime | None
+
+    @property
+    def totals(self) -> Counter[str]:
+        """How often each verdict was given."""
+        return sum((cell.counts for cell in self.cells), Counter[str]())
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A run on the plot: ``x`` in percent, ``y`` in pixels."""
+
+    run: int
+    kind: str
+    x: float
+    y: float
+    took: timedelta
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """How long the last runs took; ``lines``: where a duration stands, with its name."""
+
+    points: tuple[Point, ...]
+    lines: tuple[tuple[str, float, timedelta], ...]
+
+
+def calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
+    """Return 90 days, or 48 hours of a job whose newest verdicts do not reach so far back."""
+    oldest = max(_moments(past), default=None)
+    hourly = oldest is not None and oldest > now - timedelta(days=DAYS)
+    cells = _hours(now, zone) if hourly else _days(now, zone)
+    keys = [_key(cell.at, zone, hourly=hourly) for cell in cells]
+    by_key = dict(zip(keys, cells, strict=True))
+    for one in past.glances:
+        cell = by_key.get(_key(one.scheduled_for or one.due_at, zone, hourly=hourly))
+        if cell is not None:
+            cell.counts[str(one.state)] += 1
+            cell.taken_over += one.crashes > 0
+    for kept in past.ranges:
+        said = kept.range
+        begin = bisect_left(keys, _key(said.first, zone, hourly=hourly))
+        touched = cells[begin : bisect_right(keys, _key(said.last, zone, hourly=hourly))]
+        for number, cell in enumerate(reversed(touched)):
+            # How they are spread over the days is not on record; each has one, and the last has the rest.
+            cell.counts[str(said.state)] += max(1, (said.count or 1) - len(touched) + 1) if number == 0 else 1
+    width = max(cell.x for cell in cells) + STEP
+    height = max(cell.y for cell in cells) + STEP
+    return Calendar(tuple(cells), hourly, width, height, oldest)
+
+
+def plot(past: Past, p50: timedelta | None, p95: timedelta | None) -> Plot | None:
+    """Return how long the last runs took over time, or nothing where none has ended."""
+    ran = [(one, took) for one in past.glances if (took := _took(one)) is not None][:_PLOTTED]
+    if not ran:
+        return None
+    most = max(took for _, took in ran) or timedelta(microseconds=1)
+    times = [one.started_at for one, _ in ran if one.started_at is not None]
+    first, span = min(times), (max(times) - min(times)) or timedelta(seconds=1)
+    points = []
+    for one, took in ran:
+        at = one.started_at or first
+        kind = "fail" if one.state is State.FAILED else "take" if one.crashes else "ok"
+        points.append(Point(one.id, kind, round(8 + 88 * ((at - first) / span), 2), _y(took, most), took, at))
+    lines = tuple((name, _y(took, most), took) for name, took in (("p50", p50), ("p95", p95)) if took is not None)
+    return Plot(tuple(points), lines)
+
+
+def _y(took: timedelta, most: timedelta) -> float:
+    return round(_TOP + _HEIGHT * (1 - took / most), 1)
+
+
+def _took(one: Glance) -> timedelta | None:
+    if one.state not in {State.SUCCEEDED, State.FAILED} or one.started_at is None or one.finished_at is None:
+        return None
+    return one.finished_at - one.started_at
+
+
+def _moments(past: Past) -> Iterator[datetime]:
+    """Yield the oldest time of each of the two lists; both reach back to the later of them."""
+    if len(past.glances) >= READ:
+        yield past.glances[-1].scheduled_for or past.glances[-1].due_at
+    if len(past.ranges) >= READ:
+        yield past.ranges[-1].range.last
+
+
+def _days(now: datetime, zone: tzinfo) -> list[Cell]:
+    today = now.astimezone(zone).date()
+    first = today - timedelta(days=DAYS - 1)
+    monday = first - timedelta(days=first.weekday())
+    days = [first + timedelta(days=number) for number in range(DAYS)]
+    return [
+        Cell(
+            at=datetime(day.year, day.month, day.day, 12, tzinfo=zone),
+            x=34 + (day - monday).days // 7 * STEP,
+            y=18 + day.weekday() * STEP,
+        )
+        for day in days
+    ]
+
+
+def _hours(now: datetime, zone: tzinfo) -> list[Cell]:
+    """Return the hours as they pass: one that a clock change repeats has two cells."""
+    last = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    hours = [last - timedelta(hours=number) for number in reversed(range(HOURS))]
+    return [
+        Cell(at=hour.astimezone(zone), x=64 + number % 24 * STEP, y=18 + number // 24 * STEP)
+        for number, hour in enumerate(hours)
+    ]
+
+
+def _key(at: datetime, zone: tzinfo, *, hourly: bool) -> Any:
+    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0) if hourly else at.astimezone(zone).date()

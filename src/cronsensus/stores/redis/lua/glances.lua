@@ -1,0 +1,18 @@
+-- Occurrences as lists show them: without arguments, result and error, which may be long.
+
+local function glances_of(ids)
+  local rows = {}
+  for _, id in ipairs(ids) do
+    try(function()
+      local row = call(
+        'HMGET', SPACE .. 'occurrence:' .. id,
+        'job', 'state', 'nominal', 'due', 'crashes', 'failures', 'node', 'reason', 'created', 'started', 'finished'
+      )
+      if row[1] then
+        row[12] = id
+        rows[#rows + 1] = row
+      end
+    end)
+  end
+  return rows
+end

@@ -1,0 +1,43 @@
+-- part: glance
+SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job, o.job_id, o.state, o.scheduled_for,
+    o.due_at, o.crashes, o.failures, o.node, o.reason, o.created_at, o.started_at, o.finished_at
+
+-- name: last_glances
+-- types: job bigint, size bigint
+-- Read the last occurrences of a job, without what may be long. Race: none.
+{part: glance}
+FROM cronsensus_occurrences AS o
+WHERE o.job_id = :job {listed}
+ORDER BY o.id DESC
+LIMIT :size;
+
+-- name: last_verdicts
+-- types: job bigint, size bigint
+-- Read the last verdict ranges of a job. Race: none, a range never changes.
+SELECT v.id, v."first", v."last", v.state, v.reason, v."count" AS counted, v.decided_at
+FROM cronsensus_verdicts AS v
+WHERE v.job_id = :job
+ORDER BY v.id DESC
+LIMIT :size;
+
+-- name: newest_number
+-- Read the highest id of an occurrence. Race: none; what comes later is not looked for.
+SELECT max(o.id) AS newest FROM cronsensus_occurrences AS o;
+
+-- name: ended_since
+-- types: least bigint, since bigint, size bigint
+-- Read what ended since a moment, along the newest ids: no index has the times of all jobs together, and each write would pay for one. Race: none.
+{part: glance}
+FROM cronsensus_occurrences AS o {by_id}
+WHERE o.namespace = :space {listed} AND o.id > :least AND o.finished_at >= :since
+ORDER BY o.id DESC
+LIMIT :size;
+
+-- name: running_glances
+-- types: size bigint
+-- Read what runs. Race: none.
+{part: glance}
+FROM cronsensus_sessions AS s
+JOIN cronsensus_occurrences AS o ON o.namespace = s.namespace AND o.session = s.id AND o.state = 'running' {listed}
+WHERE s.namespace = :space AND s.ended_at IS NULL
+LIMIT :size;

@@ -1,0 +1,76 @@
+"""Reads of many occurrences at once, for lists and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.glance import Glance, Past
+from cronsensus.model.states import State
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.occurrence_rows import instant
+from cronsensus.stores.sql.reading_jobs import ledger_range
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import whole
+from cronsensus.stores.values import LOOKED_THROUGH
+
+
+def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past]:
+    """Return the ends of the ledgers of jobs.
+
+    A statement for each job, along its own index, all in one trip: one statement for all of them would have to number
+    the whole history of each.
+    """
+    asked = tx.send_in("job_ids", "names", names, space=tx.namespace)
+    known = [(row.id, row.name) for one in asked for row in one.rows]
+    sent = [
+        (name, tx.send("last_glances", job=job, size=limit), tx.send("last_verdicts", job=job, size=limit))
+        for job, name in known
+    ]
+    return {
+        name: Past(
+            tuple(_glances(tx, made.rows)),
+            tuple(
+                tx.unreadable.readable(
+                    decided.rows,
+                    lambda row: ledger_range(name, row),  # noqa: B023 - it is called here
+                    lambda row: f"verdict {row.id} of job {name!r}",  # noqa: B023
+                )
+            ),
+        )
+        for name, made, decided in sent
+    }
+
+
+def ran_since(tx: Transaction, since: datetime, limit: int) -> list[Glance]:
+    """Return what runs, and what ended since."""
+    newest = tx.send("newest_number")
+    running = tx.send("running_glances", space=tx.namespace, size=limit)
+    least = (newest.rows[0].newest or 0) - LOOKED_THROUGH
+    ended = tx.send_last("ended_since", space=tx.namespace, least=least, since=to_micros(since), size=limit)
+    found = {one.id: one for one in _glances(tx, [*running.rows, *ended])}
+    return sorted(found.values(), key=lambda one: -one.id)[:limit]
+
+
+def _glances(tx: Transaction, rows: Iterable[AnyRow]) -> list[Glance]:
+    return tx.unreadable.readable(rows, _glance, lambda row: f"run {row.id}")
+
+
+def _glance(row: AnyRow) -> Glance:
+    if row.job is None:
+        raise LookupError(f"its job {row.job_id} is not there")
+    return Glance(
+        id=row.id,
+        job=str(row.job),
+        state=State(row.state),
+        scheduled_for=instant(row.scheduled_for),
+        due_at=from_micros(row.due_at),
+        crashes=whole(row.crashes),
+        failures=whole(row.failures),
+        node=row.node,
+        reason=row.reason,
+        created_at=from_micros(row.created_at),
+        started_at=instant(row.started_at),
+        finished_at=instant(row.finished_at),
+    )

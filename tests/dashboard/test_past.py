@@ -1,0 +1,99 @@
+"""The pictures of one job: its calendar, its durations, and what was changed."""
+
+from datetime import UTC, timedelta
+from zoneinfo import ZoneInfo
+
+from cronsensus.dashboard import dashboard
+from cronsensus.dashboard.past import DAYS, HOURS, READ, calendar, plot
+from cronsensus.model.glance import Glance, Past
+from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.plan import VerdictRange
+from cronsensus.model.states import State
+from tests.dashboard.test_pages import Browser
+from tests.hand_cluster import START, HandCluster
+
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+NOW = START
+
+
+def ran(number: int, ago: timedelta, state: State = State.SUCCEEDED, *, seconds: int = 4, crashes: int = 0) -> Glance:
+    at = NOW - ago
+    return Glance(
+        id=number,
+        job="a",
+        state=state,
+        scheduled_for=at,
+        due_at=at,
+        crashes=crashes,
+        failures=0,
+        node="n",
+        reason=None,
+        created_at=at,
+        started_at=at,
+        finished_at=at + timedelta(seconds=seconds),
+    )
+
+
+def missed(first: timedelta, last: timedelta, count: int) -> LedgerRange:
+    return LedgerRange(1, "a", VerdictRange(NOW - first, NOW - last, State.MISSED, "late", count), NOW)
+
+
+def test_the_worst_verdict_of_a_day_counts() -> None:
+    found = calendar(Past((ran(2, MINUTE), ran(1, 2 * MINUTE, State.FAILED), ran(3, DAY)), ()), NOW, UTC)
+    assert not found.hourly
+    assert len(found.cells) == DAYS
+    assert [cell.worst for cell in found.cells[-3:]] == ["", "succeeded", "failed"]
+    assert found.totals == {"succeeded": 2, "failed": 1}
+
+
+def test_a_range_of_missed_times_marks_each_day_that_it_touches() -> None:
+    found = calendar(Past((), (missed(3 * DAY, DAY, 10),)), NOW, UTC)
+    assert [cell.worst for cell in found.cells[-5:]] == ["", "missed", "missed", "missed", ""]
+    assert found.totals == {"missed": 10}
+
+
+def test_a_day_is_one_of_the_jobs_zone() -> None:
+    late = Past((ran(1, timedelta(hours=12, minutes=30)),), ())
+    assert calendar(late, NOW, UTC).cells[-2].worst == "succeeded"
+    assert calendar(late, NOW, ZoneInfo("Europe/Berlin")).cells[-1].worst == "succeeded"
+
+
+def test_a_job_whose_verdicts_do_not_reach_back_shows_hours_and_since_when() -> None:
+    often = Past(tuple(ran(READ - number, number * MINUTE) for number in range(READ)), ())
+    found = calendar(often, NOW, UTC)
+    assert found.hourly
+    assert len(found.cells) == HOURS
+    assert found.since == NOW - (READ - 1) * MINUTE
+    assert found.cells[-2].counts == {"succeeded": 60}
+
+
+def test_a_longer_run_stands_higher_and_a_later_one_further_right() -> None:
+    past = Past((ran(3, MINUTE, seconds=8), ran(2, 2 * MINUTE, State.FAILED), ran(1, 3 * MINUTE, crashes=1)), ())
+    found = plot(past, timedelta(seconds=4), timedelta(seconds=8))
+    assert found is not None
+    newest, middle, oldest = found.points
+    assert newest.y < middle.y == oldest.y
+    assert oldest.x < middle.x < newest.x
+    assert [one.kind for one in found.points] == ["ok", "fail", "take"]
+    assert [name for name, _, _ in found.lines] == ["p50", "p95"]
+    assert plot(Past(), None, None) is None
+
+
+def test_a_job_shows_its_pictures_and_what_was_changed_by_whom() -> None:
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.every("tick", "1m")
+    cluster.advance(60)
+    cluster.run_once(4)
+    cluster.every("tick", "2m")
+    cluster.store.pause("tick", by="ann", why="<b>bank holiday</b>")
+    text = Browser(dashboard(cluster.store)).get("/job?name=tick").text
+    assert text.count('class="c c-ok"') == 1
+    assert text.count('class="c c-') == DAYS
+    assert "How long it took" in text
+    assert "p95 4s" in text
+    assert "<b>pause</b>" in text
+    assert "by ann" in text
+    assert "&lt;b&gt;bank holiday" in text
+    assert text.index("<b>every 2 minutes</b>") < text.index("<b>every minute</b>")
+    assert "90 天" in Browser(dashboard(cluster.store)).get("/job?name=tick&lang=zh").text
