@@ -10,7 +10,7 @@ from cronsensus.dashboard import dashboard, reads
 from cronsensus.model.glance import Glance
 from cronsensus.model.states import State
 from cronsensus.triggers import cron, every
-from tests.dashboard.test_pages import Browser
+from tests.dashboard.browser import Browser
 from tests.hand_cluster import START, HandCluster
 
 

@@ -9,7 +9,8 @@ from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.lanes import TRACKS, NodeState, lanes
 from cronsensus.model.occurrence import Item
 from cronsensus.triggers import every
-from tests.dashboard.test_pages import BAD_NAME, Browser
+from tests.dashboard.browser import Browser
+from tests.dashboard.test_pages import BAD_NAME
 from tests.hand_cluster import HandCluster
 
 SECOND = timedelta(seconds=1)

@@ -9,7 +9,8 @@ import pytest
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.language import read_moment
 from cronsensus.triggers import every
-from tests.dashboard.test_pages import BAD, Browser
+from tests.dashboard.browser import Browser
+from tests.dashboard.test_pages import BAD
 from tests.hand_cluster import START, HandCluster
 
 

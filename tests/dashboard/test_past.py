@@ -9,7 +9,7 @@ from cronsensus.model.glance import Glance, Past
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
-from tests.dashboard.test_pages import Browser
+from tests.dashboard.browser import Browser
 from tests.hand_cluster import START, HandCluster
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
