@@ -69,6 +69,7 @@ ARGUMENTS = {
     "runs show": ["1"],
     "runs retry": ["1"],
     "runs cancel": ["2", "--reason", "x"],
+    "runs failed": [],
     "runs logs": ["1"],
     "nodes drain": ["node-1"],
     "locks break": ["reindex", "--reason", "it hangs"],
@@ -107,7 +108,7 @@ def test_the_table_names_every_command_of_the_contract() -> None:
     assert list(cli.table) == CONTRACT.split()
     below = {" ".join(path) for path in ALL if len(path) == 2}
     jobs = {f"jobs {name}" for name in ("list", "show", "pause", "resume", "trigger", "enqueue", "backfill")}
-    runs = {f"runs {name}" for name in ("list", "show", "retry", "cancel", "logs")}
+    runs = {f"runs {name}" for name in ("list", "show", "failed", "retry", "cancel", "logs")}
     assert below == jobs | runs | {
         "nodes list",
         "nodes drain",

@@ -223,3 +223,43 @@ def test_following_ends_with_the_run(history: Any, monkeypatch: pytest.MonkeyPat
 
 def test_following_and_json_do_not_go_together(history: Any) -> None:
     assert history("runs", "logs", "-f", "1", "-o", "json").code == 2
+
+
+def test_what_failed_is_shown_by_error_and_run_again_in_one_act(history: Any) -> None:
+    (group,) = history("runs", "failed", "-o", "json").data["groups"]
+    assert group["runs"] == [history.bad.id]
+    assert history("runs", "failed", "--since", "1s").err.endswith("nothing that failed is left\n")
+    shown = history("runs", "retry", "--failed", "--error", group["error"], "--dry-run", "-o", "json").data
+    assert [one["id"] for one in shown["runs"]] == [history.bad.id]
+    answer = history("runs", "retry", "--failed", "--job", "tick", "--yes", "--reason", "mended", "-o", "json")
+    assert [one["retry_of"] for one in answer.data["runs"]] == [history.bad.id]
+    assert history("runs", "retry", "--failed", "--yes", "-o", "json").data == {"runs": []}
+
+
+def test_what_waits_is_cancelled_in_one_act(history: Any) -> None:
+    waiting = [history.store.trigger("tick", by="me").id for _ in range(2)]
+    answer = history("runs", "cancel", "--pending", "--yes", "--reason", "wrong month", "-o", "json")
+    assert sorted(one["id"] for one in answer.data["runs"]) == waiting
+    assert history.store.occurrence(history.running.id).cancel_requested is False
+
+
+def test_a_bulk_act_in_a_pipe_cannot_ask_and_does_nothing(history: Any) -> None:
+    answer = history("runs", "retry", "--failed")
+    assert answer.code != 0
+    assert "--yes" in answer.err
+    assert history("runs", "show", str(history.bad.id), "-o", "json").data["retried_as"] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("retry",),
+        ("retry", "1", "--failed"),
+        ("retry", "1", "--job", "tick"),
+        ("cancel", "--job", "x", "--reason", "x"),
+    ],
+)
+def test_runs_are_named_in_one_way(history: Any, arguments: tuple[str, ...]) -> None:
+    answer = history("runs", *arguments)
+    assert answer.code == 2
+    assert "--failed" in answer.err or "--pending" in answer.err

@@ -180,6 +180,8 @@ def test_each_form_has_its_words_in_chinese(cluster: HandCluster, name: str) -> 
     }  # fmt: skip
     if name == "resume":
         cluster.store.pause("tick", by="ann", why="")
+    if name == "retry-failed":
+        del given["job"]
     form = ACTIONS[name].form(cluster.store, given)
     texts = [form.title, *form.says, *(then for _, then in form.rows), *([form.refused] if form.refused else [])]
     said = {str(text[0]) for text in texts} | {form.button, DONE[name]}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.errors import FAILED, CommandError
+from cronsensus.cli.asking import ask
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
@@ -58,7 +56,7 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
                 output.document({"job": job, "created": [], "unchanged": len(plan.times)})
             return
         if not yes:
-            _ask(f"Run {clean(job)} {counted(len(missing), 'time')}?")
+            ask(f"Run {clean(job)} {counted(len(missing), 'time')}?")
         answers = []
         for index in range(0, len(missing), MOST_AT_ONCE):
             answers += store.backfill(job, missing[index : index + MOST_AT_ONCE], by=by, why=reason)
@@ -70,26 +68,6 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
         return
     output.line(f"created {counted(len(created), 'run')} of {job}")
     message(f"watch them: cronsensus runs list --job {job}")
-
-
-def _ask(question: str) -> None:
-    """Return if somebody says yes.
-
-    Raises:
-        CommandError: the answer was no, or there is no terminal to ask on.
-    """
-    if not _somebody_is_there():
-        raise CommandError(
-            "nothing was done",
-            why="there is no terminal on which to ask whether these should run",
-            then="the same with --yes; or with --dry-run to see them",
-        )
-    if not click.confirm(question, err=True):
-        raise CommandError("nothing was done", code=FAILED)
-
-
-def _somebody_is_there() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _preview(output: Output, plan: BackfillPlan, job: str, *, dry_run: bool) -> None:

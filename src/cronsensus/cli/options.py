@@ -74,4 +74,3 @@ watchable = click.option("--watch", is_flag=True, help="Stay, and show what chan
 job_argument = click.argument("job", metavar="JOB", shell_complete=complete_job)
 job_arguments = click.argument("names", metavar="JOB…", nargs=-1, required=True, shell_complete=complete_job)
 id_argument = click.argument("number", metavar="ID", type=click.IntRange(1, 2**63 - 1))
-id_arguments = click.argument("numbers", metavar="ID…", type=click.IntRange(1, 2**63 - 1), nargs=-1, required=True)

@@ -14,14 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cronsensus.cli.group import Invocation
 from cronsensus.cli.terminal import clean, pad, squeeze, width_of
-from cronsensus.instants import format_instant
+from cronsensus.insight.as_data import json_leaf
 from cronsensus.masking import mask
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Output:
     def document(self, data: Any) -> None:
         """Print ``data`` as one JSON document: instants as ISO 8601 with Z, durations in seconds."""
         utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-        text = json.dumps(data, indent=2, default=_leaf, ensure_ascii=not utf8, allow_nan=False)
+        text = json.dumps(data, indent=2, default=json_leaf, ensure_ascii=not utf8, allow_nan=False)
         click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
     def printed_json(self, data: Any) -> bool:
@@ -262,16 +261,6 @@ def _plain_table(columns: Sequence[str], rows: list[list[Cell]]) -> None:
     widths = [max(width_of(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:
         click.echo("  ".join(pad(text, width) for text, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _leaf(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return format_instant(value)
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    return str(value)
 
 
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

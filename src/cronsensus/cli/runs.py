@@ -9,17 +9,19 @@ from typing import Any
 import click
 
 from cronsensus.cli.app import complete_job, opened_store
+from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
-from cronsensus.cli.options import acting, id_argument, id_arguments, limited, watchable
+from cronsensus.cli.options import acting, id_argument, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.run_view import print_run, show_entry
 from cronsensus.errors import InvalidTransition
-from cronsensus.insight.as_data import log_data, occurrence_data, run_data, trail_data
+from cronsensus.insight.as_data import failures_data, log_data, occurrence_data, run_data, trail_data
+from cronsensus.insight.failures import grouped, open_failures
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
-from cronsensus.insight.words import read_time, relative, shorten
+from cronsensus.insight.words import counted, read_time, relative, shorten
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -27,6 +29,23 @@ from cronsensus.stores.pages import every_occurrence
 
 _TAIL = 20
 _LOOK_AGAIN = 1.0
+_PREVIEWED = 20
+_AT_ONCE = 1000
+
+
+some_ids = click.argument("numbers", metavar="[ID]…", type=click.IntRange(1, 2**63 - 1), nargs=-1)
+
+
+def filters(function: Any) -> Any:
+    """Add what narrows a bulk action, and what it asks before."""
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Only show which runs are meant."),
+        click.option("--since", metavar="TIME", help="Only those since then; 2h means two hours ago."),
+        click.option("--job", metavar="JOB", shell_complete=complete_job, help="Only of this job."),
+    ):
+        function = option(function)
+    return function
 
 
 @click.group(cls=Group)
@@ -141,6 +160,47 @@ def _result(one: Occurrence) -> Any:
     return None if one.result is None else loads(one.result)
 
 
+def _require_one(numbers: tuple[int, ...], flag: str, *, given: bool, others: tuple[object, ...]) -> None:
+    """Raise unless runs are named in one way, by their ids or by ``flag`` and what narrows it.
+
+    Raises:
+        CommandError: they are not.
+    """
+    if given == bool(numbers):
+        what = f"ids and {flag} go not together" if given else f"neither ids nor {flag} were given"
+        raise CommandError(what, then=f"name the runs, or choose them by {flag} --job JOB --since TIME --dry-run")
+    if not given and any(other is not None for other in others):
+        raise CommandError(f"--job, --since, --error, --dry-run and --yes belong to {flag}", then=f"add {flag}")
+
+
+def _known(store: Store, job: str | None) -> str | None:
+    return None if job is None else require_job(store, job).spec.name
+
+
+def _agreed(output: Output, found: list[Occurrence], question: str, *, dry_run: bool, yes: bool) -> bool:
+    """Show what is meant, and return whether somebody says yes to it."""
+    if output.as_json and dry_run:
+        output.document({"dry_run": True, "runs": [occurrence_data(one) for one in found]})
+        return False
+    if not output.as_json:
+        output.table(
+            ["id", "job", "for", "state", "reason"],
+            [
+                [str(one.id), Cell(one.job, "bold"), what_for(one), word(one.state), shorten(why_ended(one), 60)]
+                for one in found[:_PREVIEWED]
+            ],
+            empty="there is none",
+            prose=("job", "reason"),
+        )
+        if len(found) > _PREVIEWED:
+            message(f"… and {len(found) - _PREVIEWED} more")
+    if dry_run:
+        return False
+    if found and not yes:
+        ask(question.format(counted(len(found), "run")))
+    return bool(found) or output.as_json
+
+
 def _found(store: Store, number: int) -> Occurrence:
     found = store.occurrence(number)
     if found is None:
@@ -152,23 +212,87 @@ def _found(store: Store, number: int) -> Occurrence:
     return found
 
 
-@runs.command()
-@id_arguments
-@acting()
-def retry(numbers: tuple[int, ...], reason: str, by: str) -> None:
-    """Run what has ended once more, with the same arguments and nominal time: a new run, linked to the old one.
+@runs.command("failed")
+@click.option("--job", metavar="JOB", shell_complete=complete_job, help="Only of this job.")
+@click.option("--since", metavar="TIME", default="1d", show_default=True, help="Only those that ended since then.")
+def failed_(*, job: str | None, since: str) -> None:
+    """Show what failed and was not run again, grouped by error: one thing or many?
 
-    cronsensus runs retry 4711
+    cronsensus runs failed
+    cronsensus runs failed --job push_prices --since 7d
     """
     output = Output.current()
     with opened_store() as store:
-        for number in numbers:
-            one = _found(store, number)
+        if job is not None:
+            require_job(store, job)
+        now = store.now()
+        groups = grouped(open_failures(store, job=job, since=read_time(since, now, what="--since")))
+    if output.printed_json({"groups": [failures_data(group) for group in groups]}):
+        return
+    output.table(
+        ["error", "what", "where", "jobs", "runs", "newest", "last"],
+        [
+            [
+                group.fingerprint,
+                Cell(shorten(f"{group.type}: {group.message}" if group.type else group.message, 60), "bold"),
+                group.place,
+                shorten(", ".join(group.jobs), 60),
+                str(len(group.runs)),
+                str(group.runs[0].id),
+                relative(group.runs[0].finished_at or now, now),
+            ]
+            for group in groups
+        ],
+        empty="nothing that failed is left",
+        prose=("what", "jobs"),
+        spare=("where", "newest"),
+    )
+    if groups:
+        message(f"run them again: cronsensus runs retry --failed --error {groups[0].fingerprint} --dry-run")
+
+
+@runs.command()
+@some_ids
+@click.option("--failed", is_flag=True, help="Instead of ids: what failed and was not run again.")
+@filters
+@click.option("--error", metavar="ERROR", help="With --failed: only this group of 'runs failed'.")
+@acting()
+def retry(
+    *,
+    numbers: tuple[int, ...],
+    failed: bool,
+    job: str | None,
+    since: str | None,
+    error: str | None,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+    by: str,
+) -> None:
+    """Run what has ended once more, with the same arguments and nominal time: a new run, linked to the old one.
+
+    With --failed, all that is left of what failed (500 at most), the oldest first. It asks first; without a terminal
+    it needs --yes.
+
+    cronsensus runs retry 4711
+    cronsensus runs retry --failed --job push_prices --since 12h
+    """
+    output = Output.current()
+    _require_one(numbers, "--failed", given=failed, others=(job, since, error, dry_run or None, yes or None))
+    with opened_store() as store:
+        if failed:
+            begin = None if since is None else read_time(since, store.now(), what="--since")
+            found = open_failures(store, job=_known(store, job), since=begin, group=error)[::-1]
+        else:
+            found = [_found(store, number) for number in numbers]
+        for one in found:
             if not one.state.final:
                 raise InvalidTransition(
-                    f"run {number} is {one.state}; only what has ended can be run again: cronsensus runs show {number}"
+                    f"run {one.id} is {one.state}; only what has ended can be run again: cronsensus runs show {one.id}"
                 )
-        made = [(number, store.retry(number, by=by, why=reason)) for number in numbers]
+        if failed and not _agreed(output, found, "Run {} again?", dry_run=dry_run, yes=yes):
+            return
+        made = [(one.id, store.retry(one.id, by=by, why=reason)) for one in found]
         store.notify()
     if output.printed_json(
         {"runs": [{"id": new.id, "retry_of": old, "job": new.job, "state": new.state} for old, new in made]}
@@ -179,22 +303,53 @@ def retry(numbers: tuple[int, ...], reason: str, by: str) -> None:
 
 
 @runs.command()
-@id_arguments
+@some_ids
+@click.option("--pending", is_flag=True, help="Instead of ids: what waits; 1,000 at most.")
+@filters
 @acting(reason=True)
-def cancel(numbers: tuple[int, ...], reason: str, by: str) -> None:
+def cancel(
+    *,
+    numbers: tuple[int, ...],
+    pending: bool,
+    job: str | None,
+    since: str | None,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+    by: str,
+) -> None:
     """Cancel what waits at once; ask what runs to stop.
 
+    With --pending, what waits. It asks first; without a terminal it needs --yes.
+
     cronsensus runs cancel 4711 --reason "wrong month"
+    cronsensus runs cancel --pending --job send_invoice --since 1h --reason "wrong month"
     """
     output = Output.current()
+    _require_one(numbers, "--pending", given=pending, others=(job, since, dry_run or None, yes or None))
     with opened_store() as store:
+        if pending:
+            where = OccurrenceFilter(job=_known(store, job), states=(State.PENDING,))
+            begin = None if since is None else read_time(since, store.now(), what="--since")
+            newest = every_occurrence(store, where, newest_first=True)
+            found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _AT_ONCE))
+            if not _agreed(output, found, "Cancel {}?", dry_run=dry_run, yes=yes):
+                return
+            numbers = tuple(one.id for one in found)
         for number in numbers:
             one = _found(store, number)
-            if one.state.final:
+            if one.state.final and not pending:
                 raise InvalidTransition(
                     f"run {number} is {one.state} already; nothing is left to cancel: cronsensus runs show {number}"
                 )
-        states = {number: store.cancel(number, by=by, why=reason) for number in numbers}
+        states: dict[int, State] = {}
+        for number in numbers:
+            try:
+                states[number] = store.cancel(number, by=by, why=reason)
+            except InvalidTransition:
+                # It ended since it was listed: there is nothing to cancel, and the others are meant all the same.
+                if not pending:
+                    raise
         store.notify()
     if output.printed_json({"runs": [{"id": number, "state": state} for number, state in states.items()]}):
         return

@@ -7,6 +7,7 @@ opened on (``seen``): if that has changed meanwhile, the form is shown again and
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,9 +18,11 @@ from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.insight.backfill_plan import plan_backfill
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.failures import open_failures
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import exact, read_time
+from cronsensus.insight.summaries import why_ended
+from cronsensus.insight.words import exact, read_time, shorten
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Item, Occurrence
 from cronsensus.stores.base import Store
@@ -302,6 +305,38 @@ def _cancel(store: Store, given: Given, by: str, why: str) -> str:
     return f"/runs/{given['run']}"
 
 
+def _failures(store: Store, given: Given) -> list[Occurrence]:
+    """Return what a bulk retry means, the oldest first."""
+    span = given.get("since", "") or "1d"
+    since = read_time(span, store.now(), what="since")
+    return open_failures(store, job=given.get("job") or None, since=since, group=given.get("error") or None)[::-1]
+
+
+def _retry_failed_form(store: Store, given: Given) -> Form:
+    found = _failures(store, given)
+    keeps = {name: given[name] for name in ("job", "since", "error") if given.get(name)}
+    chosen = "".join(f" --{name} {shlex.quote(text)}" for name, text in keeps.items())
+    return Form(
+        title=("Run {0} failed runs again", len(found)),
+        says=(("A new run for each, the oldest first, with the same arguments and nominal time.",),),
+        button="Run again",
+        back="/failed",
+        keeps=keeps,
+        # What failed since is not meant.
+        seen=f"{len(found)} {max((one.id for one in found), default=0)}",
+        rows=tuple((f"{one.id} {one.job}", ("{0}", shorten(why_ended(one), 120))) for one in found[:_PREVIEWED]),
+        more=max(0, len(found) - _PREVIEWED),
+        refused=None if found else ("Nothing that failed is left.",),
+        command=f"cronsensus runs retry --failed{chosen} --dry-run",
+    )
+
+
+def _retry_failed(store: Store, given: Given, by: str, why: str) -> str:
+    for one in _failures(store, given):
+        store.retry(one.id, by=by, why=why)
+    return "/failed"
+
+
 # --- nodes and locks --------------------------------------------------------------------------------------------------
 
 
@@ -365,6 +400,7 @@ ACTIONS: Mapping[str, Action] = {
     "trigger": Action(_trigger_form, _trigger),
     "backfill": Action(_backfill_form, _backfill),
     "retry": Action(_retry_form, _retry),
+    "retry-failed": Action(_retry_failed_form, _retry_failed),
     "cancel": Action(_cancel_form, _cancel),
     "drain": Action(_drain_form, _drain),
     "break": Action(_break_form, _break),
@@ -375,6 +411,7 @@ DONE: Mapping[str, str] = {
     "trigger": "It was told to run: this is the run.",
     "backfill": "The runs are made; they stand below.",
     "retry": "It is tried again: this is the new run.",
+    "retry-failed": "They are tried again.",
     "cancel": "It is cancelled, or asked to stop.",
     "drain": "It is asked to drain.",
     "break": "The lock is free.",

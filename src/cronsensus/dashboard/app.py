@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from cronsensus.audit import audit
 from cronsensus.codec import dumps, loads
-from cronsensus.dashboard import reads
+from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
@@ -28,13 +28,14 @@ from cronsensus.errors import (
     UnknownJob,
 )
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.failures import MOST, grouped, open_failures
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.why import why
-from cronsensus.insight.words import shorten
+from cronsensus.insight.words import read_time, shorten
 from cronsensus.masking import mask
 from cronsensus.model.glance import Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -61,7 +62,6 @@ _RUNS = 30
 _LOG = 200
 _MOST_LOCKS = 200
 _TRAIL = 50
-_LIVE = "stream"
 _LONGEST_REASON = 1000
 _CHANGES = 12
 _LINES = 50
@@ -69,7 +69,12 @@ _YEAR = 365 * 24 * 3600
 
 
 def dashboard(
-    source: Scheduler | Store, *, auth: Auth | None = None, read_only: bool = False, by: str = "dashboard"
+    source: Scheduler | Store,
+    *,
+    auth: Auth | None = None,
+    read_only: bool = False,
+    by: str = "dashboard",
+    live: Literal["stream", "poll"] = "stream",
 ) -> App:
     """Return the dashboard as an ASGI application, to be served alone or mounted under any prefix.
 
@@ -82,12 +87,13 @@ def dashboard(
             async. It may set ``request.state.user``: who acts, for the trail. One that raises refuses.
         read_only: nobody can act.
         by: who acts, for the trail, where nobody said.
+        live: how open pages stay current: by a stream of events, or by asking again.
 
     Raises:
         ConfigurationError: a password in the environment is too short, or half of it is missing.
     """
-    pages = _Pages(source)
-    live = Live()
+    pages = _Pages(source, live)
+    current = Live()
     routes = [
         Route("/", pages.now),
         Route("/jobs", pages.jobs),
@@ -96,9 +102,11 @@ def dashboard(
         Route("/nodes", pages.nodes),
         Route("/locks", pages.locks),
         Route("/trail", pages.trail),
+        Route("/failed", pages.failed),
+        *api.routes(lambda: pages.store),
         Route("/do/{action}", pages.ask, methods=["GET"]),
         Route("/do/{action}", pages.act, methods=["POST"]),
-        Route("/live", live.answer),
+        Route("/live", current.answer),
         Route("/ledger", pages.ledger),
         Mount("/static", StaticFiles(directory=_HERE / "static")),
     ]
@@ -109,15 +117,16 @@ def dashboard(
         NoTargetError: pages.no_target,
         CronsensusError: pages.store_away,
     }
-    app = live.app = Starlette(routes=routes, exception_handlers=handlers)
+    app = current.app = Starlette(routes=routes, exception_handlers=handlers)
     return Access(app, auth or from_environment(), read_only=read_only, by=by)
 
 
 class _Pages:
     """Reads what a page shows, and writes it as HTML. Its methods run in threads: a store may take its time."""
 
-    def __init__(self, source: Scheduler | Store) -> None:
+    def __init__(self, source: Scheduler | Store, live: str) -> None:
         self._source = source
+        self._live = live
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -131,19 +140,19 @@ class _Pages:
         )  # fmt: skip
 
     @property
-    def _store(self) -> Store:
+    def store(self) -> Store:
         return self._source.store if isinstance(self._source, Scheduler) else self._source
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
     def now(self, request: Request) -> Response:
-        store = self._store
+        store = self.store
         page = reads.now_page(store)
         return self._page(request, "now.html", page.now, page=page, command="cronsensus doctor")
 
     def jobs(self, request: Request) -> Response:
         words = request.query_params.get("q", "").strip()[:200]
-        store = self._store
+        store = self.store
         # One field finds both: nobody remembers which of two takes the number.
         if words.isdecimal() and len(words) < 19 and store.occurrence(int(words)) is not None:
             return RedirectResponse(f"{_base(request)}/runs/{int(words)}", 303)
@@ -158,7 +167,7 @@ class _Pages:
         )  # fmt: skip
 
     def job(self, request: Request) -> Response:
-        store = self._store
+        store = self.store
         view = require_job(store, request.query_params.get("name", ""))
         name, now, trigger = view.spec.name, store.now(), view.spec.trigger
         fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
@@ -179,7 +188,7 @@ class _Pages:
         )  # fmt: skip
 
     def ledger(self, request: Request) -> Response:
-        store = self._store
+        store = self.store
         view = require_job(store, request.query_params.get("job", ""))
         name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
         at = request.query_params.get("at", "").strip()[:80]
@@ -195,7 +204,7 @@ class _Pages:
         )  # fmt: skip
 
     def run(self, request: Request) -> Response:
-        store = self._store
+        store = self.store
         number = request.path_params["number"]
         one = store.occurrence(number) if number < 2**63 else None
         if one is None:
@@ -213,7 +222,7 @@ class _Pages:
         )  # fmt: skip
 
     def nodes(self, request: Request) -> Response:
-        store = self._store
+        store = self.store
         found = reads.nodes(store)
         alive = sum(node.state == "alive" for node in found)
         there = sum(node.life is not None for node in found)
@@ -222,8 +231,23 @@ class _Pages:
             command="cronsensus nodes list --ended",
         )  # fmt: skip
 
+    def failed(self, request: Request) -> Response:
+        store = self.store
+        job = request.query_params.get("job", "")[:400]
+        span = request.query_params.get("since", "")[:20] or "1d"
+        now = store.now()
+        try:
+            since, wrong = read_time(span, now, what="since"), ""
+        except CronsensusError as error:
+            since, span, wrong = now - reads.DAY, "1d", str(error)
+        found = open_failures(store, job=job or None, since=since)
+        return self._page(
+            request, "failed.html", now, groups=grouped(found), total=len(found), most=MOST, job=job, since=span,
+            wrong=wrong, command=f"cronsensus runs failed --since {span}",
+        )  # fmt: skip
+
     def locks(self, request: Request) -> Response:
-        store = self._store
+        store = self.store
         found = store.locks(limit=_MOST_LOCKS + 1)
         return self._page(
             request, "locks.html", store.now(), locks=found[:_MOST_LOCKS], more=len(found) > _MOST_LOCKS,
@@ -231,7 +255,7 @@ class _Pages:
         )  # fmt: skip
 
     def trail(self, request: Request) -> Response:
-        store = self._store
+        store = self.store
         before = request.query_params.get("before", "")
         after = int(before) if before.isdecimal() and len(before) < 19 else None
         target = request.query_params.get("target", "")[:400] or None
@@ -251,7 +275,7 @@ class _Pages:
         action = ACTIONS.get(request.path_params["action"])
         if action is None:
             return self._missing(request, "There is no such page")
-        return self._form(request, action.form(self._store, dict(request.query_params)))
+        return self._form(request, action.form(self.store, dict(request.query_params)))
 
     async def act(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
@@ -263,7 +287,7 @@ class _Pages:
         action = ACTIONS.get(name)
         if action is None:
             return self._missing(request, "There is no such page")
-        store = self._store
+        store = self.store
         form = action.form(store, fields)
         why = fields.get("reason", "").strip()[:_LONGEST_REASON]
         wrong = None
@@ -286,7 +310,7 @@ class _Pages:
     def _form(self, request: Request, form: Form, wrong: tuple[Any, ...] | None = None, status: int = 200) -> Response:
         token = token_for(request)
         response = self._page(
-            request, "form.html", self._store.now(), status, form=form, wrong=wrong, token=token, field=FIELD,
+            request, "form.html", self.store.now(), status, form=form, wrong=wrong, token=token, field=FIELD,
             action=request.path_params["action"], command=form.command,
         )  # fmt: skip
         keep_token(request, response, token, _base(request))
@@ -336,7 +360,7 @@ class _Pages:
             namespace=namespace,
             switch=f"?{switch}",
             acts=may_operate(request.scope),
-            live=_LIVE,
+            live=self._live,
             done=DONE.get(request.query_params.get("did", "")),
             do=lambda action, **target: f"{base}/do/{action}?{urlencode(target)}",
             job_link=lambda name: f"{base}/job?{urlencode({'name': name})}",

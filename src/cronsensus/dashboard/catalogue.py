@@ -322,6 +322,18 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "It is cancelled, or asked to stop.": "已取消，或已请求停止。",
         "It is asked to drain.": "已请求排空。",
         "The lock is free.": "锁已释放。",
+        "Failed": "失败",
+        "{0} runs, {1} kinds of error": "{0} 次运行，{1} 种错误",
+        "{0} runs": "{0} 次运行",
+        "What failed for good and was not run again.": "最终失败且未被重新运行的。",
+        "Of the newest {0}.": "仅含最新的 {0} 个。",
+        "Nothing that failed is left": "没有待处理的失败",
+        "Nothing that failed is left.": "没有待处理的失败。",
+        "A run that fails for good stands here until somebody runs it again.": "最终失败的运行会列在这里，直到有人重新运行它。",
+        "Run {0} failed runs again": "重新运行 {0} 次失败的运行",
+        "A new run for each, the oldest first, with the same arguments and nominal time.": "按从旧到新的顺序，以相同的参数和名义时间各新建一次运行。",
+        "They are tried again.": "已重新运行。",
+        "{0}": "{0}",
     }
 )
 """English, as it stands in the templates, and Chinese; what is not here is the same in both."""

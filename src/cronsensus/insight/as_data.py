@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
 from cronsensus.handle import Handle
+from cronsensus.insight.failures import FailureGroup
 from cronsensus.insight.ledger import LedgerLine
 from cronsensus.insight.life import Life
 from cronsensus.insight.summaries import error_text
+from cronsensus.instants import format_instant
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Enqueued, LogLine, Occurrence, RunView
@@ -112,3 +114,27 @@ def line_data(line: LedgerLine) -> dict[str, Any]:
 def log_data(sequence: int, attempt: int, line: LogLine) -> dict[str, Any]:
     """Return a log line as data."""
     return {"sequence": sequence, "attempt": attempt, "at": line.at, "level": line.level, "text": line.text}
+
+
+def failures_data(group: FailureGroup) -> dict[str, Any]:
+    """Return a group of failures; ``runs`` holds their ids, the newest first."""
+    return {
+        "error": group.fingerprint,
+        "type": group.type,
+        "message": group.message,
+        "place": group.place,
+        "jobs": group.jobs,
+        "runs": [one.id for one in group.runs],
+        "last": group.runs[0].finished_at,
+    }
+
+
+def json_leaf(value: Any) -> Any:
+    """Return what JSON has no form for as text or numbers: instants as ISO 8601 with Z, durations in seconds."""
+    if isinstance(value, datetime):
+        return format_instant(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return str(value)

@@ -11,6 +11,7 @@ from redis.crc import key_slot
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import SchemaMismatch
+from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import Loss
 from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome
@@ -174,6 +175,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     assert store.forget("gone", name, by=name, why=name, running=True) is State.RUNNING
     acquired = store.acquire(name, "gone", key=name, lease=HOUR, fingerprint=name)
     assert acquired is not None
+    assert store.acquire_times(name, [Ask(name, (START,)), Ask("gone", (START,))], lease=HOUR)
     clock.advance(60)
     view = store.look()
     back = (GiveBack(claim=acquired, cut="stopped"),)

@@ -1,0 +1,236 @@
+"""What the pages show, as JSON: the same documents as ``-o json`` of the commands.
+
+It only reads. To act, use the pages or the command line: both say first what will happen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronsensus.errors import CronsensusError, InvalidOption, UnknownJob
+from cronsensus.insight.as_data import (
+    failures_data,
+    fields,
+    job_data,
+    json_leaf,
+    log_data,
+    occurrence_data,
+    run_data,
+    session_data,
+    trail_data,
+)
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.failures import grouped, open_failures
+from cronsensus.insight.health import health
+from cronsensus.insight.life import lives_of
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.next_times import next_times
+from cronsensus.insight.run_report import run_report
+from cronsensus.insight.why import why
+from cronsensus.insight.words import read_time
+from cronsensus.masking import mask
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+
+_PAGE = 50
+_MOST = 500
+_LOG = 200
+
+Given = Mapping[str, str]
+
+
+class NotThereError(LookupError):
+    """What was asked for is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A path that answers.
+
+    Attributes:
+        says: what it answers with, in a sentence.
+        answer: makes it.
+        takes: parameters of the query, each with what it means; the first ``needs`` of them are required.
+    """
+
+    says: str
+    answer: Callable[[Store, Given], Any]
+    takes: Mapping[str, str]
+    needs: int = 0
+
+
+def _health(store: Store, given: Given) -> Any:
+    found = health(store, node=given.get("node"))
+    return {"ok": found.ok, "sentence": found.sentence, "counts": fields_of(store.counts())}
+
+
+def fields_of(one: object) -> dict[str, Any]:
+    """Return the attributes of a value."""
+    return fields(one, " ".join(one.__dataclass_fields__))  # type: ignore[attr-defined]
+
+
+def _jobs(store: Store, given: Given) -> Any:
+    limit = _limit(given)
+    found = store.jobs(after=given.get("after", ""), limit=limit + 1)
+    more = found[limit - 1].spec.name if len(found) > limit else None
+    return {"jobs": [job_data(view) for view in found[:limit]], "after": more}
+
+
+def _job(store: Store, given: Given) -> Any:
+    view = require_job(store, given["name"])
+    trigger, now = view.spec.trigger, store.now()
+    fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
+    times = next_times(trigger, now, 10, zone_of(trigger)) if fires and trigger is not None else []
+    return {
+        **job_data(view),
+        "times": [time.utc for time in times],
+        "trail": [trail_data(act) for act in store.trail(target=view.spec.name, limit=10)],
+    }
+
+
+def _runs(store: Store, given: Given) -> Any:
+    limit, after = _limit(given), _number(given, "after")
+    try:
+        states = tuple(State(text) for text in given.get("state", "").split(",") if text)
+    except ValueError:
+        raise InvalidOption(f"state= is one or more of {', '.join(State)}, with commas between") from None
+    where = OccurrenceFilter(job=given.get("job") or None, states=states)
+    found = store.occurrences(where, after=after, limit=limit + 1)
+    more = found[limit - 1].id if len(found) > limit else None
+    return {"runs": [occurrence_data(one) for one in found[:limit]], "after": more}
+
+
+def _run(store: Store, given: Given) -> Any:
+    one = store.occurrence(_number(given, "id") or 0)
+    if one is None:
+        raise NotThereError("there is no such run; it may have been pruned")
+    report = run_report(store, one, log_lines=_LOG)
+    return {
+        **occurrence_data(one),
+        "retried_as": report.retried_as,
+        "attempts": [run_data(run) for run in report.attempts],
+        "logs": [log_data(*entry) for entry in report.log],
+        "trail": [trail_data(act) for act in report.acts],
+    }
+
+
+def _why(store: Store, given: Given) -> Any:
+    view = require_job(store, given["job"])
+    at = read_time(given["at"], store.now(), what="at")
+    found = why(store, view, at)
+    return {"job": view.spec.name, "at": at, "sentences": found.sentences}
+
+
+def _nodes(store: Store, _: Given) -> Any:
+    found = [one for one in store.sessions(ended=True, limit=_MOST) if one.is_node]
+    lives = lives_of(store, found)
+    return {"nodes": [session_data(one, lives.get(one.id)) for one in found]}
+
+
+def _locks(store: Store, _: Given) -> Any:
+    return {"locks": [fields_of(one) for one in store.locks(limit=_MOST)]}
+
+
+def _trail(store: Store, given: Given) -> Any:
+    limit = _limit(given)
+    found = store.trail(target=given.get("target") or None, after=_number(given, "after"), limit=limit + 1)
+    more = found[limit - 1].id if len(found) > limit else None
+    return {"trail": [trail_data(act) for act in found[:limit]], "after": more}
+
+
+def _failed(store: Store, given: Given) -> Any:
+    since = read_time(given["since"], store.now(), what="since") if given.get("since") else None
+    since = since or store.now() - timedelta(days=1)
+    found = open_failures(store, job=given.get("job") or None, since=since)
+    return {"groups": [failures_data(group) for group in grouped(found)]}
+
+
+_AFTER = {"after": "where the page before ended", "limit": f"most rows (1 to {_MOST}; {_PAGE})"}
+READS: Mapping[str, Read] = {
+    "health": Read("Whether a node lives, and counts.", _health, {"node": "this node, not just any"}),
+    "jobs": Read("Jobs by name.", _jobs, _AFTER),
+    "job": Read("A job, its next ten times and what was done to it.", _job, {"name": "its name"}, 1),
+    "runs": Read("Runs, the newest first.", _runs, {"job": "only of this", "state": "only in these", **_AFTER}),
+    "run": Read("A run with attempts, log and acts.", _run, {"id": "its number"}, 1),
+    "failed": Read("What failed and was not run again, by error.", _failed, {"job": "only of this", "since": "1d"}),
+    "why": Read("Why a time ran or did not.", _why, {"job": "its name", "at": "a time"}, 2),
+    "nodes": Read("Nodes, the newest first, and what is known of their lives.", _nodes, {}),
+    "locks": Read("Locks that are held.", _locks, {}),
+    "trail": Read("Who did what, and why; the newest first.", _trail, {"target": "only to this", **_AFTER}),
+}
+
+
+def routes(store: Callable[[], Store]) -> list[Route]:
+    """Return the routes of all reads, and that of their description."""
+    found = [Route(f"/api/{name}", _endpoint(read, store)) for name, read in READS.items()]
+
+    def described(request: Request) -> Response:
+        return _json(openapi(str(request.scope.get("root_path", ""))))
+
+    return [*found, Route("/api/openapi.json", described)]
+
+
+def openapi(base: str) -> dict[str, Any]:
+    """Return the description of the API in the form of OpenAPI 3.1."""
+    paths = {}
+    for name, read in READS.items():
+        parameters = [
+            {"name": key, "in": "query", "required": at < read.needs, "description": text, "schema": {"type": "string"}}
+            for at, (key, text) in enumerate(read.takes.items())
+        ]
+        answers = {"200": {"description": read.says, "content": {"application/json": {"schema": {"type": "object"}}}}}
+        paths[f"/api/{name}"] = {"get": {"summary": read.says, "parameters": parameters, "responses": answers}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "cronsensus", "version": "1"},
+        "servers": [{"url": base or "/"}],
+        "paths": paths,
+    }
+
+
+def _endpoint(read: Read, store: Callable[[], Store]) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        given = dict(request.query_params)
+        missing = [key for key in list(read.takes)[: read.needs] if not given.get(key)]
+        unknown = [key for key in given if key not in read.takes]
+        if missing or unknown:
+            what = f"{missing[0]}= is missing" if missing else f"{unknown[0][:60]!r} is no parameter"
+            return _json({"error": f"{what}; it takes {', '.join(read.takes) or 'none'}"}, 400)
+        try:
+            return _json(read.answer(store(), given))
+        except (NotThereError, UnknownJob) as error:
+            return _json({"error": str(error)}, 404)
+        except InvalidOption as error:
+            return _json({"error": str(error)}, 400)
+        except CronsensusError as error:
+            return _json({"error": mask(str(error))}, 503)
+
+    return answer
+
+
+def _json(data: Any, status: int = 200) -> Response:
+    text = json.dumps(data, default=json_leaf, allow_nan=False)
+    return Response(text, status, {"cache-control": "no-store"}, media_type="application/json")
+
+
+def _limit(given: Given) -> int:
+    wanted = _number(given, "limit")
+    return _PAGE if wanted is None else max(1, min(wanted, _MOST))
+
+
+def _number(given: Given, name: str) -> int | None:
+    text = given.get(name, "")
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 18:
+        raise InvalidOption(f"{name}= is a number, not {text[:60]!r}")
+    return int(text)

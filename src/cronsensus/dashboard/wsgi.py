@@ -1,0 +1,55 @@
+"""The dashboard in a WSGI application: Flask, Django, whatever is called with an environ."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from cronsensus.dashboard.access import App, Auth
+from cronsensus.dashboard.app import dashboard
+from cronsensus.errors import MissingExtra
+from cronsensus.scheduler import Scheduler
+from cronsensus.stores.base import Store
+
+try:
+    from a2wsgi import ASGIMiddleware
+except ImportError as error:
+    raise MissingExtra(
+        f'the dashboard in a WSGI application needs {error.name}; pip install "cronsensus[dashboard]"'
+    ) from error
+
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def dashboard_wsgi(
+    source: Scheduler | Store, *, auth: Auth | None = None, read_only: bool = False, by: str = "dashboard"
+) -> WsgiApp:
+    """Return the dashboard as a WSGI application, to be mounted under any prefix (``SCRIPT_NAME``).
+
+    As ``dashboard``, and ``auth`` gets the same request; ``request.scope["wsgi_environ"]`` is the environ. Open pages
+    ask again every four seconds instead of listening: a stream would keep one of the server's workers.
+    """
+    return _PerProcess(lambda: _wrapped(dashboard(source, auth=auth, read_only=read_only, by=by, live="poll")))
+
+
+def _wrapped(app: App) -> Any:
+    return ASGIMiddleware(cast("Any", app))
+
+
+class _PerProcess:
+    """Makes an application where it is first called: it has a thread of its own, which a fork would lose."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._made: tuple[int, Any] | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer one request."""
+        with self._lock:
+            if self._made is None or self._made[0] != os.getpid():
+                self._made = (os.getpid(), self._make())
+        answer: Iterable[bytes] = self._made[1](environ, start_response)
+        return answer

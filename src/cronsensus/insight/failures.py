@@ -1,0 +1,120 @@
+"""What failed and was not run again: one thing or many?"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice, takewhile
+
+from cronsensus.model.ledger import TrailEntry
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunError
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_occurrence
+
+MOST = 500
+"""Failures that are looked at, the newest first."""
+_MOST_ACTS = 5_000
+_PLACE = re.compile(r'^\s*File "([^"]*)", line \d+, in (.+)$', re.MULTILINE)
+_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures that look like one thing.
+
+    Attributes:
+        fingerprint: names the group in commands and addresses; made of what makes the failures alike.
+        type: of the error.
+        message: of the newest.
+        place: the innermost function and its file; empty where there is no traceback.
+        runs: the newest first.
+    """
+
+    fingerprint: str
+    type: str
+    message: str
+    place: str
+    runs: tuple[Occurrence, ...]
+
+    @property
+    def jobs(self) -> list[str]:
+        """Return the names of the jobs that failed so."""
+        return sorted({one.job for one in self.runs})
+
+
+def open_failures(
+    store: Store, *, job: str | None = None, since: datetime | None = None, group: str | None = None
+) -> list[Occurrence]:
+    """Return at most ``MOST`` runs that failed for good and that nobody ran again, the newest first.
+
+    Args:
+        store: what knows them.
+        job: only of this one.
+        since: only those that ended since then.
+        group: only those of the group with this fingerprint.
+    """
+    where = OccurrenceFilter(job=job, states=(State.FAILED,))
+    newest = islice(every_occurrence(store, where, newest_first=True), MOST)
+    found = [one for one in newest if since is None or _ended(one) >= since]
+    if found:
+        again = set(_run_again(store, min(_ended(one) for one in found)))
+        found = [one for one in found if one.id not in again]
+    return found if group is None else [one for one in found if fingerprint_of(one.error) == group]
+
+
+def grouped(failures: Iterable[Occurrence]) -> list[FailureGroup]:
+    """Return failures by what makes them alike: type, place, and message without numbers; the largest group first."""
+    groups: dict[str, list[Occurrence]] = {}
+    for one in failures:
+        groups.setdefault(fingerprint_of(one.error), []).append(one)
+    found = [FailureGroup(key, *_said(some[0]), place_of(some[0].error), tuple(some)) for key, some in groups.items()]
+    return sorted(found, key=lambda group: (-len(group.runs), -group.runs[0].id))
+
+
+def fingerprint_of(error: RunError | None) -> str:
+    """Return what errors of one kind have in common, as 12 hexadecimal digits."""
+    if error is None:
+        return "0" * 12
+    first = error.message.partition("\n")[0]
+    alike = "\n".join((error.type, place_of(error), _VARIABLE.sub("N", first)))
+    return hashlib.sha256(alike.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def place_of(error: RunError | None) -> str:
+    """Return the innermost function of a traceback and its file: a line's number changes with each release."""
+    frames = _PLACE.findall(error.traceback) if error is not None else []
+    if not frames:
+        return ""
+    file, function = frames[-1]
+    return f"{function} in {file.rpartition('/')[2]}"
+
+
+def _said(one: Occurrence) -> tuple[str, str]:
+    if one.error is None:
+        return "", one.reason or ""
+    return one.error.type, one.error.message.partition("\n")[0]
+
+
+def _ended(one: Occurrence) -> datetime:
+    return one.finished_at or one.created_at
+
+
+def _run_again(store: Store, since: datetime) -> Iterator[int]:
+    """Yield the runs that somebody told to run again after ``since``, as far as the newest acts tell."""
+    acts = islice(_every_act(store), _MOST_ACTS)
+    for act in takewhile(lambda act: act.at >= since, acts):
+        if act.action == "retry":
+            number = act.details.get("occurrence")
+            if isinstance(number, int):
+                yield number
+
+
+def _every_act(store: Store) -> Iterator[TrailEntry]:
+    after = None
+    while page := store.trail(after=after, limit=500):
+        yield from page
+        after = page[-1].id
