@@ -67,7 +67,7 @@ class Form(HTMLParser):
             self._inside = given.get("method") == "post"
             if self._inside:
                 self.action = given["action"]
-        elif self._inside and tag in {"input", "textarea"}:
+        elif self._inside and tag in {"input", "textarea", "select"}:
             self.fields[given["name"]] = given.get("value", "")
 
     def handle_endtag(self, tag: str) -> None:

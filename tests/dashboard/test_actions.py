@@ -3,12 +3,16 @@
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
 
 import pytest
 
+from cronsensus import Run, Scheduler
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.actions import ACTIONS, DONE
 from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.dashboard.run_now import run_now
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from tests.dashboard.browser import Browser, Form
@@ -80,14 +84,14 @@ def test_a_job_runs_now_with_its_own_and_with_other_arguments(browser: Browser, 
     assert "this is the run" in browser.do("/do/trigger?job=queue", reason="try").text
     (made, *_) = occurrences(cluster)
     assert (made.job, made.origin, made.args) == ("queue", "manual", ())
-    browser.do("/do/trigger?job=queue", args="[42]", kwargs='{"copies": 2}')
+    browser.do("/do/trigger?job=queue", **{"arg.args": "[42]", "arg.kwargs": '{"copies": 2}'})
     (made, *_) = occurrences(cluster)
     assert (made.args, made.kwargs) == ((42,), {"copies": 2})
 
 
 def test_arguments_that_are_no_json_are_refused_and_kept_in_the_form(browser: Browser, cluster: HandCluster) -> None:
     before = len(occurrences(cluster))
-    answer = browser.fill("/do/trigger?job=queue", args="{42}")
+    answer = browser.fill("/do/trigger?job=queue", **{"arg.args": "{42}"})
     assert answer.status_code == 409
     assert "is no JSON list" in answer.text
     assert ">{42}</textarea>" in answer.text
@@ -172,7 +176,10 @@ def test_what_cannot_be_done_has_no_button(browser: Browser, cluster: HandCluste
     assert Form(text).action is None
 
 
-@pytest.mark.parametrize("name", sorted(ACTIONS))
+EVERY = {**ACTIONS, "trigger": run_now(None)}
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
 def test_each_form_has_its_words_in_chinese(cluster: HandCluster, name: str) -> None:
     given = {
         "job": "tick", "run": str(failed(cluster) if name == "retry" else waiting(cluster)), "node": SESSION,
@@ -182,7 +189,7 @@ def test_each_form_has_its_words_in_chinese(cluster: HandCluster, name: str) -> 
         cluster.store.pause("tick", by="ann", why="")
     if name == "retry-failed":
         del given["job"]
-    form = ACTIONS[name].form(cluster.store, given)
+    form = EVERY[name].form(cluster.store, given)
     texts = [form.title, *form.says, *(then for _, then in form.rows), *([form.refused] if form.refused else [])]
     said = {str(text[0]) for text in texts} | {form.button, DONE[name]}
     said |= {one.label for one in (*form.fields, *form.asks)}
@@ -216,7 +223,44 @@ def test_a_form_that_this_browser_was_not_given_is_refused(
 
 def test_nothing_changes_by_get(cluster: HandCluster, browser: Browser) -> None:
     before = occurrences(cluster)
-    for name in ACTIONS:
+    for name in EVERY:
         browser.get(f"/do/{name}?job=tick&run={failed(cluster)}&node={SESSION}&lock=reindex&reason=x&seen=&from=1h")
     assert occurrences(cluster) == before
     assert cluster.store.trail() == []
+
+
+class Size(StrEnum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+def test_a_declared_job_has_a_field_for_each_parameter(tmp_path: Path) -> None:
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+
+    @scheduler.job()
+    def invoice(
+        number: int, run: Run, note: str = "none", *, size: Size = Size.SMALL, draft: bool | None = None
+    ) -> None:
+        """Send it."""
+
+    scheduler.store.migrate()
+    scheduler.store.define_jobs([invoice.spec], release="r1")
+    browser = Browser(dashboard(scheduler))
+    text = browser.get("/do/trigger?job=invoice").text
+    assert "arg.run" not in text
+    assert "left empty: &#34;none&#34;" in text
+    assert [one for one in re.findall("<option>([^<]*)", text) if one] == [
+        "&#34;small&#34;",
+        "&#34;large&#34;",
+        "true",
+        "false",
+        "null",
+    ]
+    wrong = browser.fill("/do/trigger?job=invoice", **{"arg.number": "many"})
+    assert "&#39;number&#39; takes a number" in wrong.text
+    assert "is missing" in browser.fill("/do/trigger?job=invoice", **{"arg.note": "x"}).text
+    assert "cannot be called like that" in browser.fill("/do/trigger?job=invoice").text
+    browser.do("/do/trigger?job=invoice", **{"arg.number": "42", "arg.note": "4 <b>", "arg.size": '"large"'})
+    (one,) = scheduler.store.occurrences(OccurrenceFilter(), limit=9)
+    assert one.kwargs == {"number": 42, "note": "4 <b>", "size": "large"}
+    scheduler.store.close()

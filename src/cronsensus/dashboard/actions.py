@@ -6,7 +6,6 @@ opened on (``seen``): if that has changed meanwhile, the form is shown again and
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from cronsensus.acting import MOST_AT_ONCE
-from cronsensus.errors import CronsensusError, InvalidOption
+from cronsensus.errors import CronsensusError
 from cronsensus.insight.backfill_plan import plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.failures import open_failures
@@ -24,7 +23,7 @@ from cronsensus.insight.lookup import require_job
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.words import exact, read_time, shorten
 from cronsensus.model.job import JobView
-from cronsensus.model.occurrence import Item, Occurrence
+from cronsensus.model.occurrence import Occurrence
 from cronsensus.stores.base import Store
 
 Text = tuple[Any, ...]
@@ -35,12 +34,22 @@ _PREVIEWED = 20
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A line or a box to write into."""
+    """Something to write into, or to choose from.
+
+    Attributes:
+        label: of the catalogue, unless ``plain``: then it is a name of the user's.
+        large: a box instead of a line.
+        choices: what can be chosen; besides nothing.
+        hint: what holds if it is left empty.
+    """
 
     name: str
     label: str
     value: str = ""
     large: bool = False
+    plain: bool = False
+    choices: tuple[str, ...] = ()
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +102,8 @@ class NoTargetError(LookupError):
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-def _job_form(view: JobView, **more: Any) -> Form:
+def job_form(view: JobView, **more: Any) -> Form:
+    """Return a form about a job."""
     name = view.spec.name
     return Form(back=_job_path(name), keeps={"job": name}, **more)
 
@@ -104,7 +114,7 @@ def _job_path(name: str) -> str:
 
 def _pause_form(store: Store, given: Given) -> Form:
     view = require_job(store, given.get("job", ""))
-    return _job_form(
+    return job_form(
         view,
         title=("Pause {0}", view.spec.name),
         says=(
@@ -113,7 +123,7 @@ def _pause_form(store: Store, given: Given) -> Form:
         ),
         button="Pause",
         reason=True,
-        refused=_retired(view) or (("It is paused already.",) if view.paused_at is not None else None),
+        refused=retired(view) or (("It is paused already.",) if view.paused_at is not None else None),
         command=f"cronsensus jobs pause {view.spec.name} --reason WHY",
     )
 
@@ -129,7 +139,7 @@ def _resume_form(store: Store, given: Given) -> Form:
     says: tuple[Text, ...] = (("It fires again from now on.",),)
     if paused is not None:
         says += (("It was paused by {0} on {1}: {2}", view.paused_by, exact(paused), view.paused_why or "-"),)
-    return _job_form(
+    return job_form(
         view,
         title=("Resume {0}", view.spec.name),
         says=says,
@@ -145,39 +155,6 @@ def _resume(store: Store, given: Given, by: str, why: str) -> str:
     return _job_path(given["job"])
 
 
-def _trigger_form(store: Store, given: Given) -> Form:
-    view = require_job(store, given.get("job", ""))
-    spec = view.spec
-    refused = _retired(view)
-    if spec.guarded or spec.keeper is not None:
-        refused = ("Another program calls it, and no node runs it.",)
-    return _job_form(
-        view,
-        title=("Run {0} now", spec.name),
-        says=(
-            ("One run more, beside its schedule: its next times stay as they are.",),
-            ("Where both fields are empty, it gets the arguments of its definition.",),
-        ),
-        button="Run now",
-        seen=f"revision {view.revision}",
-        fields=(
-            Field("args", "Other arguments by position, as a JSON list", given.get("args", ""), large=True),
-            Field("kwargs", "Other arguments by name, as a JSON object", given.get("kwargs", ""), large=True),
-        ),
-        refused=refused,
-        command=f"cronsensus jobs trigger {spec.name}",
-    )
-
-
-def _trigger(store: Store, given: Given, by: str, why: str) -> str:
-    name, args, kwargs = given["job"], given.get("args", "").strip(), given.get("kwargs", "").strip()
-    if not args and not kwargs:
-        return f"/runs/{store.trigger(name, by=by, why=why).id}"
-    given_args, given_kwargs = _read(args, list, '[42, "a"]'), _read(kwargs, dict, '{"order": 42}')
-    (made,) = store.enqueue([Item(job=name, args=tuple(given_args), kwargs=given_kwargs)])
-    return f"/runs/{made.id}"
-
-
 def _backfill_form(store: Store, given: Given) -> Form:
     view = require_job(store, given.get("job", ""))
     name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
@@ -191,13 +168,13 @@ def _backfill_form(store: Store, given: Given) -> Form:
         "command": f"cronsensus jobs backfill {name} --from {start or '1d'} --to {end} --dry-run",
     }
     if not start:
-        return _job_form(view, **plain, refused=_retired(view) or ("Say from when, and look.",))
+        return job_form(view, **plain, refused=retired(view) or ("Say from when, and look.",))
     try:
         since, until = read_time(start, now, tz=zone, what="From"), read_time(end, now, tz=zone, what="To")
         plan = plan_backfill(store, view, since, until, now)
         plan.require_provable()
     except CronsensusError as error:
-        return _job_form(view, **plain, refused=("{0}", str(error)))
+        return job_form(view, **plain, refused=("{0}", str(error)))
     rows = [
         (
             exact(time, zone),
@@ -205,13 +182,13 @@ def _backfill_form(store: Store, given: Given) -> Form:
         )
         for time in plan.times[:_PREVIEWED]
     ]
-    form = _job_form(
+    form = job_form(
         view,
         **{**plain, "says": (*plain["says"], ("{0} of {1} times would run.", len(plan.missing), len(plan.times)))},
         rows=tuple(rows),
         more=max(0, len(plan.times) - _PREVIEWED),
         seen=f"{len(plan.missing)} of {len(plan.times)}",
-        refused=_retired(view) or (None if plan.missing else ("No time is left to run.",)),
+        refused=retired(view) or (None if plan.missing else ("No time is left to run.",)),
     )
     # Exact, so that what runs is what was shown, however long somebody looks at it.
     form.keeps.update({"from": since.isoformat(), "to": until.isoformat()})
@@ -227,25 +204,9 @@ def _backfill(store: Store, given: Given, by: str, why: str) -> str:
     return _job_path(view.spec.name)
 
 
-def _retired(view: JobView) -> Text | None:
+def retired(view: JobView) -> Text | None:
+    """Return why nothing can be done to a job that is retired."""
     return ("It is retired: no code declares it any more.",) if view.retired_at is not None else None
-
-
-def _read(text: str, kind: type, example: str) -> Any:
-    """Return what somebody wrote as JSON; nothing is nothing of that kind.
-
-    Raises:
-        InvalidOption: it is not JSON, or something else.
-    """
-    if not text:
-        return kind()
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, kind):
-        raise InvalidOption(f"{text[:60]!r} is no JSON {kind.__name__}; write it like {example}")
-    return value
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -397,7 +358,6 @@ def _break(store: Store, given: Given, by: str, why: str) -> str:
 ACTIONS: Mapping[str, Action] = {
     "pause": Action(_pause_form, _pause),
     "resume": Action(_resume_form, _resume),
-    "trigger": Action(_trigger_form, _trigger),
     "backfill": Action(_backfill_form, _backfill),
     "retry": Action(_retry_form, _retry),
     "retry-failed": Action(_retry_failed_form, _retry_failed),

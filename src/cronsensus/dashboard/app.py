@@ -19,6 +19,7 @@ from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, 
 from cronsensus.dashboard.live import Live
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, calendar, plot
+from cronsensus.dashboard.run_now import run_now
 from cronsensus.errors import (
     CronsensusError,
     InvalidOption,
@@ -127,6 +128,8 @@ class _Pages:
     def __init__(self, source: Scheduler | Store, live: str) -> None:
         self._source = source
         self._live = live
+        code = source if isinstance(source, Scheduler) else None
+        self._actions = {**ACTIONS, "trigger": run_now(code)}
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -272,7 +275,7 @@ class _Pages:
         """Show what an action would do."""
         if not may_operate(request.scope):
             return self._missing(request, "You may look, and not act", status=403)
-        action = ACTIONS.get(request.path_params["action"])
+        action = self._actions.get(request.path_params["action"])
         if action is None:
             return self._missing(request, "There is no such page")
         return self._form(request, action.form(self.store, dict(request.query_params)))
@@ -284,7 +287,7 @@ class _Pages:
 
     def _act(self, request: Request, fields: dict[str, str]) -> Response:
         name = request.path_params["action"]
-        action = ACTIONS.get(name)
+        action = self._actions.get(name)
         if action is None:
             return self._missing(request, "There is no such page")
         store = self.store

@@ -1,0 +1,120 @@
+"""A form of a function's parameters, from its type hints: what is written into it becomes arguments by name."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cronsensus.codec import dumps
+from cronsensus.errors import InvalidOption
+from cronsensus.functions import look_at
+
+Kind = Literal["text", "number", "choice", "json"]
+PREFIX = "arg."
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter that can be written into a form.
+
+    Attributes:
+        kind: ``text`` is taken as it is, ``number`` and ``json`` as JSON; ``choice`` is one of ``choices``.
+        default: what the function takes if the field is left empty, as text; ``None``: the field must be filled in.
+    """
+
+    name: str
+    kind: Kind
+    default: str | None
+    choices: tuple[str, ...] = ()
+
+
+def parameters_of(function: Callable[..., Any], *, executor: str) -> list[Parameter] | None:
+    """Return the parameters of a job's function, without its ``Run``; ``None``: a form cannot have all of them."""
+    signature = look_at(function, name="job", executor=executor).signature
+    if signature is None or any(each.kind not in _NAMED for each in signature.parameters.values()):
+        return None
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - an annotation may be of a type checker only, and evaluating it raises what it likes
+        hints = {}
+    return [_parameter(each, hints.get(each.name)) for each in signature.parameters.values()]
+
+
+def read_arguments(parameters: list[Parameter], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments that somebody wrote; a field that is left empty is left out.
+
+    Raises:
+        InvalidOption: a required one is missing, or one is not what its field takes.
+    """
+    found = {}
+    for each in parameters:
+        text = given.get(PREFIX + each.name, "")
+        if each.kind != "text":
+            text = text.strip()
+        if not text:
+            if each.default is None and each.kind != "text":
+                raise InvalidOption(f"{each.name!r} is missing; the function has no default for it")
+            if each.default is None:
+                found[each.name] = ""
+            continue
+        found[each.name] = _value(each, text)
+    return found
+
+
+def _value(parameter: Parameter, text: str) -> Any:
+    if parameter.kind == "text":
+        return text
+    if parameter.kind == "choice" and text in parameter.choices:
+        return json.loads(text)
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None if text == "null" else _WRONG
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is _WRONG or parameter.kind == "choice" or (parameter.kind == "number" and not number):
+        wanted = " or ".join(parameter.choices) or (
+            "a number" if parameter.kind == "number" else "JSON, such as [1, 2]"
+        )
+        raise InvalidOption(f"{parameter.name!r} takes {wanted}, not {text[:60]!r}")
+    return value
+
+
+_WRONG = object()
+
+
+def _parameter(each: inspect.Parameter, hint: Any) -> Parameter:
+    default = None if each.default is inspect.Parameter.empty else _text(each.default)
+    choices = _choices(hint)
+    if choices is not None:
+        return Parameter(each.name, "choice", default, choices)
+    kind: Kind = "text" if hint is str else "number" if hint in {int, float} else "json"
+    return Parameter(each.name, kind, default)
+
+
+def _choices(hint: Any) -> tuple[str, ...] | None:
+    """Return the values of a hint that has few, as JSON."""
+    if hint is bool:
+        return ("true", "false")
+    if typing.get_origin(hint) is Literal:
+        return tuple(_text(value) for value in typing.get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return tuple(_text(member.value) for member in hint)
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        several = [_choices(one) for one in typing.get_args(hint) if one is not type(None)]
+        if len(several) == 1 and several[0] is not None:
+            return (*several[0], "null")
+    return None
+
+
+def _text(value: Any) -> str:
+    try:
+        return dumps(value.value if isinstance(value, enum.Enum) else value) or "null"
+    except Exception:  # noqa: BLE001 - a default is shown only; what is no JSON is shown as Python does
+        return repr(value)[:60]
