@@ -70,6 +70,7 @@ ARGUMENTS = {
     "runs retry": ["1"],
     "runs cancel": ["2", "--reason", "x"],
     "runs failed": [],
+    "trail": [],
     "runs logs": ["1"],
     "nodes drain": ["node-1"],
     "locks break": ["reindex", "--reason", "it hangs"],

@@ -209,6 +209,18 @@ def test_triggering_makes_a_run_beside_the_schedule(cluster: Any) -> None:
     assert (after.watermark, after.next_due) == (before.watermark, before.next_due)
 
 
+def test_the_trail_says_who_did_what_and_why_page_by_page(cluster: Any) -> None:
+    cluster.every("tick", "1m")
+    cluster("jobs", "pause", "tick", "--reason", "move", "--by", "ann")
+    cluster("jobs", "resume", "tick", "--by", "bob")
+    page = cluster("trail", "--limit", "1", "-o", "json").data
+    assert [(act["by"], act["action"]) for act in page["trail"]] == [("bob", "resume")]
+    (act,) = cluster("trail", "tick", "--after", str(page["after"]), "-o", "json").data["trail"]
+    assert (act["by"], act["why"]) == ("ann", "move")
+    assert "move" in cluster("trail").out
+    assert "nobody has done anything yet" in cluster("trail", "other").err
+
+
 def test_a_backfill_can_be_looked_at_before(cluster: Any) -> None:
     cluster.every("tick", "1m")
     answer = cluster("jobs", "backfill", "tick", "--from", "2026-11-20 11:58", "--to", "2026-11-20 11:59", "--dry-run")

@@ -28,6 +28,7 @@ COMMANDS = {
         "runs": "List, show, retry and cancel runs; read their logs.",
         "nodes": "List and drain nodes.",
         "locks": "List held locks.",
+        "trail": "Show who did what, and why.",
         "once": "Forget what is recorded of a call of a guarded function.",
     },
     "Find out and prove": {

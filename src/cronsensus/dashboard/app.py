@@ -266,7 +266,7 @@ class _Pages:
         more = {"before": found[_TRAIL - 1].id, **({"target": target} if target else {})} if len(found) > _TRAIL else {}
         return self._page(
             request, "trail.html", store.now(), entries=found[:_TRAIL], target=target, more=urlencode(more),
-            command=f"cronsensus jobs show {target}" if target else "cronsensus jobs show JOB",
+            command=f"cronsensus trail {target}" if target else "cronsensus trail",
         )  # fmt: skip
 
     # --- acting -------------------------------------------------------------------------------------------------------
