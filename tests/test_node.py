@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus import Cancel, Retry, Run, RunFailed, Scheduler, Skip, State, every
+from cronsensus import Cancel, Retry, Run, RunFailed, Scheduler, Skip, Snooze, State, every
 from cronsensus.model.occurrence import OccurrenceFilter
 
 _names = count()
@@ -138,6 +138,40 @@ def test_jobs_may_say_how_they_end(node):
         (State.SUCCEEDED, None),
     ]
     assert ends["retry"].attempt == 2
+
+
+@pytest.mark.parametrize("executor", ["thread", "process", "async"])
+def test_a_job_that_waits_looks_again_without_an_attempt(node, executor, tmp_path):
+    if executor == "async":
+
+        @node.job()
+        async def fetch(file: str) -> int:
+            return look_for(file)
+    else:
+        fetch = node.job(name="fetch", executor=executor)(look_for)
+
+    with node:
+        handle = fetch.enqueue(str(tmp_path / "looks"))
+        assert handle.result("60s") == 3
+        runs = node.store.runs(handle.id)
+        one = node.store.occurrence(handle.id)
+    assert [(run.attempt, run.end, run.reason) for run in runs] == [
+        (1, "snoozed", "waiting: 1 of 3"),
+        (1, "snoozed", "waiting: 2 of 3"),
+        (1, "succeeded", None),
+    ]
+    assert (one.attempt, one.failures, one.reason) == (1, 0, None)
+    assert (runs[1].started_at - runs[0].finished_at).total_seconds() >= 0.02
+
+
+def look_for(file: str) -> int:
+    with Path(file).open("a+") as looks:
+        looks.write(".")
+        looks.seek(0)
+        seen = len(looks.read())
+    if seen < 3:
+        raise Snooze(f"{seen} of 3", after="20ms")
+    return seen
 
 
 def test_whatever_a_job_does_ends_its_run_and_not_the_node(node):

@@ -36,6 +36,7 @@
     └── TaskControl                  raised *by* a job to steer its own run
         ├── Retry                    try again later, although the code did not fail
         ├── Skip                     nothing to do this time
+        ├── Snooze                   not yet: look again after a while
         └── Cancel                   stop here, and do not retry
 
 Losing a race is never an exception: the verbs return the winner. The class docstring is the default message.
@@ -234,6 +235,17 @@ class Retry(TaskControl):
     after: timedelta | float | str | None = None
 
     def __init__(self, message: str | None = None, *, after: timedelta | float | str | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Snooze(TaskControl):
+    """What this occurrence waits for is not there yet: look again after a while. It counts as no attempt."""
+
+    # Of the class, too: a subclass may forget super().__init__().
+    after: timedelta | float | str = "1m"
+
+    def __init__(self, message: str | None = None, *, after: timedelta | float | str = "1m") -> None:
         super().__init__(message)
         self.after = after
 

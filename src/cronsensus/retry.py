@@ -31,6 +31,17 @@ def settle(claim: Claim, ending: Ending) -> Outcome:
             return _final(claim, ending, State.SKIPPED, f"{Reason.JOB_SAID_SO}: {ending.reason or 'nothing to do'}")
         case "cancelled":
             return _final(claim, ending, State.CANCELLED, ending.reason or Reason.OPERATOR)
+        case "snoozed":
+            return Outcome(
+                id=claim.id,
+                token=claim.token,
+                session=claim.session,
+                state=State.PENDING,
+                reason=f"{Reason.WAITING}: {ending.reason or 'not yet'}",
+                retry_in=ending.retry_after,
+                elapsed=ending.elapsed,
+                waiting=True,
+            )
         case "raised" | "timed_out" | "retry":
             return _failed(claim, ending)
 

@@ -16,7 +16,10 @@ from cronsensus.cli import cli
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 
-CONTRACT = "demo next explain run lint migrate dashboard jobs runs nodes locks trail once ledger why audit db doctor health config"
+CONTRACT = (
+    "demo next explain run lint migrate dashboard jobs runs nodes locks trail once ledger why audit db doctor health "
+    "config"
+)
 HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
 
 

@@ -33,6 +33,7 @@ PAGE = 200
 NEIGHBOURS = 2000
 MOST_SESSIONS = 1000
 AGAIN = 5
+NO_ATTEMPT = frozenset({"released", "snoozed"})
 RECORDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 """Ends of runs that are results: nothing may follow them."""
 
@@ -196,7 +197,7 @@ class Runs:
             for first, second in _met(runs)
             if not self._is_open(first, second)
         ]
-        due = self._due(occurrence)
+        due = None if any(run.end == "snoozed" for run in runs) else self._due(occurrence)
         if runs and due is not None and runs[0].started_at < due:
             findings.append(words.early(occurrence, runs[0].started_at, due))
         if occurrence.state is State.RUNNING:
@@ -209,8 +210,8 @@ class Runs:
     def _stale(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:
         """Return what is wrong with the tokens and with the writer of the result."""
         for first, second in pairwise(runs):
-            # A release gives the attempt back, so the next run has the same number.
-            if second.token == first.token or second.attempt < first.attempt + (first.end != "released"):
+            # A release or a snooze gives the attempt back, so the next run has the same number.
+            if second.token == first.token or second.attempt < first.attempt + (first.end not in NO_ATTEMPT):
                 return (
                     f"has tokens that do not grow with its attempts: attempt {first.attempt} has token {first.token}, "
                     f"attempt {second.attempt} has token {second.token}"

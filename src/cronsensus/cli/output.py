@@ -32,6 +32,7 @@ STYLES = {
     "succeeded": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim", "missed": "bold magenta",
     "running": "bold cyan", "pending": "blue", "paused": "yellow", "retired": "dim", "alive": "green",
     "draining": "yellow", "closed": "dim", "dead": "red", "crashed": "red", "released": "yellow", "retry": "yellow",
+    "snoozed": "cyan",
     "active": "green", "kept": "yellow", "ok": "green", "warn": "yellow", "fail": "bold red",
     "gone": "red", "stopped": "red", "unknown": "yellow",
 }  # fmt: skip

@@ -187,6 +187,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "made by: {0}": "来源：{0}",
         "{0} before": "提前 {0}",
         "taken over": "已接管",
+        "looked, and waits": "查看后继续等待",
         "failed, tried again": "失败，已重试",
         "crashed, taken over": "崩溃，已接管",
         "given back": "已交还",

@@ -22,6 +22,7 @@ ENGLISH: dict[Reason, str] = {
     Reason.OPERATOR: "an operator cancelled it",
     Reason.RETIRED: "the job was retired",
     Reason.RESERVED: "it waits on its node for a free slot",
+    Reason.WAITING: "what it waits for was not there yet",
     Reason.JOB_SAID_SO: "the job said so",
 }
 """Clauses without a full stop, to stand alone or within a sentence. Another language is another dict with these keys;

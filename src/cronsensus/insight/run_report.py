@@ -21,6 +21,7 @@ _END = {
     "cancelled": "was cancelled",
     "skipped": "skipped itself",
     "retry": "failed, to be tried again",
+    "snoozed": "looked, and waits",
     "crashed": "ended with its node: taken over",
     "released": "was given back by a node that drained",
 }

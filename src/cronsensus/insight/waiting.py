@@ -12,7 +12,7 @@ from cronsensus.insight.words import counted, exact, relative
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
-from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, State
+from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, Reason, State
 from cronsensus.stores.base import Store
 
 JUST_NOW = timedelta(seconds=2)
@@ -60,6 +60,8 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
             f"It was cut off, and {keeper} runs it again in the next process that looks, within seconds where one "
             "lives.",
         )
+    if one.due_at > now and (one.reason or "").startswith(f"{Reason.WAITING}: "):
+        return _wait(Cause.DUE_TIME, f"Its job is {one.reason}; it looks again {relative(one.due_at, now)}.")
     if one.due_at > now:
         after = f" after {counted(one.failures, 'failed attempt')}" if one.failures else ""
         return _wait(Cause.DUE_TIME, f"It is due {relative(one.due_at, now)}{after}.")

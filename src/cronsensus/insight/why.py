@@ -327,6 +327,8 @@ def _attempt(run: RunView, now: datetime) -> str:
             return f"{where}, ended with its node after {took}: the run was taken over ({run.reason or 'node lost'})."
         case "released":
             return f"{where}, was given back after {took} because its node drained."
+        case "snoozed":
+            return f"{where}, looked for {took} and waits ({run.reason})."
         case "retry":
             return f"{where}, failed after {took} ({error_text(run.error) or run.reason}) and was to be tried again."
         case _:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cronsensus.model.occurrence import RunError
 
-EndingKind = Literal["returned", "raised", "timed_out", "cancelled", "skipped", "retry"]
+EndingKind = Literal["returned", "raised", "timed_out", "cancelled", "skipped", "retry", "snoozed"]
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -18,10 +18,10 @@ class Ending(Struct, frozen=True, kw_only=True):
     Attributes:
         kind: ``returned`` a value; ``raised`` an exception (``sys.exit`` and the death of a job's own process are
             among them); ``timed_out``; ``cancelled`` on request or by ``raise Cancel``; ``skipped`` by ``raise
-            Skip``; ``retry`` by ``raise Retry``.
+            Skip``; ``retry`` by ``raise Retry``; ``snoozed`` by ``raise Snooze``.
         result: JSON text of the value returned; ``None`` when it returned ``None``.
-        reason: free text: why it was cancelled, skipped, or asked for a retry.
-        retry_after: what ``raise Retry(after=…)`` asked for.
+        reason: free text: why it was cancelled, skipped, asked for a retry, or waits.
+        retry_after: what ``raise Retry(after=…)`` or ``raise Snooze(after=…)`` asked for.
         hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.
         begun: whether the function was called at all, as far as is known here.

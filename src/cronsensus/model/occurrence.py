@@ -181,12 +181,13 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The end of an attempt. ``state`` is final, or ``PENDING`` for a retry after ``retry_in`` on the store's clock.
+    """The end of an attempt. ``state`` is final, or ``PENDING`` for one more after ``retry_in`` on the store's clock.
 
     Attributes:
         session: the session that claimed it; where it is given, it is compared like the token.
         result: JSON text, or ``None``.
         elapsed: how long the attempt took, by the node's monotonic clock.
+        waiting: it goes back to pending without a failure: what it waits for is not there yet.
     """
 
     id: int
@@ -198,6 +199,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     error: RunError | None = None
     retry_in: timedelta | None = None
     elapsed: timedelta = timedelta(0)
+    waiting: bool = False
 
 
 class Settled(Struct, frozen=True):
@@ -330,7 +332,7 @@ CUT_WORDS: dict[Cut, str] = {
 }
 """The same, as the ledger says it."""
 
-RunEnd = Literal["succeeded", "failed", "cancelled", "skipped", "retry", "crashed", "released"]
+RunEnd = Literal["succeeded", "failed", "cancelled", "skipped", "retry", "snoozed", "crashed", "released"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,4 +84,6 @@ class Reason(StrEnum):
     RETIRED = "retired"
     RESERVED = "reserved"
     """Of a running occurrence: it was claimed to wait on its node for a free slot, and is not known to have begun."""
+    WAITING = "waiting"
+    """Of a pending occurrence: its job looked, and what it waits for is not there yet."""
     JOB_SAID_SO = "job"

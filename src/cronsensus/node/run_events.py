@@ -49,9 +49,12 @@ class RunEvents:
             return
         # It may have ended otherwise than it said: committed by a transaction of its own.
         as_said = answer.state is outcome.state
+        end: RunEnd | Literal["refused"] = _ENDS.get(answer.state, "refused")
+        if outcome.waiting and as_said:
+            end = "snoozed"
         self._emit_end(
             claim,
-            _ENDS.get(answer.state, "refused") if answer.accepted else "refused",
+            end if answer.accepted else "refused",
             reason=outcome.reason if as_said else None,
             error=outcome.error if as_said else None,
             seconds=outcome.elapsed.total_seconds(),

@@ -85,6 +85,11 @@ class RunLog:
                     claim.id, _of_what(claim), claim.attempt, _why(outcome), f"\n{trace}" if trace else "",
                     extra=about, exc_info=exception,
                 )  # fmt: skip
+            case State.PENDING if outcome.waiting and outcome.retry_in is not None:
+                _log.info(
+                    "%s is %s; it looks again in %.1fs",
+                    _run(claim), outcome.reason, outcome.retry_in.total_seconds(), extra=about,
+                )  # fmt: skip
             case State.PENDING:
                 # A job that asks for a retry itself has not failed.
                 level = logging.INFO if outcome.error is None else logging.WARNING

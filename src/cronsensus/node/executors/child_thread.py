@@ -288,7 +288,7 @@ class ChildThread:
                 trace = said.error.traceback if said and said.error else ""
                 return result.timed_out(attempt.timeout, traceback=trace)
             case "cancelled":
-                if said is not None and said.kind in ("returned", "skipped", "retry"):
+                if said is not None and said.kind in ("returned", "skipped", "retry", "snoozed"):
                     return said
                 error = said.error if said and said.error and said.error.type != result.STOPPED else None
                 return result.cancelled(attempt.call.run, error=error)

@@ -7,9 +7,9 @@ attributes, traceback) may run code of the job's, which may raise anything. So `
 lose the run.
 
 After a request to stop, the first of these holds: what returned normally counts as returned (the result was there
-before the request was noticed; if the lease is lost, the store refuses it anyway); ``Skip`` and ``Retry`` are the job's
-own words and hold; every other exception ends the attempt as cancelled, with the exception kept unless it only says
-"stop".
+before the request was noticed; if the lease is lost, the store refuses it anyway); ``Skip``, ``Snooze`` and ``Retry``
+are the job's own words and hold; every other exception ends the attempt as cancelled, with the exception kept unless
+it only says "stop".
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from cronsensus.errors import (
     LeaseLost,
     Retry,
     Skip,
+    Snooze,
     default_message,
 )
 from cronsensus.model.ending import Ending
@@ -125,6 +126,8 @@ def _raised(error: BaseException, run: Run) -> Ending:
         return Ending(kind="skipped", reason=_said(control))
     if issubclass(kind, Retry):
         return _retry(control)
+    if issubclass(kind, Snooze):
+        return _snooze(control)
     if issubclass(kind, Cancel):
         reason = run.cancel_reason if asked else f"{Reason.JOB_SAID_SO}: {_said(control) or 'cancelled'}"
         return Ending(kind="cancelled", reason=reason)
@@ -234,6 +237,14 @@ def _retry(control: Retry) -> Ending:
     cause = control.__cause__ or (None if control.__suppress_context__ else control.__context__)
     error = None if cause is None else describe(cause)
     return Ending(kind="retry", reason=_said(control), retry_after=after, error=error)
+
+
+def _snooze(control: Snooze) -> Ending:
+    try:
+        after = parse_duration(control.after, what="Snooze(after=…)")
+    except InvalidDuration as invalid:
+        return Ending(kind="raised", error=describe(invalid))
+    return Ending(kind="snoozed", reason=_said(control), retry_after=after)
 
 
 def _failed(error: BaseException, message: str) -> Ending:

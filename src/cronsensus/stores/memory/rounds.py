@@ -45,7 +45,7 @@ _RUN_ENDS: dict[State, RunEnd] = {
     State.SKIPPED: "skipped",
     State.PENDING: "retry",
 }
-_ANSWERS: dict[RunEnd | None, State] = {end: state for state, end in _RUN_ENDS.items()}
+_ANSWERS: dict[RunEnd | None, State] = {end: state for state, end in _RUN_ENDS.items()} | {"snoozed": State.PENDING}
 
 
 class RoundVerbs(Handle):
@@ -340,9 +340,15 @@ class RoundVerbs(Handle):
         if state is State.PENDING and row.cancel is not None:
             state, reason = State.CANCELLED, row.cancel  # it was asked to stop, so it does not run again
         self._space.begin_reserved(row, now - outcome.elapsed)
-        self._space.end_run(row, _RUN_ENDS[state], now, reason=reason, error=outcome.error)
+        waits = outcome.waiting and state is State.PENDING
+        self._space.end_run(row, "snoozed" if waits else _RUN_ENDS[state], now, reason=reason, error=outcome.error)
         row.error = outcome.error
-        if state is State.PENDING:
+        if waits:
+            row.attempt -= 1
+            row.crashes = 0
+            row.reason, row.fingerprint, row.error, row.expires_at = reason, None, None, None
+            self._space.put_back(row, after(now, outcome.retry_in or timedelta(0)))
+        elif state is State.PENDING:
             row.failures += 1
             row.reason, row.fingerprint = reason, None
             self._space.put_back(row, after(now, outcome.retry_in or timedelta(0)))

@@ -297,6 +297,7 @@ class RoundVerbs(Handle):
                 within_stores(length(one.retry_in or timedelta(0))),
                 one.session,
                 length(one.elapsed),
+                one.waiting,
             ]
             for one in outcomes
         ]

@@ -24,7 +24,7 @@ _RUN_ENDS = {
     State.SKIPPED: "skipped",
     State.PENDING: "retry",
 }
-_ANSWERS = {end: state for state, end in _RUN_ENDS.items()}
+_ANSWERS = {end: state for state, end in _RUN_ENDS.items()} | {"snoozed": State.PENDING}
 
 
 class Ends:
@@ -46,6 +46,7 @@ class Ends:
         self._refused: list[tuple[Outcome, State | None]] = []
         closed: list[tuple[Any, ...]] = []
         later: list[tuple[Any, ...]] = []
+        asleep: list[tuple[Any, ...]] = []
         ended: list[tuple[Any, ...]] = []
         for outcome in outcomes:
             number, token, state = outcome.id, outcome.token, outcome.state
@@ -61,11 +62,15 @@ class Ends:
                 state, reason = State.CANCELLED, row.cancel_reason  # asked to stop: it does not come back
             if state is State.PENDING:
                 wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
-                later.append((within_stores(now + wait), reason, error, number, token))
+                if outcome.waiting:
+                    asleep.append((within_stores(now + wait), reason, number, token))
+                else:
+                    later.append((within_stores(now + wait), reason, error, number, token))
             else:
                 begun = began(row, now - elapsed)
                 closed.append((str(state), reason, outcome.result, error, begun, now, number, token))
-            ended.append(run_of(row, now, _RUN_ENDS[state], reason, error, ran=elapsed))
+            end = "snoozed" if outcome.waiting and state is State.PENDING else _RUN_ENDS[state]
+            ended.append(run_of(row, now, end, reason, error, ran=elapsed))
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
         # Before those of this call are recorded.
@@ -73,6 +78,7 @@ class Ends:
         self._ended = tx.send_in("ended_runs", "tokens", tokens)
         tx.send_rows("close_runs", closed, one_each=True)
         tx.send_rows("retry_runs", later, one_each=True)
+        tx.send_rows("snooze_runs", asleep, one_each=True)
         tx.send_rows("record_runs", ended)
 
     def answers(self) -> list[Settled]:

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from cronsensus.errors import InvalidTransition
-from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError, Settled
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome, RunError, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest
@@ -137,6 +137,40 @@ class Finishing(StoreTest):
         claim = self.running()
         self.finish(claim, State.PENDING)
         assert claim.id == self.take().id
+
+    def test_a_snooze_counts_as_no_attempt_and_outlives_its_expiry(self) -> None:
+        self.queue()
+        self.session()
+        self.store.enqueue([Item(job="queue", key="k", expires_in=SECOND)])
+        failed = self.take()
+        self.finish(failed, State.PENDING, reason="lost", error=RunError(type="ValueError", message="x"))
+        claim = self.take()
+        answer = self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=2 * SECOND, waiting=True)
+        assert Settled(claim.id, claim.token, accepted=True, state=State.PENDING) == answer
+        assert answer == self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=HOUR, waiting=True)
+        found = self.look(claim)
+        assert (State.PENDING, 1, 1, 0) == (found.state, found.attempt, found.failures, found.crashes)
+        assert ("waiting: not yet", None, START + 2 * SECOND) == (found.reason, found.error, found.due_at)
+        self.clock.advance(timedelta(seconds=2, microseconds=-1))
+        assert [] == self.claim()
+        self.clock.advance(timedelta(microseconds=1))
+        again = self.take()
+        assert (claim.id, 2, 1) == (again.id, again.attempt, again.failures)
+        assert again.token > claim.token
+        assert ["retry", "snoozed", None] == [run.end for run in self.runs(claim)]
+
+    def test_a_snooze_forgets_crashes(self) -> None:
+        _, claim = self.taken_over()
+        assert 1 == claim.crashes
+        self.finish(claim, State.PENDING, reason="waiting: not yet", waiting=True)
+        assert (0, 0) == (self.look(claim).crashes, self.take("s2").crashes)
+
+    def test_a_snooze_of_a_run_that_was_asked_to_stop_is_its_end(self) -> None:
+        claim = self.running()
+        self.store.cancel(claim.id, by="ann", why="enough")
+        answer = self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=MINUTE, waiting=True)
+        assert State.CANCELLED is answer.state
+        assert ["cancelled"] == [run.end for run in self.runs(claim)]
 
     def test_every_attempt_leaves_its_run_record(self) -> None:
         claim = self.running()

@@ -257,11 +257,19 @@ class StoreTest:
         result: str | None = None,
         error: RunError | None = None,
         retry_in: timedelta | None = None,
+        waiting: bool = False,
         store: Store | None = None,
     ) -> Settled:
         """Finish one claim."""
         outcome = Outcome(
-            id=claim.id, token=claim.token, state=state, reason=reason, result=result, error=error, retry_in=retry_in
+            id=claim.id,
+            token=claim.token,
+            state=state,
+            reason=reason,
+            result=result,
+            error=error,
+            retry_in=retry_in,
+            waiting=waiting,
         )
         return settle(store or self.store, [outcome])[0]
 

@@ -23,6 +23,7 @@ end
 
 local ANSWERS = {
   succeeded = 'succeeded', failed = 'failed', cancelled = 'cancelled', skipped = 'skipped', retry = 'pending',
+  snoozed = 'pending',
 }
 
 -- Answer for a run that is not current: as the first time if this token finished it, else no.
@@ -42,7 +43,7 @@ local function answer_again(id, row, token, session)
   return { false, row.state }
 end
 
-local function settle(id, token, state, reason, result, problem, wait, session, ran)
+local function settle(id, token, state, reason, result, problem, wait, session, ran, waits)
   local row = occurrence(id)
   if not row.state then
     return { false, false }
@@ -66,7 +67,13 @@ local function settle(id, token, state, reason, result, problem, wait, session, 
   end
   change('reason', reason)
   change('error', problem)
-  if state == 'pending' then
+  if state == 'pending' and waits then
+    record_run(id, row, 'snoozed', reason)
+    row.attempt, row.crashes, row.expires = whole(row.attempt - 1), nil, nil
+    change('attempt', row.attempt)
+    call('HDEL', occurrence_key(id), 'fingerprint', 'crashes', 'expires', 'error')
+    put_back(id, row, later(wait), changes)
+  elseif state == 'pending' then
     record_run(id, row, 'retry', reason, problem)
     change('failures', (row.failures or 0) + 1)
     call('HDEL', occurrence_key(id), 'fingerprint')

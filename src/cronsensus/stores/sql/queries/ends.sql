@@ -41,6 +41,16 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
+-- name: snooze_runs
+-- rows: due bigint, because text, run bigint, held bigint
+-- Put occurrences back that wait for something: no attempt, no failure, and no expiry any more. Race: as above.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
+    progress_total = NULL, attempt = o.attempt - 1, crashes = 0, expires_at = NULL, fingerprint = NULL,
+    reason = given.because, error = NULL
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
 -- name: give_back_runs
 -- rows: due bigint, run bigint, held bigint
 -- Put occurrences back whose attempt was not begun. Race: a takeover; the condition asks for the token, and the number of rows is checked.
