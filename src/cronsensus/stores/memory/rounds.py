@@ -45,7 +45,7 @@ _RUN_ENDS: dict[State, RunEnd] = {
     State.SKIPPED: "skipped",
     State.PENDING: "retry",
 }
-_ANSWERS: dict[RunEnd | None, State] = {end: state for state, end in _RUN_ENDS.items()} | {"snoozed": State.PENDING}
+_ANSWERS: dict[RunEnd | None, State] = {**{end: state for state, end in _RUN_ENDS.items()}, "snoozed": State.PENDING}
 
 
 class RoundVerbs(Handle):
