@@ -166,7 +166,11 @@ class Guard:
     def _on_process_jobs(self) -> Any:
         """Process what is due; another replica may have removed a job from a shared store meanwhile."""
         from apscheduler.jobstores.base import JobLookupError
+        from apscheduler.schedulers.base import STATE_STOPPED
 
+        if self._scheduler.state == STATE_STOPPED:
+            # It looks once more as it ends, with its executors closed: what is due would be gone from a shared store.
+            return None
         participant = self._participant
         if participant is not None and participant is not self._looked:
             self._looked = participant
