@@ -17,7 +17,19 @@ from bench.places import KINDS, open_places
 from bench.table import Row, Table, machine, markdown, say
 
 BESIDE_PEERS = ("cadence", "takeover", "drain", "enqueue")
-BENCHES = ("startup", *BESIDE_PEERS, "freeze", "herd", "crowd", "stored", "idle", "lock", "trips", "footprint")
+BENCHES = (
+    "startup",
+    *BESIDE_PEERS,
+    "freeze",
+    "herd",
+    "crowd",
+    "stored",
+    "idle",
+    "lock",
+    "trips",
+    "footprint",
+    "apscheduler",
+)
 
 
 def main() -> int:
@@ -34,7 +46,7 @@ def main() -> int:
         help="milliseconds of a round trip to the server: 0,1,10 measures thrice",
     )
     parser.add_argument("--jobs", type=int, help="how many jobs `stored` stores (1000000 on postgres), `drain` drains")
-    parser.add_argument("--seconds", type=int, help="for how long `cadence` measures each library (60)")
+    parser.add_argument("--seconds", type=int, help="for how long `cadence` and `apscheduler` measure (60)")
     parser.add_argument(
         "--rounds",
         type=int,

@@ -26,6 +26,12 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/sql/test_sqlite_epoch.py*", "processes that die, fork and wait around the epoch of a file"),
     ("tests/user_code/test_forks.py*", "starts programs that fork"),
     ("tests/user_code/test_gunicorn.py*", "starts gunicorn"),
+    (
+        "tests/integrations/test_apscheduler_struck.py::*replica*",
+        "up to four processes each, that are killed and frozen; test_apscheduler.py kills one in every commit",
+    ),
+    ("tests/integrations/test_apscheduler_struck.py::*live_on*", "the same"),
+    ("tests/integrations/test_apscheduler_struck.py::*is_away*", "several seconds of a store that is away"),
     ("tests/test_example_keep_in_web_servers.py*", "starts gunicorn and uvicorn, and counts what eight workers run"),
     (
         "tests/stores/sql/test_*_faults.py*",

@@ -14,10 +14,14 @@ import pytest
 from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
 from apscheduler.executors.base import MaxInstancesReachedError
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.base import BaseScheduler
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
 
 from cronsensus import ConfigurationError, InvalidOption, Scheduler
 from cronsensus.audit import audit
 from cronsensus.integrations.apscheduler import guard
+from cronsensus.integrations.apscheduler.aligned import Aligned
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -230,6 +234,18 @@ def test_scheduler_is_guarded_once_and_before_its_start():
         guard("scheduler", "memory://no-scheduler")
 
 
+def test_other_apscheduler_is_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apscheduler.schedulers.base", None)  # as APScheduler 4 has none
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.0.0a6")
+    with pytest.raises(ConfigurationError, match=r'4\.0\.0a6 is installed.*pip install "apscheduler>=3\.10,<4"'):
+        guard(BackgroundScheduler(), "memory://other")
+
+
+def test_scheduler_of_another_kind_is_told_which_ones_there_are():
+    with pytest.raises(ConfigurationError, match="BlockingScheduler and AsyncIOScheduler, not Kept"):
+        guard(type("Kept", (BaseScheduler,), {"shutdown": job, "wakeup": job})(), "memory://kept")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -237,6 +253,10 @@ def test_scheduler_is_guarded_once_and_before_its_start():
         ({"trigger": "interval", "seconds": 5, "id": "own start"}, "counts its interval from the moment"),
         ({"trigger": "cron", "second": "*", "jitter": 5, "id": "jitter"}, "has jitter=5"),
         ({"trigger": "date", "id": "now"}, "no run_date"),
+        (
+            {"trigger": "cron", "second": "*", "id": "at once", "next_run_time": datetime.now(UTC)},
+            "next_run_time of its",
+        ),
     ],
 )
 def test_job_whose_times_differ_between_processes_is_refused(options, words):
@@ -258,7 +278,66 @@ def test_align_puts_an_interval_on_times_that_all_processes_share():
         trigger = scheduler.get_job("aligned").trigger
         assert trigger.get_next_fire_time(first, first) == first + timedelta(seconds=7)
         late = first + timedelta(seconds=7 * 3 + 2)
-        assert trigger.get_next_fire_time(first, late) == first + timedelta(seconds=28)
+        assert trigger.get_next_fire_time(None, late) == first + timedelta(seconds=28)
+        # As with any interval, what passed meanwhile is named, for coalesce to choose from.
+        assert trigger.get_next_fire_time(first, late) == first + timedelta(seconds=7)
+    finally:
+        scheduler.shutdown()
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1 / 3, 2.5, 7, 86_400])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_interval_that_is_never_moved_has_the_times_that_apscheduler_gives_it(seconds, zone):
+    theirs = IntervalTrigger(seconds=seconds, start_date="2026-03-28 12:00:00", timezone=zone)
+    ours = Aligned.like(theirs, since=theirs.start_date)
+    for now in (theirs.start_date - timedelta(hours=1), theirs.start_date, theirs.start_date + timedelta(hours=30.3)):
+        mine = yours = None
+        for _ in range(50):
+            mine, yours = ours.get_next_fire_time(mine, now), theirs.get_next_fire_time(yours, now)
+            assert mine is not None
+            # Theirs adds up floats.
+            assert abs(mine - yours) <= timedelta(microseconds=20)
+
+
+def test_run_that_is_moved_to_now_is_run_once_and_leaves_the_times_after_it_in_place(guarded):
+    scheduler, url, _ = guarded
+    ran = threading.Event()
+    scheduler.add_job(ran.set, "interval", hours=1, start_date="2026-01-01", id="moved")
+    before = scheduler.get_job("moved").next_run_time
+    now = datetime.now(UTC)
+    scheduler.modify_job("moved", next_run_time=now)
+    assert ran.wait(PATIENCE)
+    [one] = wait_for(
+        lambda: [one for one in runs(url, "moved") if one.state is State.SUCCEEDED], "the verdict of the run"
+    )
+    assert one.scheduled_for == now
+    assert wait_for(lambda: scheduler.get_job("moved").next_run_time == before, "the time that was next")
+
+
+def test_interval_that_a_job_gets_later_is_checked_as_one_that_it_begins_with(guarded):
+    scheduler, _, _ = guarded
+    scheduler.add_job(job, "cron", year=2099, id="later")
+    with pytest.raises(InvalidOption, match="counts its interval from the moment"):
+        scheduler.reschedule_job("later", trigger="interval", hours=1)
+    with pytest.raises(InvalidOption, match="has jitter=5"):
+        scheduler.get_job("later").modify(trigger=CronTrigger(second="*", jitter=5))
+    assert scheduler.get_job("later").next_run_time.year == 2099
+    scheduler.reschedule_job("later", trigger="interval", hours=1, start_date="2026-01-01T00:30:00")
+    assert scheduler.get_job("later").next_run_time.minute == 30
+
+
+def test_interval_that_a_job_gets_later_is_aligned_where_that_is_asked_for():
+    scheduler = BackgroundScheduler(timezone="UTC")
+    guard(scheduler, "memory://aligned-later", align=True)
+    scheduler.add_job(job, "cron", year=2099, id="later")
+    scheduler.start(paused=True)
+    try:
+        scheduler.reschedule_job("later", trigger="interval", hours=1)
+        assert scheduler.get_job("later").next_run_time.timestamp() % 3600 == 0
+        scheduler.pause_job("later")
+        assert scheduler.get_job("later").next_run_time is None
+        scheduler.resume_job("later")
+        assert scheduler.get_job("later").next_run_time.timestamp() % 3600 == 0
     finally:
         scheduler.shutdown()
 

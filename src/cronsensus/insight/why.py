@@ -139,6 +139,8 @@ class _Inquiry:
             return [f"No: {self._job} was retired {exact(view.retired_at, self._zone)}."]
         if view.horizon is not None and self._at <= view.horizon:
             return self._pruned(view.horizon)
+        if view.spec.keeper is not None:
+            return [f"No: {view.spec.keeper} keeps its times, and no process has named this one."]
         if trigger is None:
             return [f"No: {self._job} has no trigger; it only runs when it is told to."]
         if born is not None and self._at <= born and _fires_at(trigger, self._at):
@@ -191,10 +193,27 @@ class _Inquiry:
             case State.CANCELLED:
                 return [f"It was cancelled: {self._cancelled(one)}."]
             case State.SKIPPED:
-                return [f"The job skipped itself: {detail}."]
+                return [self._skipped(reason, detail)]
+            case State.MISSED if (keeper := self._view.spec.keeper) is not None:
+                named = one.finished_at or self._now
+                delay = brief(named - self._at)
+                return [f"No: {keeper} named it {exact(named, self._zone)}, {delay} after its time, which is too late."]
             case State.MISSED:
                 sentence = f"No: it did not start in time ({one.reason})."
                 return [sentence, *self._too_late(one.due_at, one.finished_at or self._now)]
+
+    def _skipped(self, reason: Reason | None, detail: str) -> str:
+        keeper = self._view.spec.keeper
+        match reason:
+            case Reason.PAUSED:
+                return f"No: {clause(reason, self._policies)}{self._pause()}."
+            case Reason.OVERLAP if keeper is not None:
+                most = self._policies.concurrency
+                return f"No: when {keeper} named it, as many runs were active as it may have at a time: {most}."
+            case Reason.LATE if keeper is not None:
+                return f"No: it was won in time, and waited too long for its executor: {detail}."
+            case _:
+                return f"The job skipped itself: {detail}."
 
     def _cancelled(self, one: Occurrence) -> str:
         reason, _ = reason_of(one.reason)
@@ -301,7 +320,9 @@ class _Inquiry:
         return UNDECIDED, [due, *(self._no_node_at(self._now) or looking)]
 
     def _no_node_at(self, at: datetime) -> list[str]:
-        """Return a sentence if no node was alive at ``at``."""
+        """Return a sentence if no node was alive at ``at``; what another program keeps needs none."""
+        if self._view.spec.keeper is not None:
+            return []
         return list(filter(None, [nodes_alive_at(self._store, at).sentence(self._zone)]))
 
     def _pruned(self, horizon: datetime) -> list[str]:

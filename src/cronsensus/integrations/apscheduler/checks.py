@@ -97,9 +97,6 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> 
         InvalidOption: each process would run it at times, or under a name, of its own.
     """
     from apscheduler.triggers.date import DateTrigger
-    from apscheduler.triggers.interval import IntervalTrigger
-
-    from cronsensus.integrations.apscheduler.aligned import Aligned
 
     if not is_memory(scheduler, jobstore_alias):
         return  # ids and times are in the store that all share
@@ -117,24 +114,10 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> 
             f"{shown} has no id, so each process would call it by another one, and run it; write "
             f"add_job(…, id={getattr(job.func, '__name__', 'name')!r})"
         )
-    if getattr(trigger, "jitter", None):
-        if not align:
-            raise InvalidOption(
-                f"{shown} has jitter={trigger.jitter}, which each process draws for itself, so each would run it at "
-                "another time; leave jitter out, or write guard(…, align=True), which takes it off"
-            )
-        trigger.jitter = None
-    if isinstance(trigger, IntervalTrigger) and not isinstance(trigger, Aligned):
-        own = trigger.start_date.microsecond != 0 or getattr(job, "next_run_time", None) is not None
-        if own and not align:
-            raise InvalidOption(
-                f"{shown} counts its interval from the moment at which its process started, so each process would run "
-                "it at times of its own; give it a start_date (start_date='2026-01-01'), or write "
-                "guard(…, align=True), which counts from 1970 on in all of them"
-            )
-        if own:
-            trigger = Aligned.like(trigger)
-            job._modify(trigger=trigger)
+    shared = shared_trigger(shown, trigger, align=align)
+    if shared is not trigger:
+        trigger = shared
+        job._modify(trigger=trigger)
     if getattr(job, "next_run_time", None) is not None:
         if not align:
             raise InvalidOption(
@@ -142,3 +125,51 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> 
                 "guard(…, align=True), which ignores it"
             )
         job._modify(next_run_time=trigger.get_next_fire_time(None, datetime.now(UTC)))
+
+
+def shared_trigger(shown: str, trigger: Any, *, align: bool) -> Any:
+    """Return a repeating trigger in the form whose times all processes share.
+
+    Raises:
+        InvalidOption: each process would have times of its own.
+    """
+    from apscheduler.triggers.interval import IntervalTrigger
+
+    from cronsensus.integrations.apscheduler.aligned import EPOCH, Aligned
+
+    if getattr(trigger, "jitter", None):
+        if not align:
+            raise InvalidOption(
+                f"{shown} has jitter={trigger.jitter}, which each process draws for itself, so each would run it at "
+                "another time; leave jitter out, or write guard(…, align=True), which takes it off"
+            )
+        trigger.jitter = None
+    if not isinstance(trigger, IntervalTrigger) or isinstance(trigger, Aligned):
+        return trigger
+    own = trigger.start_date.microsecond != 0
+    if own and not align:
+        raise InvalidOption(
+            f"{shown} counts its interval from the moment at which its process started, so each process would run "
+            "it at times of its own; give it a start_date (start_date='2026-01-01'), or write "
+            "guard(…, align=True), which counts from 1970 on in all of them"
+        )
+    return Aligned.like(trigger, since=EPOCH if own else trigger.start_date)
+
+
+def check_change(scheduler: Any, job: Any, jobstore_alias: str, changes: dict[str, Any], *, align: bool) -> None:
+    """Refuse, or align, the trigger that a job is to have from now on.
+
+    Raises:
+        InvalidOption: each process would run it at times of its own.
+    """
+    from apscheduler.triggers.date import DateTrigger
+
+    trigger = changes.get("trigger")
+    if trigger is None or isinstance(trigger, DateTrigger) or not is_memory(scheduler, jobstore_alias):
+        return
+    before = (getattr(trigger, "jitter", None), getattr(trigger, "start_date", None))
+    shared = changes["trigger"] = shared_trigger(f"job {job.name!r}", trigger, align=align)
+    after = (getattr(shared, "jitter", None), getattr(shared, "start_date", None))
+    if before != after and changes.get("next_run_time") is not None:
+        # It was reckoned from what the trigger was.
+        changes["next_run_time"] = shared.get_next_fire_time(None, datetime.now(UTC))

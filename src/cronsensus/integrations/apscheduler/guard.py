@@ -25,7 +25,14 @@ from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
 from cronsensus.external import Participant, Won
 from cronsensus.external.observing import Observation
-from cronsensus.integrations.apscheduler.checks import check_job, check_scheduler, is_memory, job_name, needs_no_guard
+from cronsensus.integrations.apscheduler.checks import (
+    check_change,
+    check_job,
+    check_scheduler,
+    is_memory,
+    job_name,
+    needs_no_guard,
+)
 from cronsensus.integrations.apscheduler.observing import Observer, wants_observing
 from cronsensus.integrations.apscheduler.verdicts import (
     events_of_refusals,
@@ -103,7 +110,15 @@ class Guard:
         self._away = False
         self._original = {
             name: getattr(scheduler, name)
-            for name in ("start", "shutdown", "add_executor", "_real_add_job", "_dispatch_event", "_process_jobs")
+            for name in (
+                "start",
+                "shutdown",
+                "add_executor",
+                "_real_add_job",
+                "_dispatch_event",
+                "_process_jobs",
+                "modify_job",
+            )
         }
         for name in self._original:
             setattr(scheduler, name, getattr(self, f"_on{name}" if name.startswith("_") else f"_on_{name}"))
@@ -148,6 +163,13 @@ class Guard:
             self._participant.declare(_spec(job))
         return answer
 
+    def _on_modify_job(self, job_id: str, jobstore: str | None = None, **changes: Any) -> Any:
+        with self._scheduler._jobstores_lock:
+            job, alias = self._scheduler._lookup_job(job_id, jobstore)
+            if alias is not None:  # else it is still to be added, and checked
+                check_change(self._scheduler, job, alias, changes, align=self._align)
+        return self._original["modify_job"](job_id, jobstore, **changes)
+
     def _look_for_leftovers(self, participant: Participant) -> None:
         """Take over what was left before this process came: a deploy may have stopped all others in a run."""
         for job in self._scheduler.get_jobs():
@@ -166,7 +188,11 @@ class Guard:
     def _on_process_jobs(self) -> Any:
         """Process what is due; another replica may have removed a job from a shared store meanwhile."""
         from apscheduler.jobstores.base import JobLookupError
+        from apscheduler.schedulers.base import STATE_STOPPED
 
+        if self._scheduler.state == STATE_STOPPED:
+            # It looks once more as it ends, with its executors closed: what is due would be gone from a shared store.
+            return None
         participant = self._participant
         if participant is not None and participant is not self._looked:
             self._looked = participant
