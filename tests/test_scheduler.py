@@ -75,7 +75,7 @@ def test_one_key_is_one_run_whatever_became_of_it(scheduler):
         first = charge.options(key="order:1").enqueue(1)
         assert first.created
         assert first.result("60s") == 1
-        again = charge.options(key="order:1").enqueue(2)
+        again = charge.options(key="order:1").enqueue(1)
         assert (again.created, again.id, again.state) == (False, first.id, State.SUCCEEDED)
         assert again.result("0s") == 1
     assert calls == [1]
@@ -121,7 +121,7 @@ def test_enqueue_many_takes_calls_with_options_of_their_own(scheduler):
         (("b", 2), {}, 3),
         ((), {"shop": "c"}, 0),
     ]
-    again = send.enqueue_many(send.options(key=f"shop:{shop}").call(shop) for shop in "bcd")
+    again = send.enqueue_many(send.options(key=f"shop:{shop}", on_mismatch="return").call(shop) for shop in "bcd")
     assert [one.created for one in again] == [False, False, True]
     assert scheduler.store.counts().pending == 4
 
@@ -132,7 +132,7 @@ def test_enqueue_many_takes_calls_of_several_jobs_and_of_jobs_by_name(url):
     load = scheduler.job(name="load")(lambda day: None)
     handles = scheduler.enqueue_many([extract.call(1), load.options(key="l").call(2)])
     assert [(one.job, one.look().args) for one in handles] == [("extract", (1,)), ("load", (2,))]
-    by_name = elsewhere.enqueue_many([elsewhere.call("load", 3), elsewhere.options("load", key="l").call(4)])
+    by_name = elsewhere.enqueue_many([elsewhere.call("load", 3), elsewhere.options("load", key="l").call(2)])
     assert [(one.created, one.look().args) for one in by_name] == [(True, (3,)), (False, (2,))]
     with pytest.raises(UnknownJob, match="no job is called 'unload'"):
         elsewhere.enqueue_many([elsewhere.call("load"), elsewhere.call("unload")])

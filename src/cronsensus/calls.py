@@ -17,8 +17,9 @@ from cronsensus.errors import InvalidOption
 from cronsensus.functions import Function
 from cronsensus.handle import R_co
 from cronsensus.instants import read_instant
-from cronsensus.model.job import JobSpec, Policies, PolicyOptions
+from cronsensus.model.job import JobSpec, Policies, PolicyOptions, check_choice
 from cronsensus.model.occurrence import Item, check_key
+from cronsensus.once.choices import OnError, OnMismatch
 from cronsensus.triggers.options import unknown
 from cronsensus.typed import UNTYPED
 
@@ -33,6 +34,8 @@ class CallOptions(TypedDict, total=False):
     at: datetime | str | None
     priority: int | None
     expires: Duration | None
+    on_mismatch: OnMismatch
+    on_failed: OnError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,13 @@ class Call(Generic[R_co]):
 
     Attributes:
         item: what the store gets: the job's name, arguments as JSON, and the options.
+        on_mismatch: what another payload under a known key is.
+        on_failed: what becomes of a key whose run failed for good.
     """
 
     item: Item
+    on_mismatch: OnMismatch = "error"
+    on_failed: OnError = "keep"
 
 
 _RENAMED = {
@@ -70,7 +77,7 @@ _ELSEWHERE = _RENAMED | {
 }
 
 
-def read_options(job: str, options: Mapping[str, Any]) -> Item:
+def read_options(job: str, options: Mapping[str, Any]) -> Call[Any]:
     """Return a call of a job with these options, still without arguments.
 
     Raises:
@@ -87,7 +94,10 @@ def read_options(job: str, options: Mapping[str, Any]) -> Item:
         check_key(given["key"])
     if "priority" in given:
         Policies.read({"priority": given["priority"]})
-    return Item(
+    on_mismatch, on_failed = given.get("on_mismatch", "error"), given.get("on_failed", "keep")
+    check_choice(on_mismatch, OnMismatch, what="on_mismatch")
+    check_choice(on_failed, OnError, what="on_failed")
+    item = Item(
         job=job,
         key=given.get("key"),
         delay=parse_duration(given["delay"], what="delay") if "delay" in given else timedelta(0),
@@ -95,6 +105,7 @@ def read_options(job: str, options: Mapping[str, Any]) -> Item:
         priority=given.get("priority"),
         expires_in=parse_duration(given["expires"], what="expires") if "expires" in given else None,
     )
+    return Call(item, on_mismatch, on_failed)
 
 
 def require_call(given: Call[T], job: str | None = None) -> Call[T]:

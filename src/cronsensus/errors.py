@@ -30,7 +30,7 @@
     │   ├── StillRunning             a guarded function that another caller runs under this key now
     │   ├── InvalidTransition        a final state has no exit
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
-    ├── PayloadMismatch              a guarded function called with another payload under a key that was used before
+    ├── PayloadMismatch              another payload under a key that was used before
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
     ├── NodeFailed                   ``Scheduler.run``: this node could not go on, and has ended
     └── TaskControl                  raised *by* a job to steer its own run
@@ -182,13 +182,13 @@ class OccurrenceTooOld(CoordinationError):
 
 
 class PayloadMismatch(CronsensusError):
-    """A guarded function was called with another payload under a key that a recorded call has.
+    """A call has another payload than the one that is recorded under its key.
 
     Either it is the same call, and ``payload=`` should name what of it counts; or it is another one, and needs another
     key. No value is kept or told: only hashes are compared.
 
     Attributes:
-        occurrence: the recorded call.
+        occurrence: the recorded call of a guarded function; of enqueued work, its id.
         differs: names of the arguments that differ.
         given: names of all that was compared, of this call.
         recorded: the same of the recorded one.

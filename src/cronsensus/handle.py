@@ -63,7 +63,7 @@ class Handle(Generic[R_co]):
     Attributes:
         id: the occurrence's id in the store.
         job: the job's name.
-        key: with ``job`` it names the occurrence for ever.
+        key: with ``job`` it names the occurrence for as long as that is kept.
         created: whether this call made it; ``False``: it stood under that key already.
         state: where it stood then.
     """

@@ -84,7 +84,11 @@ class Job(Generic[P, R_co]):
         Args:
             options:
                 ``key``: a second call with the same key does nothing and returns the occurrence of the first, also when
-                that is long final. Defaults to a new one.
+                that is final, for as long as the job's ``keep`` (30 days by default). Defaults to a new one.
+                ``on_mismatch``: other arguments under a known key are an ``"error"``, ``PayloadMismatch``; or
+                ``"return"`` the occurrence of the first call.
+                ``on_failed``: ``"keep"`` returns a run that failed for good like any other; ``"free"`` deletes it, with
+                its attempts and its log, and makes a new one under the key. The trail says so.
                 ``delay``: not before this time has passed on the store's clock.
                 ``at``: not before this instant; aware. Later than the year 2255 (``datetime.max``) means never.
                 ``priority``: higher goes first. Defaults to the job's.

@@ -6,6 +6,7 @@ Every act is one verb of the store. Each blocking method has an ``a…`` twin th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
@@ -14,7 +15,8 @@ from cronsensus.calls import Call, CallOptions, read_options, refuse_options, re
 from cronsensus.errors import InvalidOption, UnknownJob
 from cronsensus.handle import Handle, R_co
 from cronsensus.instants import format_instant, read_instant
-from cronsensus.model.occurrence import Enqueued, Item
+from cronsensus.known_keys import enqueue, first_mismatch
+from cronsensus.model.occurrence import Enqueued
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
@@ -49,6 +51,7 @@ class Operations:
             UnknownJob: neither this process nor the store has such a job.
             InvalidOption: the function cannot be called with these arguments.
             InvalidPayload: an argument is neither JSON nor what its annotation names, or they are too large.
+            PayloadMismatch: other arguments stand under the key.
             StoreError: the store could not do it. Without a key in ``options`` it may have been done all the same.
         """
         return self.enqueue_many([self.call(job, *args, **kwargs)])[0]
@@ -90,27 +93,32 @@ class Operations:
         Raises:
             UnknownJob: neither this process nor the store has such a job.
             InvalidOption: something else than a call; nothing was enqueued.
+            PayloadMismatch: other arguments stand under the key of a call; all the other calls were enqueued.
             StoreError: the store could not do it.
         """
-        items = [require_call(one).item for one in calls]
-        if any(item.key is None for item in items):
+        wanted = [require_call(one) for one in calls]
+        if any(one.item.key is None for one in wanted):
             refuse_while_loading("enqueues")
-        handles: list[Handle[T]] = []
-        for index in range(0, len(items), MOST_AT_ONCE):
-            handles += self._enqueue(items[index : index + MOST_AT_ONCE])
-        return handles
+        made: list[Enqueued] = []
+        for index in range(0, len(wanted), MOST_AT_ONCE):
+            made += self._enqueue(wanted[index : index + MOST_AT_ONCE])
+        declared = self._acts.declared
+        wrong = first_mismatch(wanted, made, lambda job: (declared.function_of(job), declared.spec(job)))
+        if wrong is not None:
+            raise wrong
+        return [self._acts.handle(one) for one in made]
 
     aenqueue_many = twin(enqueue_many)
 
-    def _enqueue(self, items: Sequence[Item]) -> list[Handle]:
-        made = self._acts.act({item.job for item in items}, lambda store: store.enqueue(items), hint=False)
-        return [self._acts.handle(one) for one in made]
+    def _enqueue(self, calls: Sequence[Call]) -> list[Enqueued]:
+        by = self._acts.operator(None)
+        return self._acts.act({one.item.job for one in calls}, lambda store: enqueue(store, calls, by=by), hint=False)
 
-    def with_arguments(self, options: Item, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def with_arguments(self, options: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return the call of a job with these options and arguments; both are checked."""
-        declared = self._acts.declared
-        function, spec = declared.function_of(options.job), declared.spec(options.job)
-        return Call(with_arguments(options, args, kwargs, function, spec))
+        declared, item = self._acts.declared, options.item
+        function, spec = declared.function_of(item.job), declared.spec(item.job)
+        return replace(options, item=with_arguments(item, args, kwargs, function, spec))
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -272,7 +280,7 @@ class JobWithOptions(Generic[P, R_co]):
         ('front door',)
     """
 
-    def __init__(self, operations: Operations, options: Item) -> None:
+    def __init__(self, operations: Operations, options: Call) -> None:
         """Make one; ``Job.options`` and ``Scheduler.options`` do."""
         self._operations = operations
         self._options = options
@@ -292,7 +300,7 @@ class JobWithOptions(Generic[P, R_co]):
         return self._operations.with_arguments(self._options, args, kwargs)
 
     def __repr__(self) -> str:
-        return f"<Job {self._options.job!r} with options>"
+        return f"<Job {self._options.item.job!r} with options>"
 
 
 def _id_of(occurrence: int | Handle) -> int:

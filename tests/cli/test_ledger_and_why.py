@@ -443,3 +443,15 @@ def test_the_nearest_times_are_those_of_the_trigger_that_held_then(cluster: Any)
     cluster.advance(7200)
     data = cluster("why", "tick", "2026-11-20 12:30", "-o", "json").data
     assert (data["before"], data["after"]) == ("2026-11-20T12:03:00Z", "2026-11-20T13:00:00Z")
+
+
+def test_a_run_over_its_timeout_says_that_it_keeps_its_place(cluster: Any) -> None:
+    cluster.every("tick", "1m", timeout="10s")
+    cluster.join()
+    cluster.advance(61)
+    cluster.fire()
+    cluster.claim()
+    cluster.advance(9)
+    assert "over its timeout" not in why(cluster, "2026-11-20 12:01")
+    cluster.advance(6)
+    assert "over its timeout of 10s (timeout: still working)" in why(cluster, "2026-11-20 12:01")

@@ -133,11 +133,22 @@ def test_takeover_is_logged_with_the_run_and_both_nodes(caplog):
     lost = Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed: process gone")
     run_log.taken([lost], "web-2", {"s-1": "web-1"})
     run_log.started([a_claim(crashes=1), a_claim()])
-    gone = "web-2: run 7 of 'work' was running on web-1, which is gone (crashed: process gone)"
+    gone = "web-2: run 7 of 'work' (k) was running on web-1, which is gone (crashed: process gone)"
     assert told(caplog) == [
         ("WARNING", f"{gone}; it waits for the next free node"),
         ("INFO", "run 7 of 'work' (k) was taken over, and runs here as attempt 2"),
     ]
+
+
+def test_a_run_that_failed_for_good_because_its_process_died_is_an_error_with_job_and_time(caplog):
+    lost = Takeover(7, "a 100% job", "@2026-03-01T00:00:00Z", 9, "s-1", State.FAILED, "crashed: process gone")
+    RunLog(NodeStats()).taken([lost], "web-2", {"s-1": "web-1"})
+    [(level, text)] = told(caplog)
+    assert (level, caplog.records[0].job) == ("ERROR", "a 100% job")
+    assert text == (
+        "run 7 of 'a 100% job' (2026-03-01T00:00:00Z) failed for good, because its process died: it was running on "
+        "web-1, which is gone (crashed: process gone); noticed by web-2"
+    )
 
 
 def test_what_an_outage_cost_is_told_once_for_all_jobs(caplog):

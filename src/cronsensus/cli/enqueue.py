@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import click
 
+from cronsensus import known_keys
+from cronsensus.calls import Call
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.options import DurationType, job_argument
+from cronsensus.cli.options import DurationType, job_argument, whoami
 from cronsensus.cli.output import Output, message
 from cronsensus.errors import InvalidOption
 from cronsensus.handle import Handle
@@ -18,6 +20,7 @@ from cronsensus.insight.as_data import made_data
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.words import shorten
 from cronsensus.model.occurrence import Enqueued, Item, check_key
+from cronsensus.once.choices import OnError, OnMismatch
 
 
 @click.command(cls=Command)
@@ -27,6 +30,20 @@ from cronsensus.model.occurrence import Enqueued, Item, check_key
 @click.option("--kwargs", "named", metavar="JSON", help="Arguments by name, as an object.")
 @click.option("--key", metavar="KEY", help="Names the run: a second call with the same key makes no other.")
 @click.option("--delay", type=DurationType(), metavar="TIME", help="Not before this time has passed.")
+@click.option(
+    "--on-mismatch",
+    type=click.Choice(get_args(OnMismatch)),
+    default="error",
+    show_default=True,
+    help="Other arguments stand under the key: refuse, or return that run.",
+)
+@click.option(
+    "--on-failed",
+    type=click.Choice(get_args(OnError)),
+    default="keep",
+    show_default=True,
+    help="The run under the key failed for good: keep it, or delete it and make a new one.",
+)
 @click.option("--priority", type=int, metavar="N", help="Higher goes first (default: the job's).")
 def enqueue(
     *,
@@ -36,6 +53,8 @@ def enqueue(
     named: str | None,
     key: str | None,
     delay: timedelta | None,
+    on_mismatch: OnMismatch,
+    on_failed: OnError,
     priority: int | None,
 ) -> None:
     """Ask for one run of a job with arguments of its own.
@@ -51,16 +70,23 @@ def enqueue(
     args = tuple(_value(text) for text in values) or tuple(_read(list, "--args", positional))
     kwargs = _read(dict, "--kwargs", named)
     with opened_store() as store:
-        require_job(store, job)
+        view = require_job(store, job)
         code = Invocation.current().scheduler
         one: Enqueued | Handle
         if code is not None:
-            one = code.options(job, key=key, delay=delay, priority=priority).enqueue(*args, **kwargs)
+            asked = code.options(
+                job, key=key, delay=delay, priority=priority, on_mismatch=on_mismatch, on_failed=on_failed
+            )
+            one = asked.enqueue(*args, **kwargs)
         else:
             if key is not None:
                 check_key(key)
             given = {"args": args, "kwargs": kwargs} if args or kwargs else {}
-            (one,) = store.enqueue([Item(job=job, key=key, delay=delay or timedelta(0), priority=priority, **given)])
+            item = Item(job=job, key=key, delay=delay or timedelta(0), priority=priority, **given)
+            call: Call[Any] = Call(item, on_mismatch, on_failed)
+            (one,) = known_keys.enqueue(store, [call], by=whoami())
+            if (wrong := known_keys.mismatch(call, one, None, view.spec)) is not None:
+                raise wrong
     if output.printed_json(made_data(one)):
         return
     what = f"enqueued {one.job}: run {one.id} is" if one.created else f"{one.key} was enqueued before: run {one.id} was"

@@ -50,6 +50,7 @@ _NEXT: list[tuple[type[BaseException], str]] = [
     (errors.UnknownJob, "see the names: cronsensus jobs list"),
     (errors.DuplicateJob, 'give one of the two another name: @scheduler.job(…, name="…")'),
     (errors.InvalidTransition, "see where it stands: cronsensus runs show ID"),
+    (errors.PayloadMismatch, "see what stands there: cronsensus runs show ID; or give --on-mismatch return"),
     (errors.OccurrenceTooOld, "take a later time, above what was pruned ('pruned up to' in cronsensus jobs show)"),
     (errors.ConfigurationError, "correct it where it was set; each setting and where it comes from: cronsensus config"),
 ]

@@ -24,6 +24,8 @@ from cronsensus.triggers.base import Trigger
 
 FUTURE = "future"
 LATE = timedelta(seconds=10)
+OVER_TIME = timedelta(seconds=3)
+"""Beyond its timeout: a coroutine or a process has ended by then, so what still runs cannot be stopped."""
 _LONG = timedelta(days=366 * 50)
 
 
@@ -186,7 +188,8 @@ class _Inquiry:
             case State.RUNNING if reason is Reason.RESERVED:
                 return [f"It is claimed, as run {one.id} on {one.node}: {clause(reason, self._policies)}."]
             case State.RUNNING:
-                return [f"It is running now, as run {one.id} on {one.node}{_since(one, self._now)}."]
+                now = f"It is running now, as run {one.id} on {one.node}{_since(one, self._now)}."
+                return [now, *self._over_time(one)]
             case State.PENDING:
                 wait = why_it_waits(self._store, self._view, one, self._now)
                 return [f"It waits, as run {one.id}.", *wait.sentences]
@@ -214,6 +217,14 @@ class _Inquiry:
                 return f"No: it was won in time, and waited too long for its executor: {detail}."
             case _:
                 return f"The job skipped itself: {detail}."
+
+    def _over_time(self, one: Occurrence) -> list[str]:
+        limit = self._policies.timeout
+        if limit is None or one.started_at is None or self._now - one.started_at <= limit + OVER_TIME:
+            return []
+        over = f"That is over its timeout of {brief(limit)} (timeout: still working)"
+        then = "is failed or tried again only then; executor='process' ends at its timeout"
+        return [f"{over}: a thread cannot be stopped, so it keeps its place until its function returns, and {then}."]
 
     def _cancelled(self, one: Occurrence) -> str:
         reason, _ = reason_of(one.reason)

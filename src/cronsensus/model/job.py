@@ -38,16 +38,16 @@ class Policies:
         catch_up_window: nominal times older than this are missed, whatever ``catch_up`` says.
         grace: an occurrence that cannot start within this time after its due time is missed; ``None``: never too late.
         on_crash: after its node died, run it again (``"retry"``: at least once) or close it (``"fail"``: at most once).
-        max_crashes: takeovers after which an occurrence is failed, so that a job that kills its process does not walk
-            through the cluster.
+        max_crashes: crashes after which an occurrence is failed (3: it is taken over twice), so that a job that kills
+            its process does not walk through the cluster.
         retries: further attempts after a failure.
         retry_delay: wait before the first retry; doubles with each (``retry_factor``) up to ``retry_max_delay``, with
             jitter.
-        timeout: longest time of one attempt; ``None``: no limit. A thread cannot be stopped: its run ends as timed out,
-            its function goes on, and a retry or the next occurrence begins beside it. Where that must not be, use
-            ``executor="process"`` or an async function, or look at ``run.check()`` often.
+        timeout: longest time of one attempt; ``None``: no limit. A thread cannot be stopped: its run keeps its
+            place until its function returns, whatever that returns, and is failed or tried again only then. Where
+            that must not be, use ``executor="process"``, an async function, or look at ``run.check()`` often.
         concurrency: most runs of this job at a time over the whole cluster; ``None``: no limit. Counted are runs: not
-            what a timeout gave up, nor what a node that lost its lease has not stopped yet.
+            what a node that lost its lease has not stopped yet.
         priority: higher is claimed first.
         keep: how long final occurrences are kept.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -283,13 +283,19 @@ def when_due(item: Item, now: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The occurrence that stands under a key; ``created`` tells whether this call made it."""
+    """The occurrence that stands under a key; ``created`` tells whether this call made it.
+
+    Attributes:
+        payload: the arguments of one that ``enqueue`` found under the caller's key, as the row keeps them; ``None``: it
+            is new, or the store does not tell.
+    """
 
     id: int
     job: str
     key: str
     created: bool
     state: State
+    payload: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,7 +208,7 @@ class ActiveRuns:
         """Take the end of an attempt from an executor."""
         # Told that its lease is lost, a run may have stopped for that and just returned: its result does not count.
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
-        # A thread that is over its time keeps its slot.
+        # What was given up on a blocked loop keeps its slot.
         passed_on = self.reserved and ending.kind != "timed_out" and self._begin_reserved()
         if not passed_on or self.reserved.few:
             self._wake()

@@ -19,7 +19,7 @@ from typing import Any
 
 from cronsensus.instants import format_instant
 from cronsensus.logger import ExcInfo, Logger
-from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
+from cronsensus.model.occurrence import SCHEDULED_KEY_PREFIX, Claim, Outcome, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
 from cronsensus.node.run_transaction import log_unrecorded
@@ -130,11 +130,20 @@ class RunLog:
         """
         self._stats.taken_over += len(takeovers)
         for one in takeovers:
+            about = {"job": one.job, "run": one.id, "key": one.key, "token": one.token}
+            of, where = one.key.removeprefix(SCHEDULED_KEY_PREFIX), names.get(one.session, f"session {one.session}")
+            if one.became is State.FAILED:
+                # The template has the job's name, as where a function raised: that is what tools group by.
+                _log.error(
+                    f"run %d of {repr(one.job).replace('%', '%%')} (%s) failed for good, because its process died: it "
+                    "was running on %s, which is gone (%s); noticed by %s",
+                    one.id, of, where, one.reason, by, extra=about,
+                )  # fmt: skip
+                continue
             now = "it waits for the next free node" if one.became is State.PENDING else f"it is {one.became}"
             _log.warning(
-                "%s: run %d of %r was running on %s, which is gone (%s); %s",
-                by, one.id, one.job, names.get(one.session, f"session {one.session}"), one.reason, now,
-                extra={"job": one.job, "run": one.id, "key": one.key, "token": one.token},
+                "%s: run %d of %r (%s) was running on %s, which is gone (%s); %s",
+                by, one.id, one.job, of, where, one.reason, now, extra=about,
             )  # fmt: skip
 
     def fired(self, plans: Sequence[Plan], *, lost: int = 0) -> None:

@@ -63,7 +63,7 @@ def with_run(
 
 Done = Callable[[Call, Ending], None]
 """What an executor calls, exactly once for each call, from any thread, when the attempt has ended (or is given up: a
-thread that runs over its time is reported as timed out at once, and whatever it does later is ignored)."""
+coroutine that its loop does not end is reported as timed out, and whatever it does later is ignored)."""
 
 
 class Executor(ABC):

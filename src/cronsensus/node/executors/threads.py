@@ -6,13 +6,14 @@
                                                ▲            │
                                                └── start ◀──┘  what is begun while a worker reports is its own
                                                │
-                                        over its time: reported at once by the watchdog; the worker is abandoned,
-                                        and leaves when its function at last returns
+                                        over its time: told at once by the watchdog; reported when its function at
+                                        last returns, whatever it returns
 
-Failure handling: Python cannot stop a thread. A stuck job therefore keeps its thread, but nothing waits for it: its
-result is ignored, others get new threads, and as all are daemons (those of ``concurrent.futures`` are joined at exit)
-the process can end. Nothing that a function raises ends its worker; what some other thread raises *into* a worker
-(``PyThreadState_SetAsyncExc``, as libraries for timeouts do) ends the attempt that it has, and the worker goes on.
+Failure handling: Python cannot stop a thread. A stuck job therefore keeps its thread, and its run goes on: ended while
+the function still works, the next attempt, or the next run of the job, would work beside it. Others get new threads,
+and as all are daemons (those of ``concurrent.futures`` are joined at exit) the process can end. Nothing that a function
+raises ends its worker; what some other thread raises *into* a worker (``PyThreadState_SetAsyncExc``, as libraries for
+timeouts do) ends the attempt that it has, and the worker goes on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cronsensus.clock import Clock, SystemClock
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.membership.timer import Timer
+from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import Attempt, Attempts, perform_call
 from cronsensus.node.executors.base import Call, Done, Executor
@@ -58,17 +60,20 @@ class _Worker:
 
 
 class _ThreadAttempt(Attempt):
-    __slots__ = ("worker",)
+    __slots__ = ("late_at", "returned", "worker")
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
         self.worker: _Worker
+        self.returned = False
+        self.late_at: str | None = None
+        """Where it was when its time was up."""
 
 
 class ThreadExecutor(Executor):
     """Runs functions on daemon threads, made on demand and reused when idle.
 
-    ``timeout`` reports and abandons; ``stop`` only sets the run's events, and the attempt ends when its function does.
+    ``timeout`` and ``stop`` only set the run's events, and the attempt ends when its function does.
 
     Args:
         done: told of each end, once, on any thread (also on the one that calls ``start``, if no thread can be had);
@@ -81,18 +86,11 @@ class ThreadExecutor(Executor):
         self._attempts: Attempts[_ThreadAttempt] = Attempts(done, clock, timer)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        self._abandoned: set[_Worker] = set()
         self._reporting: dict[int, _Worker] = {}
         """Workers that report an end, by thread: what is begun on such a thread needs no other one to wake up."""
         self._numbers = itertools.count(1)
         self._closed = False
         self._began_at = float("-inf")
-
-    @property
-    def abandoned(self) -> int:
-        """Return how many threads still run something that was given up; nothing can stop them."""
-        with self._lock:
-            return len(self._abandoned)
 
     def start(self, call: Call) -> None:
         """Begin an attempt on an idle thread or a new one."""
@@ -168,6 +166,7 @@ class ThreadExecutor(Executor):
                 ending = never_begun(call.run)
             else:
                 ending = perform_call(call.run, call.registered, call.claim.args, call.claim.kwargs)
+            ending = self._in_time(attempt, ending)
             self._reporting[thread] = worker
             reported = self._attempts.end(attempt, ending)
             given = self._reporting.pop(thread, None) is None
@@ -177,22 +176,28 @@ class ThreadExecutor(Executor):
                 break
             attempt = call = ending = None  # type: ignore[assignment]  # an idle thread keeps none of it alive
             attempt = worker.inbox.get() if given else self._next(worker)
-        with self._lock:
-            self._abandoned.discard(worker)
 
     def _hit(self, worker: _Worker, error: BaseException) -> bool:
         """Clear up after an exception that came from outside; return whether the worker is about to be given work."""
         attempt, worker.attempt = worker.attempt, None
         self._reporting.pop(threading.get_ident(), None)
         with self._lock:
-            self._abandoned.discard(worker)
             if worker in self._idle:
                 self._idle.remove(worker)
                 return False
         if attempt is not None:
-            self._attempts.end(attempt, raised(error, attempt.call.run))
+            self._attempts.end(attempt, self._in_time(attempt, raised(error, attempt.call.run)))
             return False
         return worker.chosen
+
+    def _in_time(self, attempt: _ThreadAttempt, ending: Ending) -> Ending:
+        """Return the ending of a function that has returned: its own, or that of its timeout, if that came first."""
+        with self._lock:
+            attempt.returned = True
+        if attempt.late_at is None:
+            return ending
+        detail = "its thread cannot be stopped, and what it did afterwards is ignored; executor='process' can be"
+        return timed_out(attempt.timeout, traceback=attempt.late_at, detail=detail)
 
     def _next(self, worker: _Worker) -> _ThreadAttempt | None:
         """Wait for the worker's next attempt; ``None`` when it should leave."""
@@ -212,16 +217,13 @@ class ThreadExecutor(Executor):
     def _over_time(self, attempt: _ThreadAttempt) -> None:
         where = stack_of(attempt.worker.thread.ident)
         with self._lock:
-            self._abandoned.add(attempt.worker)
-        detail = "its thread cannot be stopped and is abandoned; what it does from here on is ignored"
-        if self._attempts.end(attempt, timed_out(attempt.timeout, traceback=where, detail=detail)):
-            # Only now: a job that notices and raises Cancel must not overtake the report that its time was up.
-            attempt.call.run.stop(Reason.TIMEOUT)
-            _log.aside.warning(
-                "run %d of %r took longer than its timeout; its thread cannot be stopped and keeps a slot of this "
-                "node until it returns (%d do so now); with executor='process' it could be",
-                attempt.call.claim.id, attempt.call.claim.job, self.abandoned,
-            )  # fmt: skip
-        else:
-            with self._lock:
-                self._abandoned.discard(attempt.worker)
+            if attempt.returned or not self._attempts.is_open(attempt):
+                return
+            attempt.late_at = where
+        attempt.call.run.stop(Reason.TIMEOUT)
+        _log.aside.warning(
+            "run %d of %r is over its timeout and still working: a thread cannot be stopped, so it keeps its place, "
+            "here and in its job's concurrency, until its function returns, and is failed or tried again only then; "
+            "with executor='process' it would end now",
+            attempt.call.claim.id, attempt.call.claim.job,
+        )  # fmt: skip

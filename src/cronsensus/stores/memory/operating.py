@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from cronsensus.codec import write_payload
@@ -45,7 +46,7 @@ class OperatingVerbs(RoundVerbs):
         job = self._living_job(item.job)
         found = None if item.key is None else job.keys.get(item.key)
         if found is not None:
-            return enqueued(found, created=False)
+            return replace(enqueued(found, created=False), payload=found.payload)
         due_at = when_due(item, now)
         row = self._create(
             job,

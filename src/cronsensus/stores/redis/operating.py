@@ -39,8 +39,8 @@ class OperatingVerbs(Handle):
                 "store the data elsewhere and pass its key"
             ) from None
         return [
-            Enqueued(int(number), item.job, key, created, State(state))
-            for item, key, (number, created, state) in zip(items, keys, answers, strict=True)
+            Enqueued(int(number), item.job, key, created, State(state), _payload(found))
+            for item, key, (number, created, state, *found) in zip(items, keys, answers, strict=True)
         ]
 
     def _trigger(self, job: str, *, by: str, why: str) -> Enqueued:
@@ -120,6 +120,10 @@ def _json(values: tuple[Any, ...] | Mapping[str, Any] | None, job: str) -> str |
         return None
     plain = dict(values) if isinstance(values, Mapping) else list(values)
     return dumps(plain, what=f"arguments of {job!r}")
+
+
+def _payload(found: list[Any]) -> str | None:
+    return found[0] if found and isinstance(found[0], str) else None
 
 
 def _not_there(occurrence: int) -> LookupError:

@@ -95,6 +95,14 @@ def insert_absent(tx: Transaction, rows: Sequence[New]) -> None:
     tx.send_rows("insert_occurrences", rows)
 
 
+class Standing(NamedTuple):
+    """The occurrence under a key. Its arguments are read only where a caller chose the key."""
+
+    id: int
+    state: State
+    payload: str | None = None
+
+
 class Keys:
     """The occurrences that stand under keys, asked for when this is made and read when it is used."""
 
@@ -110,10 +118,12 @@ class Keys:
             else:
                 self._asked += tx.send_in("find_keys", "keys", names, job=job)
 
-    def found(self) -> dict[Key, tuple[int, State]]:
-        """Return id and state of each, by the job's id and the key."""
+    def found(self) -> dict[Key, Standing]:
+        """Return what stands there, by the job's id and the key."""
         rows = [row for one in self._asked for row in one.rows]
-        return {(row.job_id, row.key): (row.id, State(row.state)) for row in rows}
+        return {
+            (row.job_id, row.key): Standing(row.id, State(row.state), getattr(row, "payload", None)) for row in rows
+        }
 
 
 def is_id(number: int) -> bool:

@@ -14,7 +14,7 @@ from cronsensus.model.occurrence import Enqueued, Item, scheduled_key, still_run
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.job_rows import ask_locked, definition_of, find_locked, living, spec_of, specs_of
-from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, insert_absent, is_id, new_row, payload_of
+from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, Standing, insert_absent, is_id, new_row, payload_of
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
@@ -84,7 +84,7 @@ class Created:
     """Occurrences that are inserted where they are absent, and the answers about them."""
 
     def __init__(
-        self, tx: Transaction, wanted: Sequence[New], names: Sequence[str], before: Mapping[Key, tuple[int, State]]
+        self, tx: Transaction, wanted: Sequence[New], names: Sequence[str], before: Mapping[Key, Standing]
     ) -> None:
         """Insert; ``names`` of their jobs; ``before``: what stands under keys that callers chose."""
         self._names = names
@@ -95,16 +95,18 @@ class Created:
             if key not in before:
                 new.setdefault(key, row)
         insert_absent(tx, list(new.values()))
-        self._fresh = new.keys()
+        self._new = new
         self._after = Keys(tx, new)
 
     def answers(self) -> list[Enqueued]:
         """Return an answer for each in order; of several with one key, only the first was created."""
-        after, fresh = self._after.found(), set(self._fresh)
+        after, fresh = self._after.found(), set(self._new)
         answers: list[Enqueued] = []
         for key, name in zip(self._keys, self._names, strict=True):
-            occurrence, state = after[key] if key in after else self._before[key]
-            answers.append(Enqueued(occurrence, name, key[1], key in fresh, state))
+            found = after[key] if key in after else self._before[key]
+            created = key in fresh
+            payload = None if created else found.payload if key in self._before else self._new[key].payload
+            answers.append(Enqueued(found.id, name, key[1], created, found.state, payload))
             fresh.discard(key)
         return answers
 

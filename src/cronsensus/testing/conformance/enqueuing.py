@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cronsensus.codec import read_payload
 from cronsensus.errors import InvalidOption, InvalidPayload, UnknownJob
 from cronsensus.instants import LATEST
 from cronsensus.model.occurrence import Enqueued, Item, scheduled_key
@@ -48,6 +49,22 @@ class Enqueuing(StoreTest):
         again = self.enqueue("key", args=(2,), delay=HOUR, priority=9)
         assert Enqueued(first.id, "queue", "key", created=False, state=State.PENDING) == again
         assert before == self.snapshot()
+
+    def test_an_existing_key_tells_its_arguments_in_the_same_step(self) -> None:
+        self.queue()
+        assert self.enqueue("key", args=(1, "ä"), kwargs={"copies": 2}).payload is None
+        assert self.enqueue("bare").payload is None
+        self.session()
+        self.finish(self.take(), State.SUCCEEDED)
+        for made in (self.enqueue("key", args=(2,)), self.enqueue("key")):
+            assert ((1, "ä"), {"copies": 2}) == read_payload(made.payload)
+        assert self.enqueue("bare", args=(3,)).payload == ""
+
+    def test_of_two_items_with_one_key_the_second_is_told_the_arguments_of_the_first(self) -> None:
+        self.queue()
+        first, second = self.store.enqueue([Item(job="queue", key="key", args=(number,)) for number in (1, 2)])
+        assert (True, False, None) == (first.created, second.created, first.payload)
+        assert ((1,), {}) == read_payload(second.payload)
 
     def test_an_existing_key_stands_whatever_became_of_it(self) -> None:
         self.queue()

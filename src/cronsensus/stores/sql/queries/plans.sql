@@ -52,6 +52,6 @@ INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, ser
 SELECT o.id, o.job_id, o."key", o.state FROM cronsensus_occurrences AS o WHERE o.job_id = :job AND o."key" IN :keys;
 
 -- name: find_keys_by_name
--- Read the same of a job by its name. Race: as above.
-SELECT o.id, o.job_id, o."key", o.state FROM cronsensus_occurrences AS o
+-- Read the same of a job by its name, with their arguments. Race: as above.
+SELECT o.id, o.job_id, o."key", o.state, o.payload FROM cronsensus_occurrences AS o
 WHERE o.job_id = (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job) AND o."key" IN :keys;

@@ -44,7 +44,7 @@ local answers = {}
 for index, item in ipairs(items) do
   local id = not item.made_up and call('HGET', of_job(item.job, 'keys'), item.key)
   if id then
-    answers[index] = { id, false, call('HGET', occurrence_key(id), 'state') }
+    answers[index] = { id, false, unpack(call('HMGET', occurrence_key(id), 'state', 'payload')) }
   else
     answers[index] = { create(item.job, item), true, 'pending' }
   end
