@@ -38,6 +38,10 @@ LONG: tuple[tuple[str, str], ...] = (
         "servers that are killed, full, silent; nodes are killed on each in every commit",
     ),
     ("tests/stores/redis/test_faults.py*", "the same"),
+    (
+        "tests/dashboard/test_in_chromium.py*",
+        "a real browser before three real nodes; pages are asked by HTTP in every commit",
+    ),
     # Many processes at one thing.
     ("tests/stores/sql/test_migrations.py::test_eight_processes*", "eight processes on an empty file"),
     ("tests/stores/sql/test_postgres_races.py::test_processes_that_start*", "the same, on a server"),

@@ -54,13 +54,15 @@ function show(text) {
   replace("pulse", made);
   const fresh = made.getElementById("main");
   if (!fresh || busy(main)) return;
-  const old = [...main.children].filter((part) => part !== age.parentElement);
-  const parts = [...fresh.children].filter((part) => part.tagName !== "FOOTER");
+  // What was done a moment ago is said by no newer page.
+  const stays = (part) => part.matches("footer, [role=status]");
+  const old = [...main.children].filter((part) => !stays(part));
+  const parts = [...fresh.children].filter((part) => !stays(part));
   if (old.length === parts.length) {
     old.forEach((part, at) => { if (part.outerHTML !== parts[at].outerHTML && !busy(part)) part.replaceWith(parts[at]); });
   } else {
     old.forEach((part) => part.remove());
-    main.prepend(...parts);
+    age.parentElement.before(...parts);
   }
 }
 
