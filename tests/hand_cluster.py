@@ -36,7 +36,7 @@ class HandCluster:
     def every(self, name: str = "tick", interval: str = "1m", **policies: Any) -> None:
         self.declare(name, every(interval), **policies)
 
-    def join(self, node: str = "node-1", *, release: str = "r1", concurrency: int = 20) -> str:
+    def join(self, node: str = "node-1", *, release: str = "r1", concurrency: int = 20, functions: int = 3) -> str:
         session = f"session-of-{node}"
         spec = SessionSpec(
             id=session,
@@ -46,6 +46,7 @@ class HandCluster:
             pid_started=own_start(),
             release=release,
             concurrency=concurrency,
+            functions=functions,
             version="1.0",
         )
         self.store.open_session(spec, lease=timedelta(hours=10))

@@ -103,3 +103,16 @@ def test_release_that_shares_no_job_with_the_one_before_is_called_another_applic
 
     warn_of_strangers("default", defined)
     assert [("give each a namespace of its own" in one.message) for one in caplog.records] == [True] * warns
+
+
+def test_a_node_that_declares_no_job_says_so_once_at_its_start(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    release(store, "mail")
+    caplog.clear()
+    scheduler = Scheduler(store)
+    scheduler._lifecycle.declare(store)
+    scheduler._lifecycle.declare(store)
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "declares no job, so it runs nothing; the store has 1, which other nodes must run" in record.message

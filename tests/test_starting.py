@@ -39,6 +39,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
 def test_start_tries_again_while_the_store_is_not_there(failing: Failing, caplog: pytest.LogCaptureFixture):
     tried = failing(3, StoreUnavailable("no server listens there"))
     scheduler = Scheduler("memory://")
+    scheduler.job(name="work")(lambda: None)
     scheduler.start(wait="1m")
     scheduler.stop()
     assert len(tried) == 4

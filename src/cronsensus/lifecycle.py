@@ -17,7 +17,7 @@ from cronsensus.logger import Logger
 from cronsensus.model.session import SessionSpec
 from cronsensus.opened import OpenedStore
 from cronsensus.participation import Participation
-from cronsensus.retirement import tell_of_retired, warn_of_strangers
+from cronsensus.retirement import tell_of_retired, warn_of_nothing, warn_of_strangers
 from cronsensus.scheduler_setup import Setup
 from cronsensus.starting import Start, Tries
 from cronsensus.startup.tasks import Startups
@@ -54,6 +54,7 @@ class Lifecycle:
         self._startups = startups
         self._bus = bus
         self._pause = Event()  # never set: a sleep that a signal handler may interrupt
+        self._told_of_nothing = False
 
     @property
     def started(self) -> bool:
@@ -259,6 +260,9 @@ class Lifecycle:
             _log.info("changed for all nodes: %s%s", _some(defined.changed), rest)
         tell_of_retired(store, defined, retire_after)
         warn_of_strangers(store.namespace, defined)
+        if not specs and not self._told_of_nothing:
+            self._told_of_nothing = True
+            warn_of_nothing(store)
         return bool(defined.superseded or defined.kept)
 
 

@@ -56,3 +56,14 @@ def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
             "retires the other's jobs",
             ours + common, others + common, namespace, common,
         )  # fmt: skip
+
+
+def warn_of_nothing(store: Store) -> None:
+    """Warn of a node whose program declares no job: an import was forgotten, most likely."""
+    known = store.counts().jobs
+    others = f"; the store has {known}, which other nodes must run" if known else ""
+    _log.warning(
+        "this node declares no job, so it runs nothing%s: import the modules that declare jobs before the node starts, "
+        "or add jobs at run time with scheduler.add_job(…)",
+        others,
+    )

@@ -21,6 +21,14 @@ def test_examine_fails_where_jobs_have_no_node_and_is_content_where_they_have(cl
     assert found(cluster)["nodes"] == "ok"
 
 
+def test_examine_fails_where_a_node_declares_none_of_the_jobs(cluster: HandCluster) -> None:
+    cluster.join("shop", functions=0)
+    assert found(cluster)["nodes"] == "ok"
+    cluster.every("tick")
+    (told,) = [one for one in examine(cluster.store) if one.name == "nodes" and one.level == "fail"]
+    assert told.text == "shop declares no job, and can run none of those in the store"
+
+
 def test_examine_says_what_is_overdue_and_what_to_type(cluster: HandCluster) -> None:
     cluster.every("tick")
     cluster.join()

@@ -69,6 +69,7 @@ def check_nodes(store: Store) -> Iterator[Check]:
         yield Check("nodes", OK_LEVEL, f"{len(live)} alive: {names}")
         if all(one.state == "draining" for one in live):
             yield Check("nodes", WARN, "all of them drain, so nothing new starts", "cronsensus run MODULE:ATTR")
+        yield from _without_jobs(store, live)
     for one in lost[:5]:
         life = lives[one.id]
         yield Check(
@@ -85,6 +86,17 @@ def check_nodes(store: Store) -> Iterator[Check]:
             yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
     yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
     yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
+
+
+def _without_jobs(store: Store, live: list[SessionView]) -> Iterator[Check]:
+    """Find nodes whose program declared no job when it started, unless they have run one since, added at run time."""
+    idle = [
+        one for one in live if not one.functions and not store.occurrences(OccurrenceFilter(session=one.id), limit=1)
+    ]
+    if idle and (store.counts().jobs or any(every_job(store, retired=True))):
+        names = shorten(", ".join(dict.fromkeys(one.node for one in idle)), 100)
+        text = f"{names} declare{'s' if len(idle) == 1 else ''} no job, and can run none of those in the store"
+        yield Check("nodes", FAIL, text, "import the modules that declare jobs where the node's program starts")
 
 
 def check_connections(store: Store, described: dict[str, Any]) -> Iterator[Check]:
