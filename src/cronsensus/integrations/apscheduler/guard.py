@@ -107,7 +107,10 @@ class Guard:
         self._won: dict[tuple[str, datetime], Won] = {}
         self._asking: Counter[str] = Counter()
         self._jobs: OrderedDict[str, Any] = OrderedDict()
+        self._announced: dict[str, Any] = {}
+        """Of each job that is being submitted at once: the event of what was won, once it is."""
         self._away = False
+        self._ends = False
         self._original = {
             name: getattr(scheduler, name)
             for name in (
@@ -133,10 +136,12 @@ class Guard:
             claims = self._ours._opened.claims()
             claims.store.now()
             self._participant = Participant(claims, on_leftover=self._run_leftover)
+        self._ends = False
         return self._original["start"](*args, **kwargs)
 
     def _on_shutdown(self, wait: bool = True) -> Any:  # noqa: FBT001, FBT002 - as APScheduler has it
         """Shut down, and record the verdicts of what ran to its end; what did not is free for other processes."""
+        self._ends = True
         answer = self._original["shutdown"](wait)
         if self._participant is not None:
             closing = threading.Thread(target=self._close, args=(self._participant, wait), name="cronsensus-closing")
@@ -182,7 +187,10 @@ class Guard:
         from apscheduler.events import EVENT_JOB_SUBMITTED
 
         if event.code == EVENT_JOB_SUBMITTED and not getattr(event, "won", False) and self._is_asked_for(event.job_id):
-            return None
+            # What was won at once is told when APScheduler itself would: after it has removed a last time.
+            event = self._announced.pop(event.job_id, None)
+            if event is None:
+                return None
         return self._original["_dispatch_event"](event)
 
     def _on_process_jobs(self) -> Any:
@@ -190,7 +198,7 @@ class Guard:
         from apscheduler.jobstores.base import JobLookupError
         from apscheduler.schedulers.base import STATE_STOPPED
 
-        if self._scheduler.state == STATE_STOPPED:
+        if self._ends and self._scheduler.state == STATE_STOPPED:
             # It looks once more as it ends, with its executors closed: what is due would be gone from a shared store.
             return None
         participant = self._participant
@@ -254,6 +262,8 @@ class Guard:
             self._take(executor, job, in_time, named_at, got)
 
         if competes:
+            if not soon:
+                self._announced[job.id] = None
             self._ask(participant, job, in_time, "run", on_answer, soon=soon)
 
     def _ask(
@@ -333,16 +343,23 @@ class Guard:
             self._won.update({(view.id, one.time): one for one in won})
         try:
             executor._cronsensus_submit(view, times)
-        except BaseException as error:  # noqa: BLE001 - whatever an executor raises, what was won is given back
+        except BaseException as error:
             for one in won:
                 with self._lock:
                     self._won.pop((view.id, one.time), None)
                 self._give_back(one)
-            if not isinstance(error, MaxInstancesReachedError):
+            at_once = self._announced.pop(view.id, self) is None
+            if isinstance(error, MaxInstancesReachedError):
+                if at_once:
+                    raise  # APScheduler tells its listeners
+            else:
                 _log.exception("%s could not be submitted, and is free for another process", view.id)
             return
         event = JobSubmissionEvent(EVENT_JOB_SUBMITTED, view.id, view._jobstore_alias, times)
         event.won = True
+        if view.id in self._announced:
+            self._announced[view.id] = event
+            return
         self._original["_dispatch_event"](event)
 
     def _give_back(self, won: Won) -> None:
