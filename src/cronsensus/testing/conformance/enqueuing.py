@@ -55,7 +55,8 @@ class Enqueuing(StoreTest):
         assert self.enqueue("key", args=(1, "ä"), kwargs={"copies": 2}).payload is None
         assert self.enqueue("bare").payload is None
         self.session()
-        self.finish(self.take(), State.SUCCEEDED)
+        for claim in self.claim():
+            self.finish(claim, State.SUCCEEDED)
         for made in (self.enqueue("key", args=(2,)), self.enqueue("key")):
             assert ((1, "ä"), {"copies": 2}) == read_payload(made.payload)
         assert self.enqueue("bare", args=(3,)).payload == ""
