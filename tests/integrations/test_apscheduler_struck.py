@@ -291,7 +291,7 @@ def test_nothing_is_run_while_the_store_is_away_and_it_is_said_once(place, caplo
             assert (one.attempt, one.result) == (1, '"at last"')
             executor = scheduler._executors["default"]
             wait_for(lambda: not any(executor._instances.values()), "a free slot")
-            wait_for(lambda: not scheduler._cronsensus._asking, "an end of all asks")
+            wait_for(lambda: not scheduler._cronsensus._submitting, "an end of all hand-overs")
         finally:
             over.set()
             scheduler.shutdown()

@@ -105,7 +105,8 @@ class Guard:
         self._looked: Participant | None = None
         self._lock = threading.Lock()
         self._won: dict[tuple[str, datetime], Won] = {}
-        self._asking: Counter[str] = Counter()
+        self._submitting: Counter[str] = Counter()
+        """What an executor is being given: it may begin before the executor counts it."""
         self._jobs: OrderedDict[str, Any] = OrderedDict()
         self._announced: dict[str, Any] = {}
         """Of each job that is being submitted at once: the event of what was won, once it is."""
@@ -242,11 +243,9 @@ class Guard:
         late = [time for time in times if is_late(job, time, named_at)]
         in_time = [time for time in times if time not in late]
         with self._lock:
-            # Its own limit first: a replica that is full does not compete, so another one gets the time.
-            full = executor._instances[job.id] + self._asking[job.id] >= job.max_instances
-            competes = bool(in_time) and not full
-            if competes:
-                self._asking[job.id] += 1
+            # Its own limit first: a replica that is full does not compete, so another one gets the time. What is only
+            # being asked for does not count: where the store is slow, all replicas would hold back, and nobody run it.
+            full = executor._instances[job.id] + self._submitting[job.id] >= job.max_instances
             self._jobs[job.id] = job
             self._jobs.move_to_end(job.id)
             while len(self._jobs) > MOST_REMEMBERED:
@@ -261,7 +260,7 @@ class Guard:
         def on_answer(got: list[Won | NotWon] | Exception) -> None:
             self._take(executor, job, in_time, named_at, got)
 
-        if competes:
+        if in_time and not full:
             if not soon:
                 self._announced[job.id] = None
             self._ask(participant, job, in_time, "run", on_answer, soon=soon)
@@ -297,20 +296,11 @@ class Guard:
         got: list[Won | NotWon] | Exception,
     ) -> None:
         """Hand over what was won, and report what was refused."""
-        try:
-            self._report(job, times, got)
-            won = [] if isinstance(got, Exception) else [one for one in got if isinstance(one, Won)]
-            if won:
-                waited = (datetime.now(UTC) - named_at).total_seconds()
-                self._hand_over(executor, view_of(job, waited=waited), won)
-        finally:
-            self._asked_enough(job)
-
-    def _asked_enough(self, job: Any) -> None:
-        with self._lock:
-            self._asking[job.id] -= 1
-            if not self._asking[job.id]:
-                del self._asking[job.id]
+        self._report(job, times, got)
+        won = [] if isinstance(got, Exception) else [one for one in got if isinstance(one, Won)]
+        if won:
+            waited = (datetime.now(UTC) - named_at).total_seconds()
+            self._hand_over(executor, view_of(job, waited=waited), won)
 
     def _report(self, job: Any, times: Sequence[datetime], got: list[Won | NotWon] | Exception) -> None:
         """Tell the log whether the store answers, and the listeners of this replica which verdicts it has written."""
@@ -341,6 +331,7 @@ class Guard:
         times = [one.time.astimezone(self._scheduler.timezone) for one in won]
         with self._lock:
             self._won.update({(view.id, one.time): one for one in won})
+            self._submitting[view.id] += 1
         try:
             executor._cronsensus_submit(view, times)
         except BaseException as error:
@@ -355,6 +346,9 @@ class Guard:
             else:
                 _log.exception("%s could not be submitted, and is free for another process", view.id)
             return
+        finally:
+            with self._lock:
+                self._submitting -= Counter([view.id])
         event = JobSubmissionEvent(EVENT_JOB_SUBMITTED, view.id, view._jobstore_alias, times)
         event.won = True
         if view.id in self._announced:
