@@ -17,7 +17,7 @@ from bench.places import KINDS, open_places
 from bench.table import Row, Table, machine, markdown, say
 
 BESIDE_PEERS = ("cadence", "takeover", "drain", "enqueue")
-BENCHES = ("startup", *BESIDE_PEERS, "freeze", "herd", "crowd", "stored", "idle", "lock", "trips", "footprint")
+BENCHES = ("startup", *BESIDE_PEERS, "freeze", "herd", "crowd", "stored", "idle", "lock", "trips", "footprint", "pages")
 
 
 def main() -> int:
@@ -38,7 +38,8 @@ def main() -> int:
     parser.add_argument(
         "--rounds",
         type=int,
-        help="how often `drain` measures each (3), `takeover` kills ours (20), `lock` hands each lock around (60)",
+        help="how often `drain` measures each (3), `takeover` kills ours (20), `lock` hands each lock around (60), "
+        "`pages` asks each (40)",
     )
     parser.add_argument("--only", type=_words, default=(), metavar="LIBRARY[,…]", help="with --peers: these and ours")
     parser.add_argument("--quick", action="store_true", help="a short look; its figures are not for quoting")
