@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # make upgrade: commits whose nodes run beside today's. Before the schema was made in one step
 OLD ?= 588ec14
 
-.PHONY: help setup servers demo test long test-all far faults upgrade check lint types layers snippets bench mutants simulate coverage lock clean
+.PHONY: help setup servers demo test long test-all far faults upgrade check lint types layers snippets screenshots bench mutants simulate coverage lock clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -69,6 +69,7 @@ types: setup
 	$(BIN)/mypy --strict src
 	$(BIN)/mypy scripts/stores
 	$(BIN)/mypy scripts/mutants
+	$(BIN)/mypy scripts/screenshots
 	$(BIN)/mypy scripts/snippets tests $(wildcard bench examples)
 
 layers: setup
@@ -76,6 +77,9 @@ layers: setup
 
 snippets: setup
 	$(BIN)/python scripts/snippets
+
+screenshots: setup ## Take the pictures of docs/img anew, with the Chromium of this machine
+	@$(BIN)/python scripts/screenshots
 
 coverage: setup servers ## Run the tests and show which lines and branches they reach
 	@$(BIN)/coverage erase

@@ -29,6 +29,7 @@ BENCHES = (
     "trips",
     "footprint",
     "apscheduler",
+    "pages",
 )
 
 
@@ -50,7 +51,8 @@ def main() -> int:
     parser.add_argument(
         "--rounds",
         type=int,
-        help="how often `drain` measures each (3), `takeover` kills ours (20), `lock` hands each lock around (60)",
+        help="how often `drain` measures each (3), `takeover` kills ours (20), `lock` hands each lock around (60), "
+        "`pages` asks each (40)",
     )
     parser.add_argument("--only", type=_words, default=(), metavar="LIBRARY[,…]", help="with --peers: these and ours")
     parser.add_argument("--quick", action="store_true", help="a short look; its figures are not for quoting")

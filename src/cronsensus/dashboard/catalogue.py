@@ -326,6 +326,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "The lock is free.": "锁已释放。",
         "Failed": "失败",
         "{0} runs, {1} kinds of error": "{0} 次运行，{1} 种错误",
+        "one run": "1 次运行",
         "{0} runs": "{0} 次运行",
         "What failed for good and was not run again.": "最终失败且未被重新运行的。",
         "Of the newest {0}.": "仅含最新的 {0} 个。",
