@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,3 +111,22 @@ def test_a_server_that_comes_up_later_is_found(tmp_path: Path):
     scheduler.start(wait="1m")
     scheduler.stop()
     timer.join()
+
+
+@pytest.mark.parametrize("way", ["run", "start", "astart"])
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "postgresql://it:it@127.0.0.1:1/it"])
+def test_a_start_without_a_server_shows_a_sentence_and_logs_the_driver_on_debug(
+    url: str, way: str, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG, "cronsensus")
+    scheduler = Scheduler(url)
+    with pytest.raises(StoreUnavailable) as caught:
+        asyncio.run(scheduler.astart()) if way == "astart" else getattr(scheduler, way)()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback") == 1
+    assert "/stores/" not in shown
+    assert shown.splitlines()[-1].startswith(f"cronsensus.errors.StoreUnavailable: {url.partition(':')[0]}://")
+    (logged,) = [record for record in caplog.records if record.exc_info]
+    assert logged.levelno == logging.DEBUG
+    assert caplog.text.count("Traceback") > 1
+    assert "/stores/" in caplog.text

@@ -11,7 +11,7 @@ from cronsensus.bus import Bus
 from cronsensus.config import misspelt
 from cronsensus.declared import Declarations
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import CronsensusError
+from cronsensus.errors import CronsensusError, StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.session import SessionSpec
@@ -19,7 +19,7 @@ from cronsensus.opened import OpenedStore
 from cronsensus.participation import Participation
 from cronsensus.retirement import tell_of_retired, warn_of_nothing, warn_of_strangers
 from cronsensus.scheduler_setup import Setup
-from cronsensus.starting import Start, Tries
+from cronsensus.starting import Start, Tries, briefly
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores.base import Store
 from cronsensus.twins import begin_on_a_thread
@@ -82,8 +82,10 @@ class Lifecycle:
                 self._pause.wait(pause)
                 with tries:
                     self.part.start(None, start=start)
-        except BaseException:  # out of a signal handler, too: no node may run on behind it
+        except BaseException as error:  # out of a signal handler, too: no node may run on behind it
             self.part.undo(start)
+            if isinstance(error, StoreUnavailable):
+                raise briefly(error) from None
             raise
 
     async def astart(self, *, wait: Duration = 0) -> None:
@@ -97,10 +99,13 @@ class Lifecycle:
         """
         import asyncio
 
-        for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
-            await asyncio.sleep(pause)
-            with tries:
-                await self.part.astart()
+        try:
+            for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
+                await asyncio.sleep(pause)
+                with tries:
+                    await self.part.astart()
+        except StoreUnavailable as error:
+            raise briefly(error) from None
 
     def stop(self, drain_timeout: Duration | None = None) -> bool:
         """Stop taking part: running jobs may go on for ``drain_timeout``.
@@ -165,6 +170,8 @@ class Lifecycle:
             _log.info("node %s, store %s, %d job%s", self._setup.node_name, where, jobs, "" if jobs == 1 else "s")
         try:
             return self.part.run(self._drain(drain_timeout))
+        except StoreUnavailable as error:
+            raise briefly(error) from None
         finally:
             self._left()
 

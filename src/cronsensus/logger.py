@@ -50,9 +50,11 @@ class Logger:
         """Whether a record of ``level`` would be written at all."""
         return self._logger.isEnabledFor(level)
 
-    def debug(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+    def debug(
+        self, message: str, *args: object, extra: Mapping[str, object] | None = None, exc_info: ExcInfo = None
+    ) -> None:
         """Log on level ``DEBUG``."""
-        self._say(logging.DEBUG, message, args, extra, None)
+        self._say(logging.DEBUG, message, args, extra, exc_info)
 
     def info(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
         """Log on level ``INFO``."""

@@ -52,6 +52,7 @@ class OpenedStore:
         self._claims: Claims | None = None
         self._place = ("", "")
         self._crossed_a_fork = False
+        self._warns_of_memory = False
         self._migrated = False
         mind_forks(self)
         _all.add(self)
@@ -72,6 +73,12 @@ class OpenedStore:
                     self._store = open_store(settings.url, namespace=settings.namespace, clock=clock)
                 self._place = (settings.url, settings.namespace)
                 self._migrated = False
+                if self._warns_of_memory and self._store.capabilities.clock == "process":
+                    _log.warning(
+                        "this process was forked, and memory:// is not shared with other processes: each worker has "
+                        "jobs, runs and locks of its own; give them one store, such as sqlite:///cronsensus.db"
+                    )
+                self._warns_of_memory = False
                 self.measure()
             return self._store
 
@@ -176,6 +183,7 @@ class OpenedStore:
 
     def forked(self) -> None:
         """Leave to the parent what is the parent's; called in the child right after the fork."""
+        self._warns_of_memory = True
         self.lock = threading.RLock()
         left_to_the_parent.extend((self._store, self._shared, self._heartbeat, self._lock_backend, self._claims))
         self._store = self._shared = self._heartbeat = self._lock_backend = self._claims = None

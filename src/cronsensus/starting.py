@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cronsensus.clock import SystemClock
-from cronsensus.errors import StoreError
+from cronsensus.errors import StoreError, StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 
@@ -62,6 +62,15 @@ class Tries:
         if self._failed == 1:
             _log.warning("the store is not there yet (%s); trying again for %.0f s", error, left)
         return True
+
+
+def briefly(error: StoreUnavailable) -> StoreUnavailable:
+    """Return ``error`` without its stack, to be raised ``from None``; with its causes that is logged on ``DEBUG``.
+
+    A program that ends with it shows the sentence that it is, not some 80 lines of a driver above that.
+    """
+    _log.debug("the store cannot be used: %s", error, exc_info=error)
+    return error.with_traceback(None)
 
 
 class Start:

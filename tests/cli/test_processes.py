@@ -184,3 +184,26 @@ def test_help_imports_nothing_that_takes_time(empty_folder: Path) -> None:
         "cronsensus.node.node",
     }
     assert imported & heavy == set()
+
+
+@pytest.mark.parametrize("in_container", [False, True])
+def test_sigterm_ends_a_node_that_still_imports_its_application(
+    empty_folder: Path, write: Callable[..., Any], in_container: bool
+) -> None:
+    write("slow.py", "import sys, threading\nprint('importing', flush=True)\nthreading.Event().wait(60)\n")
+    command = [sys.executable, "-m", "cronsensus", "run", "slow:scheduler"]
+    if in_container:
+        command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", *command]
+        if subprocess.run([*command[:6], "true"], capture_output=True, check=False).returncode:
+            pytest.skip("no namespaces can be made here")
+    with subprocess.Popen(command, cwd=empty_folder, env=environment(), text=True, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "importing\n"
+            first = process.pid
+            if in_container:
+                first = int(Path(f"/proc/{first}/task/{first}/children").read_text())
+            os.kill(first, signal.SIGTERM)
+            assert process.wait(30) == (128 + signal.SIGTERM if in_container else -signal.SIGTERM)
+        finally:
+            process.kill()

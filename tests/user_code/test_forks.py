@@ -221,3 +221,27 @@ def test_children_log_and_say_how_far_they_are_while_threads_of_the_parent_do(tm
     with started(tmp_path, text) as program:
         assert program.end() == 0, program.errors()
         assert program.lines == ["codes " + " ".join(["0"] * 60)]
+
+
+@pytest.mark.parametrize(
+    ("url", "warnings"), [("memory://", 1), ("memory://shop", 1), ("sqlite:///{folder}/other.db", 0)]
+)
+def test_a_forked_worker_whose_store_is_in_memory_warns_once(tmp_path, url, warnings):
+    text = """
+        logging.basicConfig(level="WARNING")
+        scheduler = Scheduler(URL)
+        with scheduler.lock("before"):
+            pass
+        def work():
+            for name in ("one", "two"):
+                with scheduler.lock(name):
+                    pass
+        worker = multiprocessing.get_context("fork").Process(target=work)
+        worker.start()
+        worker.join(60)
+        say("ended", worker.exitcode)
+    """
+    with started(tmp_path, text.replace("URL", repr(url.format(folder=tmp_path)))) as program:
+        assert program.read_until("ended") == "ended 0"
+        program.end()
+        assert program.errors().count("memory:// is not shared with other processes") == warnings

@@ -5,7 +5,10 @@ Nothing here imports a store, a driver, rich or the application; so ``cronsensus
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from types import FrameType
 
 import click
 
@@ -67,8 +70,18 @@ _PYTHON = sys.version.split()[0]
 click.version_option(package_name="cronsensus", message=f"cronsensus %(version)s, Python {_PYTHON}")(cli)
 
 
+def _end(number: int, _frame: FrameType | None) -> None:
+    """End this process as an unhandled ``number`` does."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # reached only by process 1 of a container: to it the kernel delivers no default
+
+
 def main() -> None:
     """Run the command line and exit; the entry point of the program ``cronsensus``."""
+    # Before a node handles SIGTERM it imports the application and connects. Process 1 would never hear of one then.
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end)
     for stream in (sys.stdout, sys.stderr):
         # A name in a script that this terminal cannot show must not end a command half-way.
         if hasattr(stream, "reconfigure"):
