@@ -727,6 +727,28 @@ def test_a_started_scheduler_is_stopped_in_order_when_the_interpreter_exits(tmp_
     assert left_over(tmp_path) == ["closed"]
 
 
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("", True),
+        ("sys.exit(0)", True),
+        ("work.enqueue().result('60s')", False),
+        ("scheduler.stop()", False),
+        ("raise ValueError('of its own')", False),
+    ],
+)
+def test_a_program_that_ends_before_its_node_ran_anything_is_told_to_write_run(tmp_path, rest, told):
+    text = f"""
+        @scheduler.job()
+        def work(): return 1
+        scheduler.start()
+        {rest}
+    """
+    done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == ("raise" in rest)
+    assert ("write scheduler.run() in its place" in done.stderr) is told, done.stderr
+
+
 def test_a_program_that_only_enqueues_or_only_declares_ends_silently(tmp_path):
     assert run(tmp_path, "scheduler.job()(say).enqueue('x')\n") == ""
 
@@ -737,7 +759,8 @@ def test_an_exception_in_the_main_program_still_closes_the_session(tmp_path):
         scheduler.start()
         sys.exit(3)
     """
-    assert run(tmp_path, text, 3) == ""
+    done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
     assert left_over(tmp_path) == ["closed"]
 
 

@@ -27,6 +27,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cronsensus.background import PATIENCE, Whole
+from cronsensus.clock import SystemClock
 from cronsensus.durations import format_duration
 from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
 from cronsensus.forking import forking_master, is_being_spawned, left_to_the_parent, mind_forks
@@ -47,6 +48,9 @@ T = TypeVar("T")
 _AT_EXIT = 20.0
 """Seconds that the interpreter's end waits for a stop that is under way."""
 _MOST_INTERRUPTIONS = 3
+_SOON = 5.0
+"""Seconds within which a program that ends, and has run nothing, has probably not waited for its jobs."""
+_clock = SystemClock()
 _log = Logger("cronsensus.scheduler")
 
 NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None], Callable[[], None]], "Node"]
@@ -74,6 +78,7 @@ class Participation:
         self._start_on: dict[int, Start] = {}
         """The start that is under way, by the number of its thread."""
         self._undisturbed: dict[Whole[Any], None] = {}
+        self._since = 0.0
         self._failed: str | None = None
         self._of_the_parent = False
         mind_forks(self)
@@ -174,7 +179,7 @@ class Participation:
         if not start.take(node):
             node.stop()
             return
-        self._node, self._loop = node, loop
+        self._node, self._loop, self._since = node, loop, _clock.monotonic()
         atexit.register(self._at_exit)
         _log.info("taking part as session %s", node.session)
 
@@ -330,10 +335,23 @@ class Participation:
         if node is not None:
             if node.round.active_runs:
                 _log.warning("the interpreter exits while jobs run: they are given back; call stop() to let them end")
+            elif self._ended_too_soon(node):
+                _log.warning(
+                    "the program ends, and its node with it, which has run nothing: start() does not wait; write "
+                    "scheduler.run() in its place, which runs jobs until SIGTERM or Ctrl-C"
+                )
             node.stop(timedelta(0))
         elif (stopping := self._stopping) is not None:
             stopping.node.hurry()
             stopping.done.wait(_AT_EXIT)
+
+    def _ended_too_soon(self, node: Node) -> bool:
+        # A program that ends by an exception, which it has shown, has another reason.
+        return (
+            not node.stats.claimed
+            and _clock.monotonic() - self._since < _SOON
+            and getattr(sys, "last_value", None) is None
+        )
 
 
 class _Here:

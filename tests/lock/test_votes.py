@@ -2,6 +2,7 @@
 
 import os
 import random
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 from types import SimpleNamespace
@@ -9,16 +10,21 @@ from typing import Any
 
 import pytest
 
+from cronsensus.background import Background
 from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations import redlock
 from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, RedlockBackend, RedlockWaiter
 from cronsensus.integrations.redlock_client import SLOWEST, Round, Script
+from cronsensus.lock import worker_pool
 from cronsensus.lock.backend import Acquisition, LockRequest
 from cronsensus.lock.lease import Lease
+from cronsensus.lock.worker_pool import THREADS
+from cronsensus.logger import Logger
 from cronsensus.membership.liveness import started_at
 
 TTL = timedelta(seconds=10)
+PATIENCE = 10.0
 NAMES = {
     redlock._TAKE: "take",
     redlock._NOTE: "note",
@@ -300,7 +306,7 @@ def test_redlock_round_ends_once_a_majority_is_certain(scene):
 
 
 def test_a_lease_is_renewed_until_it_is_lost_or_forgotten(scene, monkeypatch):
-    monkeypatch.setattr(redlock, "submit", lambda act: act())
+    monkeypatch.setattr(redlock, "renew", lambda act: act())
     lease = scene.held()
     scene.clock.advance(4)
     scene.voters.answers = {"extend": [[1, 1, 1]]}
@@ -321,6 +327,30 @@ def test_a_lease_is_renewed_until_it_is_lost_or_forgotten(scene, monkeypatch):
     assert scene.watch.told == ["end", "cancel"]
     scene.watch.timers[-1][1]()
     assert scene.backend._renewals == {}
+
+
+def test_a_lease_is_renewed_while_calls_to_other_stores_occupy_all_worker_threads(scene, monkeypatch):
+    occupied, go_on, renewed = threading.Barrier(THREADS + 1), threading.Event(), threading.Event()
+    monkeypatch.setattr(worker_pool, "_pool", Background("occupied", most=THREADS, log=Logger("cronsensus.lock")))
+    lease = scene.held()
+    scene.voters.answers = {"extend": [[1, 1, 1]]}
+    monkeypatch.setattr(scene.watch, "after", lambda *_: renewed.set())
+
+    def wait() -> None:
+        occupied.wait(PATIENCE)
+        go_on.wait()
+
+    try:
+        for _ in range(THREADS):
+            worker_pool.submit(wait)
+        occupied.wait(PATIENCE)
+        scene.clock.advance(4)
+        scene.watch.timers[-1][1]()
+        assert renewed.wait(PATIENCE)
+        assert scene.voters.asked == ["extend"]
+        assert not lease.lost.is_set()
+    finally:
+        go_on.set()
 
 
 def test_redlock_lease_without_renewal_is_not_renewed(scene):

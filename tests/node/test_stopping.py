@@ -48,6 +48,36 @@ def test_a_session_is_left_to_its_lease_while_its_round_is_inside_the_store(monk
         Stuck.free.set()
 
 
+def test_a_round_that_the_end_of_its_node_cut_off_is_no_mistake(monkeypatch, caplog):
+    class CutOff(MemoryStore):
+        entered, closed = threading.Event(), threading.Event()
+        looks: list[tuple[MemoryStore, threading.Thread]]
+
+        def _look(self, limit, partition, ahead):
+            self.looks.append((self, threading.current_thread()))
+            self.entered.set()
+            assert self.closed.wait(20)
+            raise AttributeError("'NoneType' object has no attribute 'recv'")
+
+        def close(self):
+            super().close()
+            if any(handle is self for handle, _ in self.looks):
+                self.closed.set()
+
+    monkeypatch.setattr("cronsensus.node.node.LEAVING", 0.1)
+    monkeypatch.setattr(CutOff, "looks", [], raising=False)
+    caplog.set_level("DEBUG", "cronsensus.node")
+    scheduler = Scheduler(CutOff("memory://cut-off"))
+    scheduler.start()
+    assert CutOff.entered.wait(10)
+    scheduler.stop(timedelta(0))
+    ((_, rounds),) = CutOff.looks
+    rounds.join(20)
+    assert not rounds.is_alive()
+    assert "cut off by the stop" in caplog.text
+    assert "a mistake in cronsensus" not in caplog.text
+
+
 @pytest.mark.parametrize("numbers", [(float("inf"), 1), (1, float("nan"))])
 def test_progress_is_told_in_numbers_that_json_has(numbers):
     scheduler = Scheduler("memory://")

@@ -36,7 +36,7 @@ from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
 from cronsensus.lock.waiter import Waiter
-from cronsensus.lock.worker_pool import submit
+from cronsensus.lock.worker_pool import renew
 from cronsensus.membership.lease_monitor import LeaseMonitor
 from cronsensus.membership.liveness import is_gone, started_at
 from cronsensus.membership.timer import Deadline
@@ -191,8 +191,8 @@ class RedlockBackend(LockBackend):
                 else:
                     self._renew_in(lease, wait)
 
-        # The timer's thread must not wait for servers, so the renewal runs on the worker pool.
-        self._renewals[lease] = self._monitor.timer.after(seconds, lambda: submit(step))
+        # The timer's thread must not wait for servers, so renewals have threads of their own.
+        self._renewals[lease] = self._monitor.timer.after(seconds, lambda: renew(step))
 
     def _reclaim_dead(self, name: str, holders: Counter[str]) -> bool:
         """Free the locks of processes of this host that are gone; ``True``: there was one."""

@@ -23,6 +23,12 @@ _log = Logger("cronsensus.lock")
 THREADS = 8
 
 _pool = Background("cronsensus-lock", most=THREADS, log=_log)
+_renewing = Background("cronsensus-lock-renewal", most=THREADS, log=_log)
+
+
+def renew(act: Act) -> None:
+    """Run ``act`` on a thread for renewals: calls that wait for a busy store could occupy all others."""
+    _renewing.submit(act)
 
 
 def submit(act: Act) -> None:
@@ -109,8 +115,9 @@ def _hand_over(done: Future[Answer], in_vain: Callable[[Answer], object]) -> Non
 
 
 def _in_child() -> None:
-    global _pool  # noqa: PLW0603 - the parent's threads do not exist here
+    global _pool, _renewing  # noqa: PLW0603 - the parent's threads do not exist here
     _pool = Background("cronsensus-lock", most=THREADS, log=_log)
+    _renewing = Background("cronsensus-lock-renewal", most=THREADS, log=_log)
 
 
 if hasattr(os, "register_at_fork"):

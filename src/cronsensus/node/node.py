@@ -129,6 +129,7 @@ class Node:
         self._listener = Listener(store.sibling(), self._on_hint)
         self._threads: list[threading.Thread] = []
         self._leaving_until = 0.0
+        self._left = False
         self._failing = threading.Lock()
         self._rounds = 0
         self._in_round = 0
@@ -248,6 +249,7 @@ class Node:
             thread.join(max(SOONEST, self._left_to_leave))
         ended(max(SOONEST, self._left_to_leave))
         flush(min(LAST_WORDS, max(SOONEST, self._left_to_leave)))
+        self._left = True
         self._store.close()
 
     def _in_time(self, last_words: Callable[[], None]) -> bool:
@@ -288,7 +290,10 @@ class Node:
             except CronsensusError:
                 _log.exception("this round failed; the next one tries again")
                 wait = AFTER_A_BUG
-            except Exception:  # noqa: BLE001 - logged
+            except Exception as error:  # noqa: BLE001 - logged
+                if self._left:  # ``close`` took the connection away under the driver's hands
+                    _log.debug("the last round was cut off by the stop: %r", error)
+                    return
                 # The loop outlives any mistake of ours: a node that stops turning is worse than one that complains.
                 _log.exception("a mistake in cronsensus; please report it. The node goes on")
                 wait = AFTER_A_BUG
