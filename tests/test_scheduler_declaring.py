@@ -320,7 +320,7 @@ def test_a_function_may_have_parameters_that_are_called_like_options(scheduler):
         ({"task_id": "a"}, "write key='invoice:42'"),
         ({"retries": 3}, "write it where the job is declared: @scheduler.job(…)"),
         ({"args": (1,)}, ".options(…).enqueue(42, copies=2)"),
-        ({"zzz": 1}, "known: at, delay, expires, key, priority"),
+        ({"zzz": 1}, "known: at, delay, expires, key, on_failed, on_mismatch, priority"),
         ({"key": ""}, "key ''"),
         ({"key": "@2026"}, "belong to nominal times"),
         ({"delay": "1s", "at": "2026-11-20T00:00:00Z"}, "delay and at both say when"),

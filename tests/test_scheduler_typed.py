@@ -119,7 +119,7 @@ def test_a_stored_argument_that_does_not_fit_fails_for_good_and_says_why(schedul
 
     with scheduler:
         scheduler.store.enqueue([Item(job="send", key="old", args=("tomorrow",))])
-        end = send.options(key="old").enqueue(DAY).wait("60s")
+        end = send.options(key="old", on_mismatch="return").enqueue(DAY).wait("60s")
     assert not ran
     assert (end.state, end.attempt, end.error.type) == ("failed", 1, "InvalidPayload")
     assert "day is stored as 'tomorrow', which does not fit its annotation date" in end.error.message

@@ -85,7 +85,7 @@ def test_a_handler_that_blocks_holds_up_no_renewal_and_no_other_run(handle, tmp_
         return 5
 
     with scheduler:
-        late.enqueue().wait("60s")  # its timeout is logged by the thread that watches all deadlines
+        late.enqueue()  # its timeout is logged by the thread that watches all deadlines
         assert blocked.wait(60)
         renewer = scheduler._part.node._renewer  # type: ignore[union-attr]
         lease = renewer._kept
