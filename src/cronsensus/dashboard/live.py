@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from cronsensus.dashboard.access import App, Message, Scope
+from cronsensus.dashboard.access import App, Message, Scope, permission_of
+from cronsensus.dashboard.language import COOKIE
 
 EVERY = 2.0
 """Seconds for which a page counts as current."""
@@ -71,12 +72,12 @@ class Live:
     async def _current(self, request: Request, path: str, query: str) -> str:
         """Return a page as it is now, or was less than ``EVERY`` seconds ago."""
         headers = [pair for pair in request.scope["headers"] if pair[0] in {b"host", b"cookie", b"accept-language"}]
-        language = (request.cookies.get("cronsensus_lang"), request.headers.get("accept-language"))
+        language = (request.cookies.get(COOKIE), request.headers.get("accept-language"))
         scope = {**request.scope, "method": "GET", "headers": headers}
         scope["path"] = str(scope.get("root_path", "")) + path
         scope["raw_path"] = scope["path"].encode()
         scope["query_string"] = query.encode()
-        key = (scope["path"], query, language, scope["cronsensus.permission"])
+        key = (scope["path"], query, language, permission_of(scope))
         page = self._pages.setdefault(key, _Page())
         self._pages.move_to_end(key)
         while len(self._pages) > _MOST_PAGES:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
-from cronsensus.dashboard.access import App, Auth
+from cronsensus.dashboard.access import Auth
 from cronsensus.dashboard.app import dashboard
 from cronsensus.errors import MissingExtra
 from cronsensus.scheduler import Scheduler
@@ -31,11 +31,9 @@ def dashboard_wsgi(
     As ``dashboard``, and ``auth`` gets the same request; ``request.scope["wsgi_environ"]`` is the environ. Open pages
     ask again every four seconds instead of listening: a stream would keep one of the server's workers.
     """
-    return _PerProcess(lambda: _wrapped(dashboard(source, auth=auth, read_only=read_only, by=by, live="poll")))
-
-
-def _wrapped(app: App) -> Any:
-    return ASGIMiddleware(cast("Any", app))
+    # Its types name the keys of each scope; ours do not.
+    asgi: Any = dashboard(source, auth=auth, read_only=read_only, by=by, live="poll")
+    return _PerProcess(lambda: ASGIMiddleware(asgi))
 
 
 class _PerProcess:

@@ -87,6 +87,12 @@ function sayAge() {
   age.classList.toggle("is-old", old);
 }
 
+// A second click is no second run. Only once the form is on its way: a disabled button is not sent with it.
+document.addEventListener("submit", (event) => {
+  const button = event.submitter;
+  if (button && event.target.method === "post") setTimeout(() => { button.disabled = true; });
+});
+
 // --- keys ------------------------------------------------------------------------------------------------------------
 
 const PAGES = { n: "/", j: "/jobs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed" };
