@@ -41,6 +41,7 @@ def settle(claim: Claim, ending: Ending) -> Outcome:
                 retry_in=ending.retry_after,
                 elapsed=ending.elapsed,
                 waiting=True,
+                listed=ending.listed,
             )
         case "raised" | "timed_out" | "retry":
             return _failed(claim, ending)

@@ -21,7 +21,8 @@ class Ending(Struct, frozen=True, kw_only=True):
             Skip``; ``retry`` by ``raise Retry``; ``snoozed`` by ``raise Snooze``.
         result: JSON text of the value returned; ``None`` when it returned ``None``.
         reason: free text: why it was cancelled, skipped, asked for a retry, or waits.
-        retry_after: what ``raise Retry(after=…)`` or ``raise Snooze(after=…)`` asked for.
+        retry_after: what ``raise Retry(after=…)`` or ``raise Snooze(after=…)`` asked for; snoozed without it: it sleeps.
+        listed: of a batch that sleeps: how many items its list had.
         hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.
         begun: whether the function was called at all, as far as is known here.
@@ -38,3 +39,4 @@ class Ending(Struct, frozen=True, kw_only=True):
     elapsed: timedelta = timedelta(0)
     begun: bool = True
     cut_off: bool = False
+    listed: int | None = None

@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld
 from cronsensus.instants import after, as_utc, format_instant
+from cronsensus.model.batch import ITEM_PREFIX
 from cronsensus.model.job import JobSpec, check_priority
-from cronsensus.model.states import Origin, State
+from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
 
 LONGEST_KEY = 400
 SCHEDULED_KEY_PREFIX = "@"
@@ -83,10 +84,10 @@ def still_running(job: str, key: str) -> InvalidTransition:
     )
 
 
-def check_key(key: Any) -> str:
+def check_key(key: Any, *, of_item: bool = False) -> str:
     """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, no NUL, not beginning with ``@``.
 
-    Keys are compared exactly: no folding of case, no trimming of spaces.
+    Keys are compared exactly: no folding of case, no trimming of spaces. That of an item of a batch begins otherwise.
 
     Raises:
         InvalidOption: it may not.
@@ -94,7 +95,7 @@ def check_key(key: Any) -> str:
     shown = repr(key if not isinstance(key, str) or len(key) <= 60 else key[:60] + "…")
     if not isinstance(key, str) or not key or len(key) > LONGEST_KEY or "\0" in key:
         raise InvalidOption(f"key {shown}: use 1 to {LONGEST_KEY} characters of text, without NUL")
-    if key.startswith(SCHEDULED_KEY_PREFIX):
+    if key.startswith(SCHEDULED_KEY_PREFIX) and not (of_item and key.startswith(ITEM_PREFIX)):
         raise InvalidOption(f"key {shown}: keys that begin with {SCHEDULED_KEY_PREFIX!r} belong to nominal times")
     try:
         key.encode()
@@ -155,6 +156,8 @@ class Claim(Struct, frozen=True, kw_only=True):
         failures: failed attempts so far, which is what ``retries`` counts.
         fingerprint: what ``acquire`` was given to tell one payload from another, by this attempt or by an earlier one.
         reserved: it waits on its node for a free slot.
+        parent: the batch that it is an item of.
+        listed: of a batch whose list is complete: how many items it had.
     """
 
     id: int
@@ -173,6 +176,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     failures: int = 0
     fingerprint: str | None = None
     reserved: bool = False
+    parent: int | None = None
+    listed: int | None = None
 
     @property
     def job(self) -> str:
@@ -187,7 +192,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
         session: the session that claimed it; where it is given, it is compared like the token.
         result: JSON text, or ``None``.
         elapsed: how long the attempt took, by the node's monotonic clock.
-        waiting: it goes back to pending without a failure: what it waits for is not there yet.
+        waiting: it goes back to pending without a failure: what it waits for is not there yet. Without ``retry_in`` it
+            sleeps, due never, until ``Store.awaken``.
+        listed: of a batch that sleeps: how many items its list had. Its failures count from 0 again.
     """
 
     id: int
@@ -200,6 +207,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     retry_in: timedelta | None = None
     elapsed: timedelta = timedelta(0)
     waiting: bool = False
+    listed: int | None = None
 
 
 class Settled(Struct, frozen=True):
@@ -252,6 +260,7 @@ class Item:
         delay: counts from the store's now.
         due_at: absolute, instead of ``delay``. Later than ``cronsensus.instants.LATEST`` (in 2255) counts as that,
             which is never.
+        parent: the batch that it is an item of.
     """
 
     job: str
@@ -263,6 +272,7 @@ class Item:
     priority: int | None = None
     origin: Origin = Origin.ENQUEUE
     expires_in: timedelta | None = None
+    parent: int | None = None
 
     def __post_init__(self) -> None:
         """Check what a store might refuse, or cut off.
@@ -279,6 +289,13 @@ def when_due(item: Item, now: datetime) -> datetime:
     if item.due_at is None:
         return after(now, item.delay)
     return after(as_utc(item.due_at, what="due_at"), timedelta(0))
+
+
+def origin_of_retry(origin: Origin, parent: int | None) -> Origin:
+    """Return the origin of an occurrence that an operator makes of another: what was a queue stays one."""
+    if parent is not None:
+        return Origin.ENQUEUE  # an item of a batch, which runs alone now
+    return Origin.MANUAL if origin in SERIAL_ORIGINS else origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +345,8 @@ class Occurrence:
     started_at: datetime | None
     finished_at: datetime | None
     fingerprint: str | None = None
+    parent: int | None = None
+    listed: int | None = None
 
 
 Cut = Literal["stopped", "crashed"]
@@ -387,3 +406,4 @@ class OccurrenceFilter:
     scheduled_from: datetime | None = None
     scheduled_until: datetime | None = None
     session: str | None = None
+    parent: int | None = None

@@ -86,4 +86,6 @@ class Reason(StrEnum):
     """Of a running occurrence: it was claimed to wait on its node for a free slot, and is not known to have begun."""
     WAITING = "waiting"
     """Of a pending occurrence: its job looked, and what it waits for is not there yet."""
+    BATCH_ENDED = "batch ended"
+    """Of an item that was not begun: its batch was over, or gone."""
     JOB_SAID_SO = "job"

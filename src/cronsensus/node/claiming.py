@@ -214,5 +214,7 @@ def _claim(one: Occurrence, spec: JobSpec, session: str) -> Claim:
         claimed_at=one.started_at or one.due_at,
         crashes=one.crashes,
         failures=one.failures,
+        parent=one.parent,
+        listed=one.listed,
         reserved=one.reason == Reason.RESERVED,
     )

@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from cronsensus.errors import InvalidOption
 from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
@@ -227,7 +228,8 @@ class Store(Backend):
           others.
         - Notes are progress and log lines of running attempts.
         - Outcomes tell how attempts ended. A final state is written with reason, result and error; ``PENDING`` puts the
-          occurrence back, due at the store's now + ``retry_in``, with one failure more, and forgets its fingerprint.
+          occurrence back, due at the store's now + ``retry_in``, with one failure more, and forgets its fingerprint;
+          ``waiting``, without a failure, and without ``retry_in`` to sleep, due never, until ``awaken``.
           Each that is accepted leaves a run record with its token. Reasons, errors and log lines may be any text: what
           a store cannot keep of it (NUL, half characters) it keeps as an escape, so that no message costs a result.
         - A claim that is given back is pending, due as before. ``cut=None``: it was not begun. The attempt is given
@@ -507,8 +509,26 @@ class Store(Backend):
         """
         for item in items:
             if item.key is not None:
-                check_key(item.key)
+                check_key(item.key, of_item=item.parent is not None)
         return self._within("enqueue", self._enqueue, items) if items else []
+
+    def awaken(self, occurrences: Collection[int]) -> int:
+        """Make those of these occurrences that sleep due as of their creation; say how many.
+
+        It wakes other handles as ``notify`` does. One that is awake, or has ended, is left alone.
+
+        Atomic: each. Idempotent.
+        Not prevented: one that is claimed, or goes to sleep, in this moment sleeps on: who puts it to sleep asks again.
+        """
+        numbers = tuple(dict.fromkeys(occurrences))
+        return self._within("awaken", self._awaken, numbers) if numbers else 0
+
+    def complete_list(self, batch: int, listed: int) -> bool:
+        """Note that all items of a batch that waits are enqueued, and wake it; ``False``: it does not wait for that.
+
+        For lists that are made outside of a run. Atomic: only if it is pending and its list is not complete.
+        """
+        return self._within("complete_list", self._complete_list, batch, listed)
 
     def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
         """Run a job now, beside its schedule: a new occurrence with origin manual; watermark and next due time stay.
@@ -540,6 +560,8 @@ class Store(Backend):
 
     def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
         """Make a new occurrence of a final one, linked to it and with the same arguments and nominal time.
+
+        That of an item of a batch is no item any more: it runs alone.
 
         Raises:
             InvalidTransition: it is not final yet.
@@ -588,7 +610,7 @@ class Store(Backend):
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
         that a pruned occurrence can never run again. An occurrence above the watermark stays, because only its key
-        keeps a plan from making it a second time.
+        keeps a plan from making it a second time. So do the items of a batch that is not over.
 
         Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and for ``HISTORY_KEPT`` at
         least, and leave no time undecided; horizon and watermark rise to the end of an era that goes. After
@@ -701,6 +723,15 @@ class Store(Backend):
         One count for all of them. It is not bounded: what is counted are entries of an index.
         """
         return self._within("pending_of", self._pending_of, jobs) if jobs else {}
+
+    def children(self, batches: Collection[int], *, limit: int = 1) -> dict[int, Children]:
+        """Return where batches stand, with their items by state, each counted up to ``limit``; in one trip."""
+        numbers = tuple(dict.fromkeys(batches))
+        return self._within("children", self._children, numbers, limit) if numbers else {}
+
+    def sleeping(self, *, after: int = 0, limit: int = 200) -> list[tuple[int, str]]:
+        """Return the batches that sleep with a complete list, by id: each with the name of its job."""
+        return self._within("sleeping", self._sleeping, after, limit)
 
     def last_of(self, jobs: Sequence[str], *, limit: int = 30) -> dict[str, Past]:
         """Return the last ``limit`` occurrences and verdict ranges of each of up to a few dozen jobs, in one read.

@@ -157,6 +157,7 @@ class Handle:
         priority: int | None = None,
         payload: str | None = None,
         retry_of: int | None = None,
+        parent: int | None = None,
     ) -> OccurrenceRow:
         """Insert a pending occurrence; what is left out is the job's own."""
         return self._space.insert(
@@ -172,6 +173,7 @@ class Handle:
                 payload=job.payload if payload is None else payload,
                 created_at=now,
                 retry_of=retry_of,
+                parent=parent,
             )
         )
 
@@ -194,6 +196,8 @@ class Handle:
             claimed_at=now,
             crashes=row.crashes,
             failures=row.failures,
+            parent=row.parent,
+            listed=row.listed,
         )
 
     def _cut_off(self, row: OccurrenceRow, why: str, now: datetime, *, crashed: bool) -> str:

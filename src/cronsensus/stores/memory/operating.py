@@ -8,15 +8,16 @@ from datetime import datetime
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import after
+from cronsensus.instants import LATEST, after
 from cronsensus.model.occurrence import (
     Enqueued,
     Item,
+    origin_of_retry,
     scheduled_key,
     still_running,
     when_due,
 )
-from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
+from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.memory.handle import writes
 from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
 from cronsensus.stores.memory.state import OccurrenceRow
@@ -57,8 +58,29 @@ class OperatingVerbs(RoundVerbs):
             expires_at=None if item.expires_in is None else after(due_at, item.expires_in),
             priority=item.priority,
             payload=payload,
+            parent=item.parent,
         )
         return enqueued(row, created=True)
+
+    @writes
+    def _awaken(self, numbers: Sequence[int]) -> int:
+        rows = [self._space.occurrences.get(number) for number in numbers]
+        asleep = [row for row in rows if row is not None and row.state is State.PENDING and row.due_at >= LATEST]
+        for row in asleep:
+            self._space.make_due(row, row.created_at)
+        if asleep:
+            self._notify()
+        return len(asleep)
+
+    @writes
+    def _complete_list(self, batch: int, listed: int) -> bool:
+        row = self._space.occurrences.get(batch)
+        if row is None or row.state is not State.PENDING or row.listed is not None:
+            return False
+        self._space.complete_list(row, listed)
+        self._space.make_due(row, row.created_at)
+        self._notify()
+        return True
 
     @writes
     def _trigger(self, job: str, *, by: str, why: str) -> Enqueued:
@@ -89,7 +111,7 @@ class OperatingVerbs(RoundVerbs):
         row = self._create(
             job,
             None,
-            Origin.MANUAL if old.origin in SERIAL_ORIGINS else old.origin,
+            origin_of_retry(old.origin, old.parent),
             now,
             now,
             scheduled_for=old.scheduled_for,

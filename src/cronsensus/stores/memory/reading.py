@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.codec import read_payload
+from cronsensus.instants import LATEST
+from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
+from cronsensus.model.states import State
 from cronsensus.stores.memory.handle import Handle, writes
-from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow
+from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, Sorted
 from cronsensus.stores.values import HISTORY_KEPT, LOOKED_THROUGH, REMEMBERED
 
 SESSIONS_KEPT = timedelta(days=1)
@@ -57,7 +61,7 @@ class MaintenanceVerbs(Handle):
             self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)
         )
         rows = list(
-            islice((row for row in old if row.scheduled_for is None or row.scheduled_for <= job.watermark), limit)
+            islice((row for row in old if self._may_go(row)), limit)
         )
         gone = list(islice((one for one in job.ranges if one.range.last < before), limit - len(rows)))
         for row in rows:
@@ -67,6 +71,12 @@ class MaintenanceVerbs(Handle):
         self._raise_horizon(job, [row.scheduled_for for row in rows if row.scheduled_for is not None])
         self._raise_horizon(job, [one.range.last for one in gone])
         return len(rows) + len(gone)
+
+    def _may_go(self, row: OccurrenceRow) -> bool:
+        batch = None if row.parent is None else self._space.occurrences.get(row.parent)
+        if batch is not None and not batch.state.final:
+            return False
+        return row.scheduled_for is None or row.scheduled_for <= row.job.watermark
 
     def _forget_history(self, job: JobRow, before: datetime) -> None:
         """Delete the eras and pauses of a living job that were over by ``before`` and leave no time undecided."""
@@ -161,7 +171,9 @@ class Reads(Handle):
 
     def _rows(self, where: OccurrenceFilter, after: int | None, *, newest_first: bool) -> Iterator[OccurrenceRow]:
         ids = self._space.ids
-        if where.job is not None:
+        if where.parent is not None:
+            ids = self._space.items.get(where.parent) or Sorted[int]()
+        elif where.job is not None:
             job = self._space.jobs.get(where.job)
             if job is None:
                 return
@@ -256,6 +268,30 @@ class Reads(Handle):
             found = {name: len(self._space.jobs[name].pending) for name in jobs if name in self._space.jobs}
             return {name: count for name, count in found.items() if count}
 
+    def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]:
+        with self._changed:
+            return {number: self._children_of(number, limit) for number in numbers}
+
+    def _children_of(self, number: int, limit: int) -> Children:
+        row = self._space.occurrences.get(number)
+        counts = self._space.children.get(number) or Counter[State]()
+        return Children(
+            state=None if row is None else row.state,
+            listed=None if row is None else row.listed,
+            pending=min(counts[State.PENDING], limit),
+            running=min(counts[State.RUNNING], limit),
+            succeeded=min(counts[State.SUCCEEDED], limit),
+            failed=min(counts[State.FAILED], limit),
+            cancelled=min(counts[State.CANCELLED], limit),
+            skipped=min(counts[State.SKIPPED], limit),
+        )
+
+    def _sleeping(self, after: int, limit: int) -> list[tuple[int, str]]:
+        with self._changed:
+            rows = (self._space.occurrences[number] for number in self._space.listed.after(after))
+            asleep = (row for row in rows if row.state is State.PENDING and row.due_at >= LATEST)
+            return [(row.id, row.job.spec.name) for row in islice(asleep, limit)]
+
     def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
         """Return the ends of the ledgers of jobs."""
         with self._changed:
@@ -300,6 +336,8 @@ def matches(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
         and (where.origin is None or row.origin is where.origin)
         and (where.key is None or row.key == where.key)
         and (where.session is None or row.session == where.session)
+        and (where.parent is None or row.parent == where.parent)
+        and (where.job is None or row.job.spec.name == where.job)
         and (where.scheduled_from is None or (at is not None and at >= where.scheduled_from))
         and (where.scheduled_until is None or (at is not None and at <= where.scheduled_until))
     )
@@ -372,4 +410,6 @@ def occurrence_view(row: OccurrenceRow) -> Occurrence:
         started_at=row.started_at,
         finished_at=row.finished_at,
         fingerprint=row.fingerprint,
+        parent=row.parent,
+        listed=row.listed,
     )

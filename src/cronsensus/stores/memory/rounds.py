@@ -11,7 +11,7 @@ from itertools import takewhile
 from msgspec import structs
 
 from cronsensus.errors import LeaseLost
-from cronsensus.instants import after, to_micros
+from cronsensus.instants import LATEST, after, to_micros
 from cronsensus.model.acquiring import VERDICTS, Ask, Intent, NotWon, refusal
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
@@ -347,7 +347,10 @@ class RoundVerbs(Handle):
             row.attempt -= 1
             row.crashes = 0
             row.reason, row.fingerprint, row.error, row.expires_at = reason, None, None, None
-            self._space.put_back(row, after(now, outcome.retry_in or timedelta(0)))
+            if outcome.listed is not None:
+                self._space.complete_list(row, outcome.listed)
+                row.failures = 0
+            self._space.put_back(row, LATEST if outcome.retry_in is None else after(now, outcome.retry_in))
         elif state is State.PENDING:
             row.failures += 1
             row.reason, row.fingerprint = reason, None

@@ -9,6 +9,7 @@ import threading
 import uuid
 import weakref
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -142,6 +143,8 @@ class OccurrenceRow:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     fingerprint: str | None = None
+    parent: int | None = None
+    listed: int | None = None
     runs: list[RunView] = field(default_factory=list)
     lines: list[tuple[int, int, LogLine]] = field(default_factory=list)
 
@@ -230,6 +233,12 @@ class Space:
         self.expiring: Sorted[tuple[datetime, int]] = Sorted()
         """Pending occurrences that never started and have an expiry, as (expiry, id)."""
         self.running: set[int] = set()
+        self.children: dict[int, Counter[State]] = {}
+        """How many items of each batch are in each state."""
+        self.items: dict[int, Sorted[int]] = {}
+        """The items of each batch, by id."""
+        self.listed: Sorted[int] = Sorted()
+        """The batches whose list is complete."""
         self.sessions: dict[str, SessionRow] = {}
         self.open: dict[str, SessionRow] = {}
         """Sessions that were not ended yet, alive or overdue."""
@@ -286,6 +295,8 @@ class Space:
         job.ids.add(row.id)
         if row.scheduled_for is not None:
             job.nominal.setdefault(row.scheduled_for, []).append(row)
+        if row.parent is not None:
+            self.items.setdefault(row.parent, Sorted()).add(row.id)
         self._index(row)
         return row
 
@@ -347,6 +358,18 @@ class Space:
         row.session = row.node = row.progress = row.started_at = None
         self._index(row)
 
+    def complete_list(self, row: OccurrenceRow, listed: int) -> None:
+        """Note how many items the list of a batch had."""
+        if row.listed is None:
+            self.listed.add(row.id)
+        row.listed = listed
+
+    def make_due(self, row: OccurrenceRow, due_at: datetime) -> None:
+        """Make a pending occurrence due at another time."""
+        self._unindex(row)
+        row.due_at = due_at
+        self._index(row)
+
     def close(self, row: OccurrenceRow, state: State, now: datetime, *, reason: str | None) -> None:
         """Give an occurrence its final state."""
         self._leave(row, state)
@@ -363,9 +386,14 @@ class Space:
         """Delete an occurrence."""
         job = row.job
         self._unindex(row)
+        if row.parent is not None:
+            self.items[row.parent].discard(row.id)
+            if not self.items[row.parent]:
+                del self.items[row.parent], self.children[row.parent]
         del self.occurrences[row.id]
         del job.keys[row.key]
         self.ids.discard(row.id)
+        self.listed.discard(row.id)
         job.ids.discard(row.id)
         if row.scheduled_for is not None:
             job.nominal[row.scheduled_for].remove(row)
@@ -383,6 +411,8 @@ class Space:
 
     def _index(self, row: OccurrenceRow) -> None:
         job = row.job
+        if row.parent is not None:
+            self.children.setdefault(row.parent, Counter())[row.state] += 1
         if row.origin in SERIAL_ORIGINS and row.state in ACTIVE:
             job.serial.add(row.id)
         if row.state is State.PENDING:
@@ -400,6 +430,8 @@ class Space:
 
     def _unindex(self, row: OccurrenceRow) -> None:
         job = row.job
+        if row.parent is not None:
+            self.children[row.parent][row.state] -= 1
         job.serial.discard(row.id)
         if row.state is State.PENDING:
             job.pending.discard(row.id)

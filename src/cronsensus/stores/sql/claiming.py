@@ -71,6 +71,8 @@ class Taken:
             crashes=row.crashes,
             failures=row.failures,
             reserved=reserved,
+            parent=row.parent,
+            listed=row.listed,
         )
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from cronsensus.codec import clean, cleaned, write_error
-from cronsensus.instants import to_micros, within_stores
+from cronsensus.instants import LATEST_MICROS, to_micros, within_stores
 from cronsensus.model.occurrence import Claim, Note, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
@@ -63,7 +63,8 @@ class Ends:
             if state is State.PENDING:
                 wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
                 if outcome.waiting:
-                    asleep.append((within_stores(now + wait), reason, number, token))
+                    due = LATEST_MICROS if outcome.retry_in is None else within_stores(now + wait)
+                    asleep.append((due, reason, outcome.listed, number, token))
                 else:
                     later.append((within_stores(now + wait), reason, error, number, token))
             else:

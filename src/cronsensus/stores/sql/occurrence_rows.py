@@ -34,6 +34,7 @@ class New(NamedTuple):
     retry_of: int | None
     payload: str | None
     fingerprint: str | None
+    parent: int | None
 
 
 def new_row(
@@ -50,6 +51,7 @@ def new_row(
     priority: int | None = None,
     retry_of: int | None = None,
     fingerprint: str | None = None,
+    parent: int | None = None,
 ) -> New:
     """Return a pending occurrence; what is left out is the job's own."""
     policies = spec.policies
@@ -67,6 +69,7 @@ def new_row(
         retry_of=retry_of,
         payload=payload,
         fingerprint=fingerprint,
+        parent=parent,
     )
 
 

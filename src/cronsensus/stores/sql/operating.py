@@ -10,8 +10,8 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, Item, scheduled_key, still_running, when_due
-from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
+from cronsensus.model.occurrence import Enqueued, Item, origin_of_retry, scheduled_key, still_running, when_due
+from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.job_rows import ask_locked, definition_of, find_locked, living, spec_of, specs_of
 from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, Standing, insert_absent, is_id, new_row, payload_of
@@ -68,6 +68,7 @@ def _enqueued(
         payload=payload,
         expires_at=None if item.expires_in is None else within_stores(due_at + item.expires_in // _MICROSECOND),
         priority=item.priority,
+        parent=item.parent,
     )
 
 
@@ -159,13 +160,12 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
     if not State(old.state).final:
         raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
     row = living(f"of occurrence {occurrence}" if locked.row is None else locked.row.name, locked.row)
-    origin = Origin(old.origin)
     new = new_row(
         tx,
         row.id,
         spec_of(tx, row),
         new_id(),
-        Origin.MANUAL if origin in SERIAL_ORIGINS else origin,
+        origin_of_retry(Origin(old.origin), old.parent),
         due_at=tx.now,
         payload=old.payload,
         scheduled_for=old.scheduled_for,

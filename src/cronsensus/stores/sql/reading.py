@@ -48,6 +48,7 @@ def _matching(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
         "origin": None if where.origin is None else where.origin.value,
         "key": where.key,
         "session": where.session,
+        "parent": where.parent,
         "since": micros(where.scheduled_from),
         "until": micros(where.scheduled_until),
     }
@@ -55,7 +56,9 @@ def _matching(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
     also = {*asked, *(state.value for state in where.states)}
     if where.states:
         also.add("states")
-    if where.job is None and len(where.states) == 1:
+    if where.parent is not None:
+        pass  # along the items of the batch
+    elif where.job is None and len(where.states) == 1:
         also.add("along_failed")  # without a condition, on MySQL, it has every state
     elif where.job is not None and where.key is None and not also.isdisjoint({"since", "until"}):
         also.add("along_nominal")
@@ -91,6 +94,8 @@ def _occurrence(row: AnyRow) -> Occurrence:
         started_at=instant(row.started_at),
         finished_at=instant(row.finished_at),
         fingerprint=row.fingerprint,
+        parent=row.parent,
+        listed=row.listed,
     )
 
 

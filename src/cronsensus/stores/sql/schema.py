@@ -256,6 +256,10 @@ occurrences = Table(
     Column("error", Long),
     # What tells one payload under a key from another.
     Column("fingerprint", Long),
+    # The batch that it is an item of.
+    Column("parent", Big),
+    # Of a batch whose list is complete: how many items it had.
+    Column("listed", Big),
     _words("occurrences", "origin", Origin),
     _words("occurrences", "state", State),
     # The identity of an occurrence: at most one row for a (job, key), whichever node writes it.
@@ -307,6 +311,20 @@ _partial(
 )
 _partial("cronsensus_occurrences_nominal", _of.job_id, _of.scheduled_for, where="scheduled_for IS NOT NULL")
 _partial("cronsensus_occurrences_final", _of.job_id, _of.finished_at, where="finished_at IS NOT NULL")
+_partial(
+    "cronsensus_occurrences_items",
+    _of.parent,
+    _of.state,
+    _of.id,
+    where="parent IS NOT NULL",
+)
+_partial(
+    "cronsensus_occurrences_listed",
+    _of.namespace,
+    _of.id,
+    where="listed IS NOT NULL AND finished_at IS NULL",
+    mysql=(_of.namespace, _of.finished_at, _of.listed),
+)
 _partial(
     "cronsensus_occurrences_failed",
     _of.namespace,

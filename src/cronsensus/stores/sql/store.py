@@ -23,6 +23,7 @@ from cronsensus.model.session import LockGrant
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.sql import (
     acquiring,
+    batching,
     competing,
     completing,
     defining,
@@ -270,6 +271,23 @@ class SqlStore(SqlHandle):
         """Have the COMMIT followed by what notifies nodes; ``None``: it cannot be."""
         return None
 
+    _awaken_only = writes(batching.awaken)
+    _complete_only = writes(batching.complete_list)
+
+    def _awaken(self, numbers: Sequence[int]) -> int:
+        """Wake batches, and notify nodes."""
+        woken = self._awaken_only(numbers)
+        if woken:
+            self._notify()
+        return woken
+
+    def _complete_list(self, batch: int, listed: int) -> bool:
+        """Complete a list, and notify nodes."""
+        done = self._complete_only(batch, listed)
+        if done:
+            self._notify()
+        return done
+
     _trigger = writes(operating.trigger)
     _cancel = writes(operating.cancel)
     _retry = writes(operating.retry)
@@ -337,6 +355,8 @@ class SqlStore(SqlHandle):
     _locks = reads(reading.locks)
     _counts = reads(reading.counts)
     _pending_of = reads(reading.pending_of)
+    _children = reads(batching.children)
+    _sleeping = reads(batching.sleeping)
     _last_of = reads(reading_glances.last_of)
     _ran_since = reads(reading_glances.ran_since)
     _trail = reads(reading.trail)

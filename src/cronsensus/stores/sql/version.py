@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 FIRST = 3
 """The number of the oldest migration. No release made a store of a version before."""
-VERSION = 3
+VERSION = 4
 """The schema that this code knows; the number of the newest migration."""
 
 

@@ -35,6 +35,7 @@ pytest.register_assert_rewrite(
         for module in (
             "acquiring",
             "basics",
+            "batching",
             "boundaries",
             "claiming",
             "competing",
@@ -63,6 +64,7 @@ pytest.register_assert_rewrite(
 
 from cronsensus.testing.conformance.acquiring import Acquiring  # noqa: E402
 from cronsensus.testing.conformance.basics import Basics  # noqa: E402
+from cronsensus.testing.conformance.batching import Batching  # noqa: E402
 from cronsensus.testing.conformance.boundaries import Boundaries  # noqa: E402
 from cronsensus.testing.conformance.claiming import Claiming  # noqa: E402
 from cronsensus.testing.conformance.competing import Competing  # noqa: E402
@@ -89,6 +91,7 @@ from cronsensus.testing.conformance.transacting import Transacting  # noqa: E402
 __all__ = [
     "Acquiring",
     "Basics",
+    "Batching",
     "Boundaries",
     "Claiming",
     "Competing",
@@ -131,6 +134,7 @@ class StoreConformance(
     Acquiring,
     Competing,
     Finishing,
+    Batching,
     Transacting,
     Sessions,
     Locks,

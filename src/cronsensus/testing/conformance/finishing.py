@@ -162,7 +162,7 @@ class Finishing(StoreTest):
     def test_a_snooze_forgets_crashes(self) -> None:
         _, claim = self.taken_over()
         assert 1 == claim.crashes
-        self.finish(claim, State.PENDING, reason="waiting: not yet", waiting=True)
+        self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=timedelta(0), waiting=True)
         assert (0, 0) == (self.look(claim).crashes, self.take("s2").crashes)
 
     def test_a_snooze_of_a_run_that_was_asked_to_stop_is_its_end(self) -> None:

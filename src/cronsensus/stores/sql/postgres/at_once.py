@@ -53,6 +53,8 @@ def only_item(definitions: Definitions, items: Sequence[Item]) -> Called | None:
     known = definitions.enqueued.get(item.job)
     if known is None or item.due_at is not None or item.delay > _NOW or item.expires_in is not None:
         return None
+    if item.parent is not None:
+        return None
     spec = definitions.specs.get(*known)
     return None if spec is None else Called(item, *known, spec)
 
@@ -234,4 +236,6 @@ def _claim(
         claimed_at=from_micros(row.now),
         crashes=row.crashes,
         failures=row.failures,
+        parent=row.parent,
+        listed=row.listed,
     )

@@ -145,7 +145,7 @@ started AS (
     FROM numbered, token, judged
     WHERE o.id = numbered.id
     RETURNING o.id, o.job_id, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
-        o.token
+        o.parent, o.listed, o.token
 ),
 prolonged AS (
     UPDATE cronsensus_sessions AS s

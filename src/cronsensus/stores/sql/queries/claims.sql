@@ -36,7 +36,7 @@ ORDER BY levels.priority DESC
 
 -- part: entry
 o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
-o.payload, o.priority
+o.payload, o.priority, o.parent, o.listed
 
 -- part: head
 SELECT min(o.id) FROM cronsensus_occurrences AS o

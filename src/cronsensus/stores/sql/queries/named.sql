@@ -47,7 +47,8 @@ WHERE j.id = :job AND j.watermark < :decided AND (j.next_due IS NULL OR j.next_d
 
 -- name: lock_asked
 -- Lock what stands under keys of jobs. Race: a claim, or an end; it comes before the lock or after the commit. The jobs are locked by a statement before, so none is created meanwhile.
-SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload
+SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
+    o.parent, o.listed
 FROM cronsensus_occurrences AS o {index: by_key}
 WHERE o.job_id IN :ids AND o."key" IN :keys
 {for_update};

@@ -1,6 +1,10 @@
 -- part: kept
 coalesce(:before, :now - CASE WHEN j.keep < :least THEN :least WHEN j.keep > :most THEN :most ELSE j.keep END)
 
+-- part: no_open_batch
+(o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM cronsensus_occurrences AS b
+    WHERE b.id = o.parent AND b.finished_at IS NULL))
+
 -- part: from_pauses
 SELECT
 
@@ -9,12 +13,12 @@ SELECT STRAIGHT_JOIN
 
 -- name: old_occurrences
 -- types: before bigint, now bigint, least bigint, most bigint, size bigint
--- Find what ended before a moment, or longer ago than its job keeps it. What lies above the watermark stays: its key keeps a later fire from creating it again. The namespace is hidden, so that jobs are walked by id: by an index of theirs, all that is old would have to be sorted to find the first thousand. Race: none, a final state has no exit, and a watermark only rises.
+-- Find what ended before a moment, or longer ago than its job keeps it. What lies above the watermark stays: its key keeps a later fire from creating it again; so do items of a batch that is not over. The namespace is hidden, so that jobs are walked by id: by an index of theirs, all that is old would have to be sorted to find the first thousand. Race: none, a final state has no exit, and a watermark only rises.
 SELECT o.id, o.job_id, o.scheduled_for AS last
 FROM cronsensus_jobs AS j
 JOIN cronsensus_occurrences AS o ON o.job_id = j.id
 WHERE coalesce(j.namespace, '') = :space AND o.finished_at IS NOT NULL AND o.finished_at < {part: kept}
-    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark)
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark) AND {part: no_open_batch}
 ORDER BY j.id, o.finished_at, o.id
 LIMIT :size;
 
@@ -44,7 +48,7 @@ ORDER BY j.id;
 SELECT o.id, o.job_id, o.scheduled_for AS last
 FROM cronsensus_occurrences AS o {index: final}
 WHERE o.job_id = :job AND o.finished_at IS NOT NULL AND o.finished_at < :ended
-    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed)
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed) AND {part: no_open_batch}
 ORDER BY o.finished_at, o.id
 LIMIT :size;
 

@@ -4,7 +4,8 @@
 -- part: occurrence
 SELECT o.id, o.job_id, {part: job}, o."key", o.origin, o.state, o.priority, o.scheduled_for, o.due_at, o.attempt,
     o.crashes, o.failures, o.token, o.session, o.node, o.created_at, o.started_at, o.finished_at, o.cancel_reason,
-    o.retry_of, o.progress_done, o.progress_total, o.reason, o.payload, o.result, o.error, o.fingerprint
+    o.retry_of, o.progress_done, o.progress_total, o.reason, o.payload, o.result, o.error, o.fingerprint, o.parent,
+    o.listed
 
 -- name: occurrence
 -- Read an occurrence. Race: none.
@@ -15,6 +16,7 @@ WHERE o.namespace = :space AND o.id = :occurrence;
 -- part: matching
 {part: occurrence}
 FROM cronsensus_occurrences AS o {also along_failed: {index: failed}} {also along_nominal: {index: nominal}}
+    {also parent: {index: items}}
 WHERE o.namespace = :space {listed}
     {also job: AND o.job_id = (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)}
     {also states: AND ({or pending: o.state = 'pending'} {or running: o.state = 'running'}
@@ -23,6 +25,7 @@ WHERE o.namespace = :space {listed}
     {also origin: AND o.origin = :origin}
     {also key: AND o."key" = :key}
     {also session: AND o.session = :session}
+    {also parent: AND o.parent = :parent}
     {also since: AND o.scheduled_for >= :since}
     {also until: AND o.scheduled_for <= :until}
 

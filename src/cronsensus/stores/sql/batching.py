@@ -1,0 +1,54 @@
+"""Batches: where they stand with their items, which of them sleep, and waking them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cronsensus.instants import LATEST_MICROS
+from cronsensus.model.batch import Children
+from cronsensus.model.states import State
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.occurrence_rows import is_id
+from cronsensus.stores.sql.transaction import Transaction
+
+
+def children(tx: Transaction, numbers: Sequence[int], limit: int) -> dict[int, Children]:
+    """Return where batches stand; a statement for each, all in one trip."""
+    sent = {
+        number: tx.send("children", batch=number, space=tx.namespace, size=limit) for number in numbers if is_id(number)
+    }
+    found = {number: _children(one.rows[0]) for number, one in sent.items()}
+    return {number: found.get(number, Children(None)) for number in numbers}
+
+
+def _children(row: AnyRow) -> Children:
+    return Children(
+        state=None if row.state is None else State(row.state),
+        listed=row.listed,
+        pending=row.pending,
+        running=row.running,
+        succeeded=row.succeeded,
+        failed=row.failed,
+        cancelled=row.cancelled,
+        skipped=row.skipped,
+    )
+
+
+def sleeping(tx: Transaction, after: int, limit: int) -> list[tuple[int, str]]:
+    """Return a page of the batches that sleep, each with the name of its job."""
+    rows = tx.send_last("sleeping", space=tx.namespace, never=LATEST_MICROS, after=after, size=limit)
+    return [(row.id, row.job) for row in rows]
+
+
+def awaken(tx: Transaction, numbers: Sequence[int]) -> int:
+    """Make due what sleeps of these.
+
+    Safe when a node claims or ends one at the same instant: the UPDATE asks whether it sleeps.
+    """
+    sent = tx.send_in("awaken", "ids", [one for one in numbers if is_id(one)], space=tx.namespace, never=LATEST_MICROS)
+    return sum(one.count for one in sent)
+
+
+def complete_list(tx: Transaction, batch: int, listed: int) -> bool:
+    """Note that a list is complete, and wake its batch. Safe: the UPDATE asks whether it waits for that."""
+    return is_id(batch) and tx.send("complete_list", batch=batch, listed=listed, space=tx.namespace).count == 1

@@ -1,0 +1,45 @@
+-- part: counted
+o.parent = :batch
+
+-- name: children
+-- types: size bigint
+-- Read where a batch stands, and count its items by state, each up to a size. Race: none that matters; who ends an item asks after the commit of that, so of two that end in one moment the later one finds none open.
+SELECT b.state, b.listed,
+    (SELECT count(*) FROM (SELECT o.id FROM cronsensus_occurrences AS o {index: items}
+        WHERE {part: counted} AND o.state = 'pending' LIMIT :size) AS counted) AS pending,
+    (SELECT count(*) FROM (SELECT o.id FROM cronsensus_occurrences AS o {index: items}
+        WHERE {part: counted} AND o.state = 'running' LIMIT :size) AS counted) AS running,
+    (SELECT count(*) FROM (SELECT o.id FROM cronsensus_occurrences AS o {index: items}
+        WHERE {part: counted} AND o.state = 'succeeded' LIMIT :size) AS counted) AS succeeded,
+    (SELECT count(*) FROM (SELECT o.id FROM cronsensus_occurrences AS o {index: items}
+        WHERE {part: counted} AND o.state = 'failed' LIMIT :size) AS counted) AS failed,
+    (SELECT count(*) FROM (SELECT o.id FROM cronsensus_occurrences AS o {index: items}
+        WHERE {part: counted} AND o.state = 'cancelled' LIMIT :size) AS counted) AS cancelled,
+    (SELECT count(*) FROM (SELECT o.id FROM cronsensus_occurrences AS o {index: items}
+        WHERE {part: counted} AND o.state = 'skipped' LIMIT :size) AS counted) AS skipped
+FROM (SELECT 1 AS one) AS asked
+LEFT JOIN cronsensus_occurrences AS b ON b.id = :batch AND b.namespace = :space;
+
+-- name: sleeping
+-- types: never bigint, size bigint
+-- Read a page of batches that sleep. Race: one is woken meanwhile; waking it again does nothing.
+SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job
+FROM cronsensus_occurrences AS o {index: listed}
+WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AND o.state = 'pending'
+    AND o.due_at >= :never AND o.id > :after
+ORDER BY o.id
+LIMIT :size;
+
+-- name: awaken
+-- types: never bigint
+-- Make due what sleeps. Race: its claim, its end, or another that wakes it; the condition asks whether it sleeps.
+UPDATE cronsensus_occurrences AS o {by_id}
+SET due_at = o.created_at
+WHERE o.id IN :ids AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.due_at >= :never;
+
+-- name: complete_list
+-- types: listed bigint
+-- Note that a list is complete, and wake the batch. Race: it is cancelled, claimed, or completed by another; the condition asks for all.
+UPDATE cronsensus_occurrences AS o {by_id}
+SET listed = :listed, due_at = o.created_at
+WHERE o.id = :batch AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.listed IS NULL;

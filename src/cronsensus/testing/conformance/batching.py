@@ -1,0 +1,261 @@
+"""Batches: items with a parent, what sleeps until it is woken, and the counts by which it is known that all is done."""
+
+# ruff: noqa: S101 - pytest explains plain asserts
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.errors import InvalidOption
+from cronsensus.instants import LATEST
+from cronsensus.model.batch import Children, item_key
+from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.states import Origin, State
+from cronsensus.stores.base import Store
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, SECOND, StoreTest
+from cronsensus.testing.conformance.steps import settle
+
+
+class Batching(StoreTest):
+    """What batches rest on: ``parent``, ``listed``, ``children``, ``sleeping``, ``awaken``, ``complete_list``."""
+
+    def batch(self, items: int = 0, **policies: object) -> Claim:
+        """Let a batch run, with its items enqueued."""
+        self.queue(**policies)
+        self.session()
+        self.enqueue("batch", origin=Origin.BATCH)
+        claim = self.take()
+        if items:
+            self.items(claim.id, items)
+        return claim
+
+    def items(self, batch: int, count: int, *, start: int = 0) -> list[int]:
+        """Enqueue items of a batch; return their ids."""
+        wanted = [
+            Item(job="queue", key=item_key(batch, str(start + n)), args=(n,), origin=Origin.BATCH, parent=batch)
+            for n in range(count)
+        ]
+        return [made.id for made in self.store.enqueue(wanted)]
+
+    def sleep(self, claim: Claim, listed: int | None = None, store: Store | None = None) -> bool:
+        """Put a batch to sleep; return whether that was accepted."""
+        outcome = Outcome(
+            id=claim.id,
+            token=claim.token,
+            state=State.PENDING,
+            session=claim.session,
+            reason="waiting: for its items",
+            waiting=True,
+            listed=listed,
+        )
+        return settle(store or self.store, [outcome])[0].accepted
+
+    def children_of(self, batch: int, limit: int = 1000) -> Children:
+        """Read where a batch stands."""
+        return self.store.children([batch], limit=limit)[batch]
+
+    # --- items ------------------------------------------------------------------------------------------------------
+
+    def test_items_know_their_batch_in_claims_and_reads(self) -> None:
+        batch = self.batch(items=2)
+        assert [(batch.id, Origin.BATCH)] * 2 == [(one.parent, one.origin) for one in self.all(parent=batch.id)]
+        assert [batch.id] * 2 == [claim.parent for claim in self.claim()]
+        assert batch.parent is None
+        assert [] == self.all(parent=batch.id + 987_654)
+
+    def test_items_of_a_batch_are_read_by_state_and_page(self) -> None:
+        batch = self.batch(items=5)
+        claims = self.claim(limit=3)
+        self.finish(claims[0])
+        self.finish(claims[1], State.FAILED)
+        done = self.all(parent=batch.id, states=(State.SUCCEEDED,))
+        assert [claims[0].id] == [one.id for one in done]
+        assert 2 == len(self.all(parent=batch.id, states=(State.PENDING,)))
+        self.enqueue("alone")
+        assert 5 == len(self.all(parent=batch.id, job="queue"))
+
+    def test_an_item_that_is_enqueued_twice_is_one(self) -> None:
+        batch = self.batch()
+        first, again = self.items(batch.id, 3), self.items(batch.id, 3)
+        assert first == again
+        assert 3 == self.children_of(batch.id).open
+
+    def test_only_items_have_the_keys_of_items(self) -> None:
+        self.queue()
+        with pytest.raises(InvalidOption):
+            self.enqueue(item_key(7, "a"))
+
+    def test_the_retry_of_an_item_is_no_item(self) -> None:
+        batch = self.batch(items=1)
+        claim = self.take()
+        self.finish(claim, State.FAILED)
+        again = self.look(self.store.retry(claim.id, by="op"))
+        assert (None, Origin.ENQUEUE, (0,)) == (again.parent, again.origin, again.args)
+        assert 1 == self.children_of(batch.id).failed
+
+    # --- counts -----------------------------------------------------------------------------------------------------
+
+    def test_children_are_counted_by_state(self) -> None:
+        batch = self.batch(items=7)
+        claims = self.claim(limit=6)
+        for claim, state in zip(claims, (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED), strict=False):
+            self.finish(claim, state)
+        found = self.children_of(batch.id)
+        assert Children(State.RUNNING, None, 1, 2, 1, 1, 1, 1) == found
+        assert (3, 2) == (found.open, found.not_done)
+
+    def test_children_are_counted_up_to_a_limit(self) -> None:
+        batch = self.batch(items=5)
+        self.claim(limit=3)
+        assert (2, 2) == (self.children_of(batch.id, 2).pending, self.children_of(batch.id, 2).running)
+        assert 1 == self.store.children([batch.id])[batch.id].running
+
+    def test_a_batch_that_is_not_there_has_no_state(self) -> None:
+        batch = self.batch(items=1)
+        found = self.store.children([batch.id, batch.id + 987_654])
+        assert (State.RUNNING, None) == (found[batch.id].state, found[batch.id + 987_654].state)
+        assert {} == self.store.children([])
+
+    def test_a_takeover_leaves_the_counts_right(self) -> None:
+        batch = self.batch(items=2)
+        self.claim(limit=1)
+        self.lease_out()
+        self.store.reclaim()
+        assert (2, 0) == (self.children_of(batch.id).pending, self.children_of(batch.id).running)
+
+    # --- sleeping and waking ----------------------------------------------------------------------------------------
+
+    def test_a_batch_sleeps_until_it_is_woken_and_then_goes_before_its_items(self) -> None:
+        batch = self.batch(items=2)
+        self.clock.advance(SECOND)
+        assert self.sleep(batch, listed=2)
+        assert LATEST == self.look(batch).due_at
+        assert [(batch.id, "queue")] == self.store.sleeping()
+        view = self.store.look()
+        assert view.backlog
+        assert view.next_pending in {None, LATEST}
+        assert 1 == self.store.awaken([batch.id])
+        assert 0 == self.store.awaken([batch.id])
+        assert [] == self.store.sleeping()
+        woken, *items = self.claim()
+        assert (batch.id, 2, batch.attempt) == (woken.id, woken.listed, woken.attempt)
+        assert 2 == len(items)
+        assert woken.token > batch.token
+
+    def test_what_sleeps_is_claimed_by_nobody(self) -> None:
+        batch = self.batch()
+        self.sleep(batch, listed=0)
+        self.clock.advance(400 * DAY)
+        self.session("s2")
+        assert [] == self.claim("s2")
+        assert not self.store.look().backlog
+
+    def test_sleeping_ends_failures_and_expiry(self) -> None:
+        self.queue(retries=3)
+        self.session()
+        self.enqueue("batch", origin=Origin.BATCH, expires_in=HOUR)
+        self.finish(self.take(), State.PENDING, retry_in=timedelta(0))
+        claim = self.take()
+        assert 1 == claim.failures
+        self.sleep(claim, listed=0)
+        self.clock.advance(DAY)
+        self.store.awaken([claim.id])
+        self.session("s2")
+        assert 0 == self.take("s2").failures
+
+    def test_a_batch_that_sleeps_again_keeps_its_list(self) -> None:
+        batch = self.batch(items=1)
+        self.sleep(batch, listed=1)
+        self.store.awaken([batch.id])
+        woken = self.claim(limit=1)[0]
+        assert self.sleep(woken)
+        assert 1 == self.children_of(batch.id).listed
+
+    def test_the_answer_to_a_sleep_is_given_again(self) -> None:
+        batch = self.batch()
+        assert self.sleep(batch, listed=0)
+        assert self.sleep(batch, listed=0)
+        self.store.awaken([batch.id])
+        self.take()
+        assert State.RUNNING is self.look(batch).state
+
+    def test_a_batch_under_an_old_token_does_not_sleep(self) -> None:
+        batch = self.batch()
+        self.lease_out()
+        self.store.reclaim()
+        self.session("s2")
+        again = self.take("s2")
+        assert not self.sleep(batch, listed=99)
+        assert (State.RUNNING, None) == (self.look(again).state, self.look(again).listed)
+
+    def test_waking_leaves_alone_what_is_awake(self) -> None:
+        batch = self.batch()
+        waits = self.enqueue("later", delay=HOUR)
+        due = self.look(waits).due_at
+        assert 0 == self.store.awaken([batch.id, waits.id, waits.id + 987_654])
+        assert (State.RUNNING, due) == (self.look(batch).state, self.look(waits).due_at)
+        self.finish(batch)
+        assert 0 == self.store.awaken([batch.id])
+
+    def test_a_batch_that_sleeps_is_cancelled_at_once(self) -> None:
+        batch = self.batch()
+        self.sleep(batch, listed=0)
+        assert State.CANCELLED is self.store.cancel(batch.id, by="op", why="no")
+        assert [] == self.store.sleeping()
+        assert 0 == self.store.awaken([batch.id])
+
+    def test_sleeping_batches_come_by_pages(self) -> None:
+        self.queue()
+        self.session()
+        self.fill(3, origin=Origin.BATCH)
+        claims = self.claim()
+        for claim in claims:
+            self.sleep(claim, listed=0)
+        ids = sorted(claim.id for claim in claims)
+        assert ids[:2] == [number for number, _ in self.store.sleeping(limit=2)]
+        assert ids[2:] == [number for number, _ in self.store.sleeping(after=ids[1])]
+
+    def test_of_two_last_items_that_end_at_once_one_sees_none_open(self) -> None:
+        batch = self.batch(items=2)
+        self.sleep(batch, listed=2)
+        claims = self.claim()
+
+        def end(store: Store, number: int) -> int:
+            settle(store, [Outcome(id=claims[number].id, token=claims[number].token, state=State.SUCCEEDED)])
+            return store.children([batch.id])[batch.id].open
+
+        assert 0 in self.race(end, 2)
+
+    # --- lists that are made outside of a run -----------------------------------------------------------------------
+
+    def test_a_list_that_is_complete_wakes_its_batch_once(self) -> None:
+        self.queue()
+        self.session()
+        batch = self.enqueue("batch", origin=Origin.BATCH, delay=HOUR)
+        self.items(batch.id, 2)
+        assert self.store.complete_list(batch.id, 2)
+        assert not self.store.complete_list(batch.id, 3)
+        assert not self.store.complete_list(batch.id + 987_654, 3)
+        first = self.claim()[0]
+        assert (batch.id, 2) == (first.id, first.listed)
+        assert not self.store.complete_list(batch.id, 3)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def test_items_stay_as_long_as_their_batch_is_open(self) -> None:
+        batch = self.batch(items=2, keep="1h")
+        self.sleep(batch, listed=2)
+        for claim in self.claim():
+            self.finish(claim)
+        self.clock.advance(DAY)
+        assert 0 == self.store.prune()
+        assert 0 == self.store.prune(self.store.now())
+        assert 2 == self.children_of(batch.id).succeeded
+        self.store.awaken([batch.id])
+        self.session("s2")
+        self.finish(self.take("s2"))
+        self.clock.advance(DAY)
+        assert 3 == self.store.prune()
+        assert Children(None) == self.children_of(batch.id)
