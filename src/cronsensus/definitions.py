@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
 from cronsensus.acting import Acts, Named
+from cronsensus.batches import BatchOptions, read_batch
 from cronsensus.config import UNSET, Unset
 from cronsensus.declared import (
     Declaration,
@@ -25,7 +26,9 @@ from cronsensus.twins import twin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_JOB_OPTIONS = {"trigger", "name", "executor", "args", "kwargs", *PolicyOptions.__annotations__}
+_JOB_OPTIONS = {
+    *("trigger", "name", "executor", "args", "kwargs"), *PolicyOptions.__annotations__, *BatchOptions.__annotations__,
+}  # fmt: skip
 
 
 class Definitions:
@@ -54,6 +57,11 @@ class Definitions:
         executor: Executor | None = None,
         args: tuple[Any, ...] | list[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        items: Callable[..., Any] | Iterable[Any] | None = None,
+        item_key: Callable[[Any], str | int] | None = None,
+        tolerate: int | str | None = None,
+        stop_after: int | None = None,
+        collect: Callable[..., Any] | None = None,
         **policies: Unpack[PolicyOptions],
     ) -> Declare:
         """Declare a job. The function stays what it was: calling it calls it.
@@ -68,6 +76,14 @@ class Definitions:
                 ``"thread"``.
             args: JSON values that each scheduled run passes by position.
             kwargs: JSON values that each scheduled run passes by name.
+            items: makes each run a *batch*: the function is called once for each item, by whichever node has a free
+                slot. A list, or a function that returns or yields the items (async, too): called once a run, by one
+                node, up to a million items. ``concurrency``, ``retries``, ``timeout`` and so on are an item's.
+            item_key: makes of an item the text that names it in its batch. Defaults to the item itself.
+            tolerate: how many items may fail in a batch that succeeds: a number, or a share as ``"5%"``. Defaults to 0.
+            stop_after: with so many failed items, no further one is begun. Defaults to trying all.
+            collect: is called when all items are done, with an iterator over what they returned; its result is that of
+                the batch.
             policies: see ``Policies``; durations may be seconds, ``timedelta``, or text like ``"15m"``.
 
         Raises:
@@ -80,10 +96,17 @@ class Definitions:
         _require_job_options(policies)
         # Here and not in the decorator: without its parentheses, @scheduler.job calls nothing but this.
         require_trigger(trigger)
+        of_batch: BatchOptions = {
+            "items": items, "item_key": item_key, "tolerate": tolerate, "stop_after": stop_after, "collect": collect,
+        }  # fmt: skip
 
         def decorate(function: Callable[..., Any]) -> Any:
             plain = function.function if isinstance(function, Job) else function
             looked_at = look_at(plain, name=name, executor=executor)
+            batch = read_batch(looked_at, of_batch, tuple(args), kwargs or {})
+            if batch is not None:
+                registered = dataclasses.replace(looked_at.registered, batch=batch)
+                looked_at = dataclasses.replace(looked_at, registered=registered)
             declaration = declare(looked_at, trigger, args, kwargs, policies)
             if self._started():
                 return self._declare_late(declaration)

@@ -32,6 +32,7 @@
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
     ├── PayloadMismatch              another payload under a key that was used before
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
+    ├── BatchFailed                  more items of a batch failed than ``tolerate`` allows
     ├── NodeFailed                   ``Scheduler.run``: this node could not go on, and has ended
     └── TaskControl                  raised *by* a job to steer its own run
         ├── Retry                    try again later, although the code did not fail
@@ -224,6 +225,10 @@ class NodeFailed(CronsensusError):
     """The node could not go on, and has ended; its runs are left to others."""
 
 
+class BatchFailed(CronsensusError):
+    """More items of a batch failed than it tolerates."""
+
+
 class TaskControl(CronsensusError):
     """Raised by a job to steer its own run."""
 
@@ -248,6 +253,14 @@ class Snooze(TaskControl):
     def __init__(self, message: str | None = None, *, after: timedelta | float | str = "1m") -> None:
         super().__init__(message)
         self.after = after
+
+
+class Asleep(Snooze):
+    """A batch has listed its items and sleeps until they are done. Raised by cronsensus itself."""
+
+    def __init__(self, message: str, *, listed: int | None) -> None:
+        super().__init__(message)
+        self.listed = listed
 
 
 class Skip(TaskControl):

@@ -53,6 +53,17 @@ class Function:
         given, named = self.registered.types.write_arguments(args, kwargs, what=f"arguments of {self.name!r}")
         return tuple(given), named
 
+    def require_item(self, kwargs: Mapping[str, Any]) -> None:
+        """Raise unless the function can be called with one item by position, and ``kwargs``.
+
+        Raises:
+            InvalidOption: it cannot.
+        """
+        if self.signature is not None:
+            self._require_fitting(
+                (None,), kwargs, "; it is called with one item by position, and what kwargs={…} gives"
+            )
+
     def _require_fitting(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], hint: str) -> None:
         assert self.signature is not None  # noqa: S101 - for the type checker
         run = self.registered.run_parameter
@@ -99,6 +110,15 @@ def look_at(function: Callable[..., Any], *, name: str | None, executor: str | N
         place=place,
         signature=None if left is None else inspect.Signature(left),
     )
+
+
+def run_parameter_of(function: Callable[..., Any]) -> str | None:
+    """Return the name of the parameter that wants the ``Run``.
+
+    Raises:
+        UnsupportedFunction: it cannot be passed by name.
+    """
+    return _run_parameter(function, _parameters(function), _place(inspect.unwrap(_inner(function))))[0]
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -163,7 +163,7 @@ class Operations:
         name, operator = name_of(job), self._acts.operator(by)
         refuse_while_loading("triggers")
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
-        if function is not None and spec is not None:
+        if function is not None and spec is not None and function.registered.batch is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
         return self._acts.handle(self._acts.act({name}, lambda store: store.trigger(name, by=operator, why=reason)))
 

@@ -72,6 +72,11 @@ class Tolerance:
     share: float = 0.0
     stop_after: int | None = None
 
+    @property
+    def counts(self) -> int:
+        """Up to which number items must be counted to decide."""
+        return 2 * MOST_ITEMS if self.share else max(self.count, self.stop_after or 0) + 1
+
     def allows(self, children: Children) -> bool:
         """Whether a batch whose items have ended like this has succeeded."""
         return children.not_done <= max(self.count, int(self.share * children.total))

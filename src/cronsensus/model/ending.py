@@ -21,7 +21,7 @@ class Ending(Struct, frozen=True, kw_only=True):
             Skip``; ``retry`` by ``raise Retry``; ``snoozed`` by ``raise Snooze``.
         result: JSON text of the value returned; ``None`` when it returned ``None``.
         reason: free text: why it was cancelled, skipped, asked for a retry, or waits.
-        retry_after: what ``raise Retry(after=…)`` or ``raise Snooze(after=…)`` asked for; snoozed without it: it sleeps.
+        retry_after: what ``raise Retry(after=…)`` or ``raise Snooze(after=…)`` asked for; a snooze without it sleeps.
         listed: of a batch that sleeps: how many items its list had.
         hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.

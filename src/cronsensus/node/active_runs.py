@@ -32,6 +32,8 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
+from cronsensus.node.batch import is_batch, phases
+from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.result import describe
 from cronsensus.node.progress import ProgressBuffer
@@ -81,6 +83,7 @@ class ActiveRuns:
         on_work: Callable[[], None],
         run_log: RunLog,
         run_events: RunEvents,
+        batches: BatchWatch,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -91,6 +94,9 @@ class ActiveRuns:
         self._on_work = on_work
         self._run_log = run_log
         self._run_events = run_events
+        self._batches = batches
+        self._of_batch: dict[Key, tuple[int, str]] = {}
+        """Of ends that the store has yet to take: the batch that may go on then, and its function."""
         self.in_doubt = False
         self.progress_buffer = ProgressBuffer(clock, wake)
         self._waiting: dict[Key, _Waiting] = {}
@@ -337,6 +343,8 @@ class ActiveRuns:
         if registered is None or not lease.trusted or not self._executors[registered.executor].able:
             self._give_back(claim, None)
             return None
+        if registered.batch is not None and is_batch(claim):
+            registered = phases(registered, claim, self._batches.store)
         run_transaction = RunTransaction(self._store, claim, self.progress_buffer, registered.types)
         run = Run(
             claim,
@@ -424,6 +432,10 @@ class ActiveRuns:
         key = (answer.id, answer.token)
         committing = self._committing.pop(key, None)
         self._known_since.pop(key, None)
+        if (batch := self._of_batch.pop(key, None)) is not None and (
+            answer.state is not State.PENDING or outcome.waiting
+        ):
+            self._batches.tell(*batch)
         if answer.accepted:
             if committing is not None and answer.state is State.SUCCEEDED:
                 # Its effects are in the same database, and are forgotten with its end: then it has to run again.
@@ -446,6 +458,21 @@ class ActiveRuns:
             case None:
                 return False
         return True
+
+    def close_item(self, claim: Claim) -> None:
+        """Settle an item that is not begun, because its batch is over."""
+        outcome = Outcome(
+            id=claim.id,
+            token=claim.token,
+            session=claim.session,
+            state=State.CANCELLED,
+            reason=Reason.BATCH_ENDED,
+        )
+        self._to_settle(claim, outcome)
+
+    def give_back(self, claim: Claim) -> None:
+        """Give a claim back that is not begun."""
+        self._give_back(claim, None)
 
     def close_unheard_of(self, claim: Claim, why: str) -> None:
         """Settle a claim that may have run here, and whose job must not run twice."""
@@ -531,6 +558,10 @@ class ActiveRuns:
 
     def _to_settle(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
         self._outcomes[claim.id, claim.token] = outcome
+        if claim.parent is not None:
+            self._of_batch[claim.id, claim.token] = claim.parent, claim.spec.function
+        elif outcome.listed is not None:
+            self._of_batch[claim.id, claim.token] = claim.id, claim.spec.function
         self._run_log.ended(claim, outcome, raised)
         self._run_events.remember(claim)
 

@@ -20,6 +20,7 @@ from cronsensus.model.session import SessionView
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.node.active_runs import ActiveRuns
+from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.run_log import RunLog
@@ -47,6 +48,7 @@ class Claiming:
         *,
         registry: Mapping[str, Registered],
         run_log: RunLog,
+        batches: BatchWatch,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -54,6 +56,7 @@ class Claiming:
         self._active_runs = active_runs
         self._registry = registry
         self._run_log = run_log
+        self._batches = batches
         self._answers_lost = False
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
         """Told by which sign the store was found to have lost a moment."""
@@ -119,6 +122,7 @@ class Claiming:
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
+        claims = self._without_ended_batches(claims)
         for claim in claims:
             if self._active_runs.said.over(claim.id, lease.session):
                 why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
@@ -137,6 +141,23 @@ class Claiming:
         if claims:
             # Only now: what takes these words may take its time.
             self._run_log.started(claims)
+
+    def _without_ended_batches(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Return claims without items of batches that are over: those end here."""
+        if all(claim.parent is None for claim in claims):
+            return claims
+        try:
+            over = self._batches.over(claims)
+        except StoreError:
+            # An item of a batch that was cancelled is not run because it could not be asked.
+            for claim in claims:
+                if claim.parent is not None:
+                    self._active_runs.give_back(claim)
+            return [claim for claim in claims if claim.parent is None]
+        for claim in claims:
+            if claim.parent in over:
+                self._active_runs.close_item(claim)
+        return [claim for claim in claims if claim.parent not in over]
 
     def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""

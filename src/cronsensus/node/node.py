@@ -186,6 +186,7 @@ class Node:
             thread.start()
             self._threads.append(thread)
         self._heartbeat.add(self._renewer)
+        self.round.batches.begin()
         self._timer.after(STUCK_LOOK, self._look_at_rounds)
 
     def runs(self, run: Run | None) -> bool:
@@ -242,6 +243,7 @@ class Node:
             _log.warning("the session could not be closed, others will notice within its lease: %s", error)
         _leave_logs(self)
         self._listener.stop()
+        self.round.batches.stop()
         for executor in self._executors.values():
             executor.close()
         self._timer.close()

@@ -39,6 +39,7 @@ from cronsensus.model.states import State
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.backoff import backoff
+from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor, Registered
 from cronsensus.node.idle_mode import neighbours_to_check
@@ -72,6 +73,7 @@ class Round:
 
     Attributes:
         active_runs: what the node runs; for executors and the heartbeat too.
+        batches: wakes batches whose items are done.
         reconciling: told by each renewal what the store believes this node to run.
         draining: whether it takes nothing new.
         notified: whether a notification came since the last round began; set by the listener.
@@ -138,6 +140,7 @@ class Round:
             self._by_a_run = True
             wake()
 
+        self.batches = BatchWatch(store, clock, registry, wake_with_news)
         self.active_runs = ActiveRuns(
             store,
             clock,
@@ -147,8 +150,11 @@ class Round:
             on_work=on_work,
             run_log=self._run_log,
             run_events=self._run_events,
+            batches=self.batches,
         )
-        self._claiming = Claiming(store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log)
+        self._claiming = Claiming(
+            store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log, batches=self.batches
+        )
         self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_with_news, ask=ask_again)
         self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_with_news)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot

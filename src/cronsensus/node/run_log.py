@@ -90,6 +90,9 @@ class RunLog:
                     "%s is %s; it looks again in %.1fs",
                     _run(claim), outcome.reason, outcome.retry_in.total_seconds(), extra=about,
                 )  # fmt: skip
+            case State.PENDING if outcome.waiting:
+                level = logging.DEBUG if outcome.listed is None else logging.INFO
+                _log.log(level, "%s waits for its %s items", _run(claim), outcome.listed, extra=about)
             case State.PENDING:
                 # A job that asks for a retry itself has not failed.
                 level = logging.INFO if outcome.error is None else logging.WARNING

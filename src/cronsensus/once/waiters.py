@@ -82,7 +82,7 @@ class Waiters:
         if (ran_for > TELL_AFTER or attempt > 1) and self.can_be_told:
             self._store().wake_next(_queue_of(occurrence))
 
-    def awaken(self, occurrence: int) -> None:
+    def wake(self, occurrence: int) -> None:
         """Have the calls that wait here for an occurrence look again."""
         with self._lock:
             waiters = list(self._waiters.get(occurrence, ()))

@@ -13,6 +13,7 @@ from msgspec import Struct
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import Executor as ExecutorName
 from cronsensus.model.occurrence import Claim
+from cronsensus.node.items import Batch
 from cronsensus.node.run import Run
 from cronsensus.typed import UNTYPED, Types
 
@@ -25,6 +26,7 @@ class Registered:
         run_parameter: name of the parameter annotated with ``Run``, if there is one.
         before_run: how many arguments may go by position before it.
         types: what the function's annotations make of JSON.
+        batch: how its items come to be, if it is called once for each item of a list.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Registered:
     run_parameter: str | None = None
     before_run: int = sys.maxsize
     types: Types = field(default=UNTYPED, repr=False, compare=False)
+    batch: Batch | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(

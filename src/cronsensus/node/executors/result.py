@@ -28,6 +28,8 @@ from msgspec import structs
 
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import (
+    Asleep,
+    BatchFailed,
     Cancel,
     CronsensusError,
     InvalidDuration,
@@ -110,6 +112,8 @@ def raised(error: BaseException, run: Run) -> Ending:
         ending = _raised(error, run)
         if ending.kind == "raised" and run.was_cut_off(error):
             ending = structs.replace(ending, cut_off=True)
+        if issubclass(type(error), BatchFailed):
+            return ending
         # For the node's log, whose readers look into it; only of that which could be described.
         run.raised = type(error), error, _without_plumbing(error.__traceback__)
         return ending
@@ -126,6 +130,8 @@ def _raised(error: BaseException, run: Run) -> Ending:
         return Ending(kind="skipped", reason=_said(control))
     if issubclass(kind, Retry):
         return _retry(control)
+    if issubclass(kind, Asleep):
+        return Ending(kind="snoozed", reason=_said(control), listed=control.listed)
     if issubclass(kind, Snooze):
         return _snooze(control)
     if issubclass(kind, Cancel):
@@ -142,6 +148,8 @@ def _raised(error: BaseException, run: Run) -> Ending:
     if is_task_cancelled(control):
         by = "by the job itself, by the application, or by its event loop shutting down"
         return _failed(error, f"the job's task was cancelled, but not by cronsensus: {by}")
+    if issubclass(kind, BatchFailed):  # its items have ended: trying it again would count the same
+        return Ending(kind="raised", error=RunError(type="BatchFailed", message=_message(error)), hopeless=True)
     return Ending(kind="raised", error=describe(error))
 
 

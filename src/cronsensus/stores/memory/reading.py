@@ -60,9 +60,7 @@ class MaintenanceVerbs(Handle):
         old = (
             self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)
         )
-        rows = list(
-            islice((row for row in old if self._may_go(row)), limit)
-        )
+        rows = list(islice((row for row in old if self._may_go(row)), limit))
         gone = list(islice((one for one in job.ranges if one.range.last < before), limit - len(rows)))
         for row in rows:
             self._space.delete(row)

@@ -1,10 +1,11 @@
 """Batches: items with a parent, what sleeps until it is woken, and the counts by which it is known that all is done."""
 
-# ruff: noqa: S101 - pytest explains plain asserts
+# ruff: noqa: D102, S101 - the name of a test is its sentence, and pytest explains plain asserts
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from cronsensus.testing.conformance.steps import settle
 class Batching(StoreTest):
     """What batches rest on: ``parent``, ``listed``, ``children``, ``sleeping``, ``awaken``, ``complete_list``."""
 
-    def batch(self, items: int = 0, **policies: object) -> Claim:
+    def batch(self, items: int = 0, **policies: Any) -> Claim:
         """Let a batch run, with its items enqueued."""
         self.queue(**policies)
         self.session()
@@ -63,7 +64,7 @@ class Batching(StoreTest):
         assert [(batch.id, Origin.BATCH)] * 2 == [(one.parent, one.origin) for one in self.all(parent=batch.id)]
         assert [batch.id] * 2 == [claim.parent for claim in self.claim()]
         assert batch.parent is None
-        assert [] == self.all(parent=batch.id + 987_654)
+        assert self.all(parent=batch.id + 987_654) == []
 
     def test_items_of_a_batch_are_read_by_state_and_page(self) -> None:
         batch = self.batch(items=5)
@@ -72,15 +73,15 @@ class Batching(StoreTest):
         self.finish(claims[1], State.FAILED)
         done = self.all(parent=batch.id, states=(State.SUCCEEDED,))
         assert [claims[0].id] == [one.id for one in done]
-        assert 2 == len(self.all(parent=batch.id, states=(State.PENDING,)))
+        assert len(self.all(parent=batch.id, states=(State.PENDING,))) == 2
         self.enqueue("alone")
-        assert 5 == len(self.all(parent=batch.id, job="queue"))
+        assert len(self.all(parent=batch.id, job="queue")) == 5
 
     def test_an_item_that_is_enqueued_twice_is_one(self) -> None:
         batch = self.batch()
         first, again = self.items(batch.id, 3), self.items(batch.id, 3)
         assert first == again
-        assert 3 == self.children_of(batch.id).open
+        assert self.children_of(batch.id).open == 3
 
     def test_only_items_have_the_keys_of_items(self) -> None:
         self.queue()
@@ -92,8 +93,8 @@ class Batching(StoreTest):
         claim = self.take()
         self.finish(claim, State.FAILED)
         again = self.look(self.store.retry(claim.id, by="op"))
-        assert (None, Origin.ENQUEUE, (0,)) == (again.parent, again.origin, again.args)
-        assert 1 == self.children_of(batch.id).failed
+        assert (again.parent, again.origin, again.args) == (None, Origin.ENQUEUE, (0,))
+        assert self.children_of(batch.id).failed == 1
 
     # --- counts -----------------------------------------------------------------------------------------------------
 
@@ -104,26 +105,26 @@ class Batching(StoreTest):
             self.finish(claim, state)
         found = self.children_of(batch.id)
         assert Children(State.RUNNING, None, 1, 2, 1, 1, 1, 1) == found
-        assert (3, 2) == (found.open, found.not_done)
+        assert (found.open, found.not_done) == (3, 2)
 
     def test_children_are_counted_up_to_a_limit(self) -> None:
         batch = self.batch(items=5)
         self.claim(limit=3)
-        assert (2, 2) == (self.children_of(batch.id, 2).pending, self.children_of(batch.id, 2).running)
-        assert 1 == self.store.children([batch.id])[batch.id].running
+        assert (self.children_of(batch.id, 2).pending, self.children_of(batch.id, 2).running) == (2, 2)
+        assert self.store.children([batch.id])[batch.id].running == 1
 
     def test_a_batch_that_is_not_there_has_no_state(self) -> None:
         batch = self.batch(items=1)
         found = self.store.children([batch.id, batch.id + 987_654])
-        assert (State.RUNNING, None) == (found[batch.id].state, found[batch.id + 987_654].state)
-        assert {} == self.store.children([])
+        assert (found[batch.id].state, found[batch.id + 987_654].state) == (State.RUNNING, None)
+        assert self.store.children([]) == {}
 
     def test_a_takeover_leaves_the_counts_right(self) -> None:
         batch = self.batch(items=2)
         self.claim(limit=1)
         self.lease_out()
         self.store.reclaim()
-        assert (2, 0) == (self.children_of(batch.id).pending, self.children_of(batch.id).running)
+        assert (self.children_of(batch.id).pending, self.children_of(batch.id).running) == (2, 0)
 
     # --- sleeping and waking ----------------------------------------------------------------------------------------
 
@@ -131,17 +132,17 @@ class Batching(StoreTest):
         batch = self.batch(items=2)
         self.clock.advance(SECOND)
         assert self.sleep(batch, listed=2)
-        assert LATEST == self.look(batch).due_at
+        assert self.look(batch).due_at == LATEST
         assert [(batch.id, "queue")] == self.store.sleeping()
         view = self.store.look()
         assert view.backlog
         assert view.next_pending in {None, LATEST}
-        assert 1 == self.store.awaken([batch.id])
-        assert 0 == self.store.awaken([batch.id])
-        assert [] == self.store.sleeping()
+        assert self.store.awaken([batch.id]) == 1
+        assert self.store.awaken([batch.id]) == 0
+        assert self.store.sleeping() == []
         woken, *items = self.claim()
         assert (batch.id, 2, batch.attempt) == (woken.id, woken.listed, woken.attempt)
-        assert 2 == len(items)
+        assert len(items) == 2
         assert woken.token > batch.token
 
     def test_what_sleeps_is_claimed_by_nobody(self) -> None:
@@ -149,7 +150,7 @@ class Batching(StoreTest):
         self.sleep(batch, listed=0)
         self.clock.advance(400 * DAY)
         self.session("s2")
-        assert [] == self.claim("s2")
+        assert self.claim("s2") == []
         assert not self.store.look().backlog
 
     def test_sleeping_ends_failures_and_expiry(self) -> None:
@@ -158,12 +159,12 @@ class Batching(StoreTest):
         self.enqueue("batch", origin=Origin.BATCH, expires_in=HOUR)
         self.finish(self.take(), State.PENDING, retry_in=timedelta(0))
         claim = self.take()
-        assert 1 == claim.failures
+        assert claim.failures == 1
         self.sleep(claim, listed=0)
         self.clock.advance(DAY)
         self.store.awaken([claim.id])
         self.session("s2")
-        assert 0 == self.take("s2").failures
+        assert self.take("s2").failures == 0
 
     def test_a_batch_that_sleeps_again_keeps_its_list(self) -> None:
         batch = self.batch(items=1)
@@ -171,7 +172,7 @@ class Batching(StoreTest):
         self.store.awaken([batch.id])
         woken = self.claim(limit=1)[0]
         assert self.sleep(woken)
-        assert 1 == self.children_of(batch.id).listed
+        assert self.children_of(batch.id).listed == 1
 
     def test_the_answer_to_a_sleep_is_given_again(self) -> None:
         batch = self.batch()
@@ -188,23 +189,23 @@ class Batching(StoreTest):
         self.session("s2")
         again = self.take("s2")
         assert not self.sleep(batch, listed=99)
-        assert (State.RUNNING, None) == (self.look(again).state, self.look(again).listed)
+        assert (self.look(again).state, self.look(again).listed) == (State.RUNNING, None)
 
     def test_waking_leaves_alone_what_is_awake(self) -> None:
         batch = self.batch()
         waits = self.enqueue("later", delay=HOUR)
         due = self.look(waits).due_at
-        assert 0 == self.store.awaken([batch.id, waits.id, waits.id + 987_654])
+        assert self.store.awaken([batch.id, waits.id, waits.id + 987_654]) == 0
         assert (State.RUNNING, due) == (self.look(batch).state, self.look(waits).due_at)
         self.finish(batch)
-        assert 0 == self.store.awaken([batch.id])
+        assert self.store.awaken([batch.id]) == 0
 
     def test_a_batch_that_sleeps_is_cancelled_at_once(self) -> None:
         batch = self.batch()
         self.sleep(batch, listed=0)
         assert State.CANCELLED is self.store.cancel(batch.id, by="op", why="no")
-        assert [] == self.store.sleeping()
-        assert 0 == self.store.awaken([batch.id])
+        assert self.store.sleeping() == []
+        assert self.store.awaken([batch.id]) == 0
 
     def test_sleeping_batches_come_by_pages(self) -> None:
         self.queue()
@@ -250,12 +251,12 @@ class Batching(StoreTest):
         for claim in self.claim():
             self.finish(claim)
         self.clock.advance(DAY)
-        assert 0 == self.store.prune()
-        assert 0 == self.store.prune(self.store.now())
-        assert 2 == self.children_of(batch.id).succeeded
+        assert self.store.prune() == 0
+        assert self.store.prune(self.store.now()) == 0
+        assert self.children_of(batch.id).succeeded == 2
         self.store.awaken([batch.id])
         self.session("s2")
         self.finish(self.take("s2"))
         self.clock.advance(DAY)
-        assert 3 == self.store.prune()
+        assert self.store.prune() == 3
         assert Children(None) == self.children_of(batch.id)

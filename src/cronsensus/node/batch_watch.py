@@ -1,0 +1,168 @@
+"""Which batches can go on? Asked where an item of one has ended here, and now and then of all that sleep.
+
+A batch that sleeps is woken by whoever finds that nothing it waits for is open. Of two nodes whose items end in one
+instant, each asks after the commit of its own, so at least one finds none open. What is lost, because a node died in
+between, an operator acted or a run expired, is found by the look at all that sleep: each node with such jobs takes one.
+Both only wake; what the batch does then it decides by what is recorded, so waking it too often costs a look, and two at
+once do no harm.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
+from cronsensus.logger import Logger
+from cronsensus.model.batch import Tolerance, phase
+from cronsensus.model.occurrence import Claim
+from cronsensus.model.states import State
+from cronsensus.node.executors.base import Registered
+from cronsensus.stores.base import Store
+
+_log = Logger("cronsensus.node")
+
+PAUSE = 0.03
+"""Least seconds between two looks at batches whose items end here."""
+SWEEP = (5.0, 60.0)
+"""Seconds between two looks at all that sleep: while anything does, and otherwise."""
+AGAIN = 1.0
+"""Seconds after which what could not be asked is asked again."""
+TRUSTED = 1.0
+"""Seconds for which a batch that was open counts as open: an item of it is begun without asking."""
+_PAGE = 200
+
+
+class BatchWatch:
+    """Wakes batches, on a thread of its own and on a handle of its own, from the first batch on."""
+
+    def __init__(
+        self, store: Store, clock: Clock, registry: Mapping[str, Registered], wake: Callable[[], None]
+    ) -> None:
+        """Watch batches in ``store``; ``wake`` has the node look for work, where it woke one."""
+        self._of = store
+        self._clock = clock
+        self._registry = registry
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._own: Store | None = None
+        self._thread: threading.Thread | None = None
+        self._asked: dict[int, str] = {}
+        self._event = Event()
+        self._stopping = Event()
+        self._open_at: dict[int, float] = {}
+
+    @property
+    def store(self) -> Store:
+        """A handle for what batches ask, beside the node's own."""
+        with self._lock:
+            if self._own is None:
+                self._own = self._of.sibling()
+            return self._own
+
+    def begin(self) -> None:
+        """Begin to watch, if this node has jobs with items."""
+        if any(one.batch is not None for one in self._registry.values()):
+            self._ensure_thread()
+
+    def stop(self) -> None:
+        """Stop watching, and close the handle."""
+        with self._lock:
+            self._stopping.set()
+            thread = self._thread
+        self._event.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+        if self._own is not None:
+            self._own.close()
+
+    # --- may an item be begun? --------------------------------------------------------------------------------------
+
+    def over(self, claims: Sequence[Claim]) -> set[int]:
+        """Return the batches of these claims that are over, or gone: no item of theirs is begun any more.
+
+        Raises:
+            StoreError: they cannot be asked.
+        """
+        now = self._clock.monotonic()
+        batches = {claim.parent for claim in claims if claim.parent is not None}
+        unknown = [one for one in batches if now - self._open_at.get(one, -TRUSTED) >= TRUSTED]
+        if not unknown:
+            return set()
+        found = self._of.children(unknown)
+        over = {one for one, children in found.items() if children.state is None or children.state.final}
+        self._open_at = {one: at for one, at in self._open_at.items() if now - at < TRUSTED}
+        self._open_at |= dict.fromkeys(set(unknown) - over, now)
+        return over
+
+    # --- may a batch go on? -----------------------------------------------------------------------------------------
+
+    def tell(self, batch: int, function: str) -> None:
+        """Note that an item of a batch has ended here, or that it went to sleep; asked on the thread."""
+        with self._lock:
+            self._asked[batch] = function
+        self._ensure_thread()
+        self._event.set()
+
+    def _ensure_thread(self) -> None:
+        with self._lock:
+            if self._thread is not None or self._stopping.is_set():
+                return
+            self._thread = threading.Thread(target=self._run, name="cronsensus-batches", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        looked_at, sweep_at = float("-inf"), self._clock.monotonic() + SWEEP[0]
+        while not self._stopping.is_set():
+            self._event.wait(max(0.0, sweep_at - self._clock.monotonic()))
+            if self._stopping.wait(max(0.0, looked_at + PAUSE - self._clock.monotonic())):
+                return
+            self._event.clear()
+            looked_at = self._clock.monotonic()
+            with self._lock:
+                asked, self._asked = self._asked, {}
+            try:
+                if asked:
+                    self._look(asked)
+                    sweep_at = min(sweep_at, looked_at + SWEEP[0])
+                if looked_at >= sweep_at:
+                    sweep_at = looked_at + SWEEP[0 if self._sweep() else 1]
+            except StoreError as error:
+                _log.debug("batches that may go on could not be looked for: %s", error)
+                with self._lock:
+                    self._asked = asked | self._asked
+                sweep_at = looked_at + AGAIN
+            except Exception:  # noqa: BLE001 - logged
+                if not self._stopping.is_set():
+                    _log.exception("a mistake in cronsensus; please report it. Batches are looked at again")
+                sweep_at = looked_at + SWEEP[0]
+
+    def _sweep(self) -> bool:
+        """Look at all that sleep; return whether anything does."""
+        last, page = 0, [(0, "")]
+        while page := self.store.sleeping(after=last, limit=_PAGE):
+            self._look(dict(page))
+            last = page[-1][0]
+        return last > 0
+
+    def _look(self, batches: Mapping[int, str]) -> None:
+        """Wake those of these batches that wait for nothing any more."""
+        tolerances = {batch: self._tolerance(function) for batch, function in batches.items()}
+        most = (
+            max(one.counts for one in tolerances.values()) if any(one.stop_after for one in tolerances.values()) else 1
+        )
+        ready = [
+            batch
+            for batch, children in self.store.children(batches, limit=most).items()
+            if children.state is State.PENDING
+            and children.listed is not None
+            and phase(children.listed, children, tolerances[batch]) != "wait"
+        ]
+        if ready and self.store.awaken(ready):
+            self._wake()
+
+    def _tolerance(self, function: str) -> Tolerance:
+        registered = self._registry.get(function)
+        return Tolerance() if registered is None or registered.batch is None else registered.batch.tolerance
