@@ -227,6 +227,7 @@ class ActiveRuns:
 
         What has not begun goes back in the next round, and the store cancels it there.
         """
+        self._batches.doubt()
         # What waits first: the slot of what is stopped passes to it at once, and it would be overlooked.
         with self.reserved.lock:
             waiting = [*self.reserved.keys(), *self._waiting]

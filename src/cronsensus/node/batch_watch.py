@@ -101,6 +101,10 @@ class BatchWatch:
         self._open_at |= dict.fromkeys(set(unknown) - over, now)
         return over
 
+    def doubt(self) -> None:
+        """Ask of the next item whether its batch is open: an operator has just cancelled something that runs here."""
+        self._open_at = {}
+
     # --- may a batch go on? -----------------------------------------------------------------------------------------
 
     def tell(self, batch: int, function: str) -> None:
