@@ -15,9 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cronsensus.batch_handle import BatchHandle
     from cronsensus.calls import Call
     from cronsensus.config import Settings, load_settings
     from cronsensus.errors import (
+        BatchFailed,
         Cancel,
         ConfigurationError,
         CoordinationError,
@@ -72,6 +74,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "BatchFailed",
+    "BatchHandle",
     "Call",
     "Cancel",
     "ConfigurationError",

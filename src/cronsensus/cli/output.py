@@ -103,8 +103,10 @@ class Output:
             self.document(data)
         return self.as_json
 
-    def show(self, store: Store, draw: Callable[[], None], *, again: bool) -> None:
-        """Draw once; with ``again`` draw anew whenever the store has something to say, until Ctrl-C.
+    def show(self, store: Store, draw: Callable[[], bool | None], *, again: bool) -> None:
+        """Draw once; with ``again`` draw anew whenever the store has something to say, until it is over, or Ctrl-C.
+
+        ``draw`` returns whether it is over.
 
         Raises:
             CommandError: ``again`` without a terminal to draw on.
@@ -122,7 +124,8 @@ class Output:
             with self.console.screen():
                 while True:
                     self.console.clear()
-                    draw()
+                    if draw():
+                        return
                     # Hints make it quick, the pause keeps a busy cluster from being asked all the time.
                     store.wait(REFRESH)
                     _PAUSE.wait(LEAST_PAUSE)

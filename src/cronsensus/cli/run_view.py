@@ -8,6 +8,7 @@ from cronsensus.cli.output import Cell, Output, word
 from cronsensus.insight.run_report import LogEntry, RunReport
 from cronsensus.insight.summaries import error_text, run_state, took, what_for
 from cronsensus.insight.words import brief, exact, shorten
+from cronsensus.model.batch import shown_key
 
 _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}
 
@@ -23,10 +24,14 @@ def print_run(output: Output, report: RunReport, now: datetime) -> None:
         [
             ("state", Cell(run_state(one), word(one.state).style)),
             ("for", what_for(one)),
-            ("key", one.key if one.scheduled_for is None or one.origin != "schedule" else None),
+            ("key", shown_key(one.key) if one.scheduled_for is None or one.origin != "schedule" else None),
             ("arguments", arguments),
             ("result", None if one.result is None else shorten(one.result, 400)),
             ("retry of", None if one.retry_of is None else f"run {one.retry_of}"),
+            ("item of", None if one.parent is None else f"batch {one.parent}"),
+            ("batch", None if report.batch is None else report.batch.text),
+            ("pace", None if report.batch is None else report.batch.pace or None),
+            ("failed items", None if report.batch is None else ", ".join(report.batch.failed) or None),
             ("tried again as", ", ".join(f"run {number}" for number in report.retried_as) or None),
         ]
     )
@@ -68,6 +73,33 @@ def print_run(output: Output, report: RunReport, now: datetime) -> None:
         output.heading("Log")
         for entry in report.log:
             show_entry(output, entry, attempts=one.attempt)
+
+
+def print_batch(output: Output, report: RunReport) -> None:
+    """Print how far a batch is: a bar, counts, pace, and a line for each node."""
+    one, batch = report.occurrence, report.batch
+    assert batch is not None  # noqa: S101 - for the type checker
+    full = round(_BAR * batch.share)
+    output.heading(f"batch {one.id} of {one.job}")
+    bar = "█" * full + "·" * (_BAR - full)
+    output.line(Cell(f"{bar} {batch.share:.0%}  {batch.pace}", word(one.state).style))
+    output.pairs(
+        [
+            ("state", Cell(run_state(one), word(one.state).style)),
+            ("items", batch.text),
+            ("took" if one.finished_at else "for", None if batch.elapsed is None else brief(batch.elapsed)),
+            ("failed items", ", ".join(batch.failed) or None),
+        ]
+    )
+    output.line()
+    output.table(
+        ["node", "runs"],
+        [[node, str(count)] for node, count in sorted(batch.running.items())],
+        empty="no item runs" if one.state.final else "no item runs now",
+    )
+
+
+_BAR = 40
 
 
 def show_entry(output: Output, entry: LogEntry, *, attempts: int) -> None:

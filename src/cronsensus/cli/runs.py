@@ -14,9 +14,9 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
-from cronsensus.cli.run_view import print_run, show_entry
+from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.errors import InvalidTransition
-from cronsensus.insight.as_data import failures_data, log_data, occurrence_data, run_data, trail_data
+from cronsensus.insight.as_data import batch_data, failures_data, log_data, occurrence_data, run_data, trail_data
 from cronsensus.insight.failures import grouped, open_failures
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
@@ -67,24 +67,33 @@ def runs() -> None:
     help="Only in this state; may be repeated.",
 )
 @click.option("--since", metavar="TIME", help="Only those created since then; 2h means two hours ago.")
+@click.option("--batch", type=click.IntRange(1), metavar="ID", help="Only the items of this batch.")
 @click.option("--after", type=click.IntRange(1), metavar="ID", help="Begin after this id: the next page.")
 @limited()
 @watchable
 def list_(
-    *, job: str | None, states: tuple[str, ...], since: str | None, after: int | None, limit: int, watch: bool
+    *,
+    job: str | None,
+    states: tuple[str, ...],
+    since: str | None,
+    batch: int | None,
+    after: int | None,
+    limit: int,
+    watch: bool,
 ) -> None:
     """List runs, newest first.
 
     cronsensus runs list --job send_digest --limit 10
     cronsensus runs list --state failed --since 1d
     cronsensus runs list --state running --watch
+    cronsensus runs list --batch 4711 --state failed
     """
     output = Output.current()
     with opened_store() as store:
         if job is not None:
             require_job(store, job)
         begin = None if since is None else read_time(since, store.now(), what="--since")
-        where = OccurrenceFilter(job=job, states=tuple(State(state) for state in states))
+        where = OccurrenceFilter(job=job, states=tuple(State(state) for state in states), parent=batch)
 
         def draw() -> None:
             newest = every_occurrence(store, where, after=after, newest_first=True, page=limit + 1)
@@ -143,6 +152,7 @@ def show(number: int) -> None:
                 "kwargs": one.kwargs,
                 "result": _result(one),
                 "retried_as": report.retried_as,
+                "batch": None if report.batch is None else batch_data(report.batch),
                 "attempts": [run_data(run) for run in report.attempts],
                 "logs": [log_data(*entry) for entry in report.log],
                 "trail": [trail_data(act) for act in report.acts],
@@ -152,6 +162,33 @@ def show(number: int) -> None:
     print_run(output, report, now)
     if report.log_length > len(report.log):
         message(f"all {report.log_length} lines: cronsensus runs logs {number}")
+
+
+@runs.command()
+@id_argument
+def watch(number: int) -> None:
+    """Watch a batch: how many items are done, how fast, how long it will take, and what runs on which node.
+
+    Ends with the batch; where there is no terminal it prints once.
+
+    cronsensus runs watch 4711
+    """
+    output = Output.current()
+    with opened_store() as store:
+
+        def draw() -> bool:
+            """Return whether it is over."""
+            now, one = store.now(), _found(store, number)
+            report = run_report(store, one, log_lines=0)
+            if report.batch is None:
+                raise CommandError(f"run {number} is no batch", then=f"see it with: cronsensus runs show {number}")
+            if not output.printed_json({**occurrence_data(one), "batch": batch_data(report.batch)}):
+                print_batch(output, report)
+            return one.state.final
+
+        if not draw() and output.terminal and not output.as_json:
+            output.show(store, draw, again=True)
+            draw()
 
 
 def _result(one: Occurrence) -> Any:

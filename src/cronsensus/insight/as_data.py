@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from cronsensus.handle import Handle
+from cronsensus.insight.batches import BatchView
 from cronsensus.insight.failures import FailureGroup
 from cronsensus.insight.ledger import LedgerLine
 from cronsensus.insight.life import Life
@@ -51,10 +52,24 @@ def occurrence_data(one: Occurrence) -> dict[str, Any]:
     return {
         **fields(one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"),
         **fields(one, "failures token node session cancel_requested retry_of"),
+        **fields(one, "parent listed"),
         "seconds": seconds(one.started_at, one.finished_at),
         # A job may say anything, and JSON has no word for infinity.
         "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],
         "error": None if one.error is None else fields(one.error, "type message"),
+    }
+
+
+def batch_data(batch: BatchView) -> dict[str, Any]:
+    """Return how far a batch is as data."""
+    return {
+        **fields(batch.children, "listed pending running succeeded failed cancelled skipped"),
+        "done": batch.done,
+        "total": batch.children.total,
+        "nodes": batch.running,
+        "failed_keys": list(batch.failed),
+        "items_per_second": batch.rate,
+        "seconds_left": None if batch.left is None else batch.left.total_seconds(),
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cronsensus.insight.batches import BatchView, batch_view
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.stores.base import Store
@@ -44,6 +45,7 @@ class RunReport:
         log: its last lines, of ``log_length``.
         retried_as: the runs that an operator made to try it again.
         acts: what operators did to it.
+        batch: how far it is, if it is a batch.
     """
 
     occurrence: Occurrence
@@ -52,6 +54,7 @@ class RunReport:
     log_length: int
     retried_as: tuple[int, ...]
     acts: tuple[TrailEntry, ...]
+    batch: BatchView | None = None
 
     @property
     def timeline(self) -> list[Event]:
@@ -108,6 +111,7 @@ def run_report(store: Store, one: Occurrence, *, log_lines: int = 20) -> RunRepo
         log_length=length,
         retried_as=tuple(other.id for other in of_the_job if other.retry_of == one.id),
         acts=tuple(act for act in acts if act.details.get("occurrence") == one.id),
+        batch=batch_view(store, one, attempts, store.now()),
     )
 
 

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from cronsensus.insight.live_nodes import nodes_there, takes_work
 from cronsensus.insight.words import counted, exact, relative
+from cronsensus.instants import LATEST
+from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -31,6 +33,7 @@ class Cause(StrEnum):
     SLOT = "a free slot"
     LOOK = "the next look of a node"
     FUNCTION = "a node with its function"
+    ITEMS = "its items"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
             f"It was cut off, and {keeper} runs it again in the next process that looks, within seconds where one "
             "lives.",
         )
+    if one.due_at >= LATEST and one.listed is not None:
+        return _for_items(store, one)
     if one.due_at > now and (one.reason or "").startswith(f"{Reason.WAITING}: "):
         return _wait(Cause.DUE_TIME, f"Its job is {one.reason}; it looks again {relative(one.due_at, now)}.")
     if one.due_at > now:
@@ -74,6 +79,15 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
         )
     sessions = nodes_there(store)
     return _no_node(sessions) or _in_the_way(store, view, one) or _not_claimed(view, one, sessions, now)
+
+
+def _for_items(store: Store, one: Occurrence) -> Wait:
+    children = store.children([one.id], limit=MOST_ITEMS)[one.id]
+    return _wait(
+        Cause.ITEMS,
+        f"It is a batch of {counted(children.total, 'item')}, and waits for {children.open:,} of them: "
+        f"{children.running:,} run, {children.pending:,} wait.",
+    )
 
 
 def _wait(cause: Cause, *sentences: str) -> Wait:
