@@ -10,6 +10,9 @@ from cronsensus.errors import InvalidOption
 from cronsensus.functions import Function, is_async, run_parameter_of
 from cronsensus.model.batch import Tolerance
 from cronsensus.node.items import Batch
+from cronsensus.typed import UNTYPED
+
+MOST_SHARDS = 10_000
 
 
 class BatchOptions(TypedDict, total=False):
@@ -20,6 +23,7 @@ class BatchOptions(TypedDict, total=False):
     tolerate: int | str | None
     stop_after: int | None
     collect: Callable[..., Any] | None
+    shards: int | None
 
 
 def read_batch(
@@ -30,7 +34,9 @@ def read_batch(
     Raises:
         InvalidOption: options that make no sense, or a function that does not take one item.
     """
-    lister = options.get("items")
+    lister, shards = options.get("items"), options.get("shards")
+    if shards is not None:
+        return _sharded(function, options, args, kwargs)
     if lister is None:
         if rest := [name for name in options if options[name] is not None]:
             raise InvalidOption(f"{rest[0]}=… is for jobs with items; give items=… what lists them")
@@ -58,6 +64,49 @@ def read_batch(
         collect=collect,
         collect_run=None if collect is None else run_parameter_of(collect),
         on_loop=_is_async(lister) or (collect is not None and is_async(collect)),
+    )
+
+
+def batch_by_hand(
+    function: Function | None, kwargs: Mapping[str, Any], item_key: Callable[[Any], str | int] | None
+) -> Batch:
+    """Return how items that a program gives itself become those of a batch.
+
+    Raises:
+        InvalidOption: a function that does not take one item, or a key that is no function.
+    """
+    if item_key is not None and not callable(item_key):
+        raise InvalidOption(f"item_key={item_key!r}: give a function")
+    if function is None:
+        return Batch((), "enqueue_batch", _untyped, key_of=item_key)
+    function.require_item(kwargs)
+    known = function.registered.batch
+    key_of = item_key or (None if known is None else known.key_of)
+    return Batch((), "enqueue_batch", lambda item: function.bind((item,), kwargs), key_of=key_of)
+
+
+def _untyped(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    given, named = UNTYPED.write_arguments((item,), {})
+    return tuple(given), named
+
+
+def _sharded(function: Function, options: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
+    shards = options["shards"]
+    if type(shards) is not int or not 1 <= shards <= MOST_SHARDS:
+        raise InvalidOption(f"shards={shards!r}: a whole number from 1 to {MOST_SHARDS:,}")
+    if options.get("items") is not None or options.get("item_key") is not None:
+        raise InvalidOption("shards=… has no items: the function is called once for each shard, and asks run.shard")
+    given = function.bind(args, kwargs)
+    collect = options.get("collect")
+    return Batch(
+        lister=range(shards),
+        lister_name="shards",
+        bind=lambda _: given,
+        key_of=lambda number: f"{number}/{shards}",
+        tolerance=Tolerance.read(options.get("tolerate"), options.get("stop_after")),
+        collect=collect,
+        collect_run=None if collect is None else run_parameter_of(collect),
+        on_loop=collect is not None and is_async(collect),
     )
 
 

@@ -240,6 +240,8 @@ def check_arguments(
     A job that runs by itself must be complete; one that only runs when told to may get its arguments then.
     """
     if function.registered.batch is not None:
+        if args:
+            return function.bind(args, kwargs)  # of shards
         return (), function.registered.types.write_arguments((), kwargs, what=f"arguments of {function.name!r}")[1]
     if args or kwargs or trigger is not None:
         return function.bind(args, kwargs, hint="; give what its schedule passes as args=(…) or kwargs={…}")

@@ -62,6 +62,7 @@ class Definitions:
         tolerate: int | str | None = None,
         stop_after: int | None = None,
         collect: Callable[..., Any] | None = None,
+        shards: int | None = None,
         **policies: Unpack[PolicyOptions],
     ) -> Declare:
         """Declare a job. The function stays what it was: calling it calls it.
@@ -84,6 +85,7 @@ class Definitions:
             stop_after: with so many failed items, no further one is begun. Defaults to trying all.
             collect: is called when all items are done, with an iterator over what they returned; its result is that of
                 the batch.
+            shards: makes each run a batch of so many calls without an item: ``run.shard`` of ``run.shards``.
             policies: see ``Policies``; durations may be seconds, ``timedelta``, or text like ``"15m"``.
 
         Raises:
@@ -98,6 +100,7 @@ class Definitions:
         require_trigger(trigger)
         of_batch: BatchOptions = {
             "items": items, "item_key": item_key, "tolerate": tolerate, "stop_after": stop_after, "collect": collect,
+            "shards": shards,
         }  # fmt: skip
 
         def decorate(function: Callable[..., Any]) -> Any:

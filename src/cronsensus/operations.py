@@ -5,23 +5,29 @@ Every act is one verb of the store. Each blocking method has an ``a…`` twin th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
+from cronsensus.batch_handle import BatchHandle, cancel
+from cronsensus.batches import batch_by_hand
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
-from cronsensus.errors import InvalidOption, UnknownJob
+from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
 from cronsensus.handle import Handle, R_co
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
-from cronsensus.model.occurrence import Enqueued
-from cronsensus.model.states import State
+from cronsensus.model.occurrence import Enqueued, Item, check_key
+from cronsensus.model.states import Origin, State
+from cronsensus.node.batch import as_items
+from cronsensus.node.batch_items import Pages, write_pages
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
 
+_LISTED_WITHIN = timedelta(hours=1)
 MOST_BACKFILLED = 10_000
 """Most nominal times of one backfill."""
 
@@ -109,6 +115,48 @@ class Operations:
         return [self._acts.handle(one) for one in made]
 
     aenqueue_many = twin(enqueue_many)
+
+    def enqueue_batch(
+        self,
+        job: str | Named,
+        items: Iterable[Any],
+        *,
+        key: str | None = None,
+        item_key: Callable[[Any], str | int] | None = None,
+    ) -> BatchHandle[Any]:
+        """Run a job once for each item, on whichever nodes have free slots; they begin while the list is read.
+
+        Args:
+            job: a job, or its name. With ``items=``, its ``tolerate``, ``stop_after`` and ``collect`` hold.
+            items: up to a million; each is passed by position.
+            key: as in ``options``. A call that failed half-way is repeated with it: no item is enqueued twice.
+            item_key: makes of an item the text that names it. Defaults to the job's, or the item itself.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidPayload, InvalidOption: an item that cannot be, or two with one key. The batch is cancelled then.
+            StoreError: the store could not do it. Not completed within an hour, the batch fails.
+        """
+        name = name_of(job)
+        if key is not None:
+            check_key(key)
+        refuse_while_loading("enqueues")
+        function, spec = self._acts.declared.function_of(name), self._acts.declared.spec_here(name)
+        batch = batch_by_hand(function, {} if spec is None else spec.kwargs, item_key)
+        first = Item(job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN)
+        [made] = self._acts.act({name}, lambda store: store.enqueue([first]), hint=False)
+        store = self._acts.opened.ready()
+        if made.created or not (made.state.final or store.children([made.id])[made.id].listed is not None):
+            try:
+                listed = write_pages(Pages(name, made.id, batch, store), as_items(items, "enqueue_batch"))
+            except ConfigurationError:
+                with suppress(InvalidTransition, LookupError):
+                    store.cancel(made.id, by=self._acts.operator(None), why="its list cannot be used")
+                raise
+            store.complete_list(made.id, listed)
+        return self._acts.batch_handle(made)
+
+    aenqueue_batch = twin(enqueue_batch)
 
     def _enqueue(self, calls: Sequence[Call]) -> list[Enqueued]:
         by = self._acts.operator(None)
@@ -218,6 +266,8 @@ class Operations:
     def cancel(self, occurrence: int | Handle, *, reason: str, by: str | None = None) -> State:
         """Cancel a pending occurrence at once, or ask a running one to stop; return where it stands now.
 
+        Of a batch no further item is begun, and those that run are asked to stop.
+
         Args:
             occurrence: a handle, or its id.
             reason: kept with the occurrence.
@@ -229,7 +279,7 @@ class Operations:
             StoreError: the store could not do it.
         """
         return self._acts.act(
-            (), lambda store: store.cancel(_id_of(occurrence), by=self._acts.operator(by), why=reason)
+            (), lambda store: cancel(store, _id_of(occurrence), by=self._acts.operator(by), why=reason)
         )
 
     acancel = twin(cancel)

@@ -216,6 +216,9 @@ class Scheduler:
     enqueue_many = _Of(lambda self: self._operations.enqueue_many)
     aenqueue_many = _Of(lambda self: self._operations.aenqueue_many)
 
+    enqueue_batch = _Of(lambda self: self._operations.enqueue_batch)
+    aenqueue_batch = _Of(lambda self: self._operations.aenqueue_batch)
+
     pause = _Of(lambda self: self._operations.pause)
     apause = _Of(lambda self: self._operations.apause)
     resume = _Of(lambda self: self._operations.resume)

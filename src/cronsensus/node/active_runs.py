@@ -32,7 +32,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
-from cronsensus.node.batch import is_batch, phases
+from cronsensus.node.batch import adder, is_batch, phases
 from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.result import describe
@@ -112,6 +112,9 @@ class ActiveRuns:
         self._interrupted: set[Key] = set()
         self._unwanted: dict[Key, str] = {}
         """Claims that had not begun when their occurrences were cancelled, and why."""
+        self._over: deque[int] = deque()
+        """Batches that have ended: what is reserved of their items is not begun."""
+        batches.on_over = self._over.append
         self.reserved = Reserved(clock, self._active)
         self.ends = 0
 
@@ -224,17 +227,19 @@ class ActiveRuns:
 
         What has not begun goes back in the next round, and the store cancels it there.
         """
+        self._batches.doubt()
+        # What waits first: the slot of what is stopped passes to it at once, and it would be overlooked.
+        with self.reserved.lock:
+            waiting = [*self.reserved.keys(), *self._waiting]
+        unwanted = {key: reasons[key[0]] for key in waiting if key[0] in reasons and (held is None or key in held)}
+        self._unwanted |= unwanted
         for key, call in list(self._active.items()):
             reason = reasons.get(call.claim.id)
             if reason is None or (held is not None and key not in held):
                 continue
             if not call.run.cancelled.is_set():
                 self._executors[call.registered.executor].stop(call, reason)
-        with self.reserved.lock:
-            waiting = [*self.reserved.keys(), *self._waiting]
-        unwanted = {key: reasons[key[0]] for key in waiting if key[0] in reasons and (held is None or key in held)}
         if unwanted:
-            self._unwanted |= unwanted
             self._wake()
 
     def lose_session(self, lease: SessionLease) -> int:
@@ -343,7 +348,8 @@ class ActiveRuns:
         if registered is None or not lease.trusted or not self._executors[registered.executor].able:
             self._give_back(claim, None)
             return None
-        if registered.batch is not None and is_batch(claim):
+        add_items = adder(registered, claim, lambda: self._batches.store)
+        if is_batch(registered, claim):
             registered = phases(registered, claim, self._batches.store)
         run_transaction = RunTransaction(self._store, claim, self.progress_buffer, registered.types)
         run = Run(
@@ -353,6 +359,7 @@ class ActiveRuns:
             on_line=self.progress_buffer.line,
             run_transaction=run_transaction,
             trusted=lambda: lease.trusted,
+            add_items=add_items,
         )
         return Call(claim, run, registered)
 
@@ -521,6 +528,9 @@ class ActiveRuns:
                 self._give_back(claim, None)
             else:  # it has begun meanwhile
                 self.cancel({key[0]: reason}, {key})
+        while self._over:
+            for claim in self.reserved.take_items(self._over.popleft()):
+                self.close_item(claim)
         while self._ended:
             call, ending, lease_lost = self._ended.popleft()
             key = (call.claim.id, call.claim.token)

@@ -13,38 +13,62 @@ does it, or how often. A page that is written twice makes nothing twice: an item
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cronsensus.clock import SystemClock
-from cronsensus.codec import dumps
-from cronsensus.errors import Asleep, BatchFailed, ConfigurationError, InvalidOption, InvalidPayload
+from cronsensus.errors import Asleep, BatchFailed, InvalidOption
 from cronsensus.model.batch import MOST_ITEMS, Phase, item_key, phase, shown_key
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
+from cronsensus.node.batch_items import PAGE, Pages, Results, batched, digest, items_of, write_pages
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.items import Batch
 from cronsensus.node.run import Run
 from cronsensus.stores.base import Store
 from cronsensus.typed import Types
 
-PAGE = 1000
-"""Most items that are enqueued in one step."""
-PAGE_SECONDS = 1.0
-"""After so long a page is enqueued as it is: a list may come slowly, and its first items need not wait for that."""
 _NAMED = 5
-_clock = SystemClock()
+_MOST_RETRIES = 100
 
 
-def is_batch(claim: Claim) -> bool:
-    """Whether an occurrence of a job with items is a batch of them; else it is an item, or a call of its own."""
-    return claim.parent is None and claim.origin is not Origin.ENQUEUE
+def is_batch(registered: Registered, claim: Claim) -> bool:
+    """Whether an occurrence is a batch; else it is an item of one, or a call of its own.
+
+    Of a job without ``items=`` only what ``enqueue_batch`` made is.
+    """
+    if claim.parent is not None:
+        return False
+    return claim.origin is Origin.BATCH or (registered.batch is not None and claim.origin is not Origin.ENQUEUE)
+
+
+def batch_of(registered: Registered) -> Batch:
+    """Return how the items of a function come to be; of one without ``items=`` only by hand."""
+    if registered.batch is not None:
+        return registered.batch
+
+    def bind(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        given, named = registered.types.write_arguments((item,), {})
+        return tuple(given), named
+
+    return Batch(lister=(), lister_name="items", bind=bind)
+
+
+def adder(registered: Registered, claim: Claim, store: Callable[[], Store]) -> Callable[[Iterable[Any]], int] | None:
+    """Return what adds items to the batch that a run belongs to; ``None``: it belongs to none."""
+    number = claim.id if is_batch(registered, claim) else claim.parent
+    if number is None:
+        return None
+    batch = batch_of(registered)
+
+    def add(items: Iterable[Any]) -> int:
+        return write_pages(Pages(claim.job, number, batch, store()), as_items(items, "add_items"))
+
+    return add
 
 
 def phases(registered: Registered, claim: Claim, store: Store) -> Registered:
     """Return what is called for a batch in place of its job's function."""
-    batch = registered.batch
-    assert batch is not None  # noqa: S101 - for the type checker
+    batch = batch_of(registered)
     turn = _Turn(claim, batch, store, registered.types)
     return dataclasses.replace(
         registered,
@@ -57,37 +81,6 @@ def phases(registered: Registered, claim: Claim, store: Store) -> Registered:
     )
 
 
-class Results:
-    """What the items of a batch returned, in the order in which they were listed, as their function's annotation names.
-
-    Read from the store page by page: a million of them take no more memory than a thousand. An async ``collect`` goes
-    through them with ``async for``.
-    """
-
-    def __init__(self, store: Store, batch: int, types: Types) -> None:
-        self._store = store
-        self._batch = batch
-        self._types = types
-
-    def __iter__(self) -> Iterator[Any]:
-        page: list[Occurrence] = []
-        while page := self._page(page):
-            yield from (self._types.read_result(one.result) for one in page)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        import asyncio
-
-        page: list[Occurrence] = []
-        while page := await asyncio.to_thread(self._page, page):
-            for one in page:
-                yield self._types.read_result(one.result)
-
-    def _page(self, before: list[Occurrence]) -> list[Occurrence]:
-        where = OccurrenceFilter(parent=self._batch, states=(State.SUCCEEDED,))
-        after = before[-1].id if before else None
-        return self._store.occurrences(where, after=after, limit=PAGE, newest_first=False)
-
-
 class _Turn:
     """One attempt of a batch."""
 
@@ -97,11 +90,16 @@ class _Turn:
         self._store = store
         self._types = types
         self._listed = claim.listed
+        self._before: tuple[int, ...] = ()
+        """The batches that this one is the retry of: what succeeded in them is done."""
+        self._again = 0
+        """How many of their items it has again."""
 
     # Called with no arguments of the job's: those are passed to the items.
 
     def here(self, *_: Any, run: Run, **__: Any) -> Any:
         """Do what comes next, on this thread."""
+        self._look_back()
         if self._next() == "list":
             self._write_all(run, self._items(run))
             self._next()
@@ -112,6 +110,7 @@ class _Turn:
         """Do what comes next, on an event loop; what asks the store does so on a thread."""
         import asyncio
 
+        await asyncio.to_thread(self._look_back)
         if await asyncio.to_thread(self._next) == "list":
             await self._write_all_on_loop(run)
             await asyncio.to_thread(self._next)
@@ -123,7 +122,14 @@ class _Turn:
 
     @property
     def _results(self) -> Results:
-        return Results(self._store, self._claim.id, self._types)
+        return Results(self._store, (*self._before, self._claim.id), self._types)
+
+    def _look_back(self) -> None:
+        """Find the batches that this one is the retry of, the oldest first."""
+        found = self._store.occurrence(self._claim.id)
+        while found is not None and found.retry_of is not None and len(self._before) < _MOST_RETRIES:
+            self._before = found.retry_of, *self._before
+            found = self._store.occurrence(found.retry_of)
 
     def _next(self) -> Phase:
         """Return ``"list"`` or ``"collect"``.
@@ -156,11 +162,39 @@ class _Turn:
     # --- the list ---------------------------------------------------------------------------------------------------
 
     def _items(self, run: Run) -> Iterable[Any]:
+        if self._claim.origin is Origin.BATCH:
+            self._list_again()
+            return ()
         lister = self._batch.lister
-        return _iterable(lister(**_named(self._batch.lister_run, run)) if callable(lister) else lister, self._batch)
+        found = lister(**_named(self._batch.lister_run, run)) if callable(lister) else lister
+        return as_items(found, self._batch.lister_name)
+
+    def _list_again(self) -> None:
+        """Enqueue what did not succeed of a batch that was enqueued by hand: its list is known by its items alone."""
+        if not self._before:
+            raise BatchFailed(
+                "its list was not completed: the program that called enqueue_batch ended before it was; call it again "
+                "with the same key, or items"
+            )
+        last = self._before[-1]
+        for state in (State.FAILED, State.CANCELLED):
+            for page in batched(items_of(self._store, last, state), PAGE):
+                self._store.enqueue([self._as_item(one) for one in page])
+                self._again += len(page)
+
+    def _as_item(self, one: Occurrence) -> Item:
+        return Item(
+            job=one.job,
+            key=item_key(self._claim.id, shown_key(one.key)),
+            args=one.args,
+            kwargs=one.kwargs,
+            priority=one.priority,
+            origin=Origin.BATCH,
+            parent=self._claim.id,
+        )
 
     def _write_all(self, run: Run, items: Iterable[Any]) -> None:
-        pages = _Pages(self._claim, self._batch, self._store)
+        pages = self._pages()
         for item in items:
             if pages.add(item):
                 run.check()
@@ -168,19 +202,23 @@ class _Turn:
                 self._stop_early()
         run.check()
         pages.write()
-        self._listed = pages.count
+        self._listed = pages.count + self._again
 
     async def _write_all_on_loop(self, run: Run) -> None:
         import asyncio
 
+        if self._claim.origin is Origin.BATCH:
+            await asyncio.to_thread(self._list_again)
+            await asyncio.to_thread(self._write_all, run, ())
+            return
         lister = self._batch.lister
         found = lister(**_named(self._batch.lister_run, run)) if callable(lister) else lister
         if hasattr(found, "__await__"):
             found = await found
         if not hasattr(found, "__aiter__"):
-            await asyncio.to_thread(self._write_all, run, _iterable(found, self._batch))
+            await asyncio.to_thread(self._write_all, run, as_items(found, self._batch.lister_name))
             return
-        pages = _Pages(self._claim, self._batch, self._store)
+        pages = self._pages()
         async for item in found:
             if pages.add(item):
                 run.check()
@@ -190,97 +228,30 @@ class _Turn:
         await asyncio.to_thread(pages.write)
         self._listed = pages.count
 
+    def _pages(self) -> Pages:
+        done = {
+            digest(item_key(0, shown_key(one.key)))
+            for before in self._before
+            for one in items_of(self._store, before, State.SUCCEEDED)
+        }
+        return Pages(self._claim.job, self._claim.id, self._batch, self._store, done)
+
     def _stop_early(self) -> None:
         """End a list of which enough items have failed already."""
         if self._batch.tolerance.stop_after is not None:
             self._next()
 
 
-class _Pages:
-    """Items on their way into the store."""
-
-    def __init__(self, claim: Claim, batch: Batch, store: Store) -> None:
-        self._claim = claim
-        self._batch = batch
-        self._store = store
-        self._page: list[Item] = []
-        self._again: set[str] = set()
-        """Keys of the page that came before, as far as their hashes tell."""
-        self._seen: set[int] = set()
-        """Hashes of keys: a million of them fit where a million keys would not."""
-        self._since = _clock.monotonic()
-        self.count = 0
-
-    def add(self, item: Any) -> bool:
-        """Take an item in; return whether it is time to write.
-
-        Raises:
-            InvalidPayload, InvalidOption: it cannot be an item; which one, and why.
-        """
-        self.count += 1
-        if self.count > MOST_ITEMS:
-            raise InvalidOption(
-                f"{self._batch.lister_name} gives more than {MOST_ITEMS:,} items, the most of one batch; let one item "
-                "stand for several of them"
-            )
-        args, kwargs = self._bound(item)
-        key = item_key(self._claim.id, self._key(item, args))
-        if (seen := hash(key)) in self._seen:
-            self._again.add(key)
-        self._seen.add(seen)
-        self._page.append(
-            Item(
-                job=self._claim.job,
-                key=key,
-                args=args,
-                kwargs=kwargs or None,
-                origin=Origin.BATCH,
-                parent=self._claim.id,
-            )
-        )
-        return len(self._page) >= PAGE or _clock.monotonic() - self._since > PAGE_SECONDS
-
-    def _bound(self, item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        try:
-            return self._batch.bind(item)
-        except ConfigurationError as error:
-            kind = InvalidPayload if isinstance(error, InvalidPayload) else InvalidOption
-            raise kind(f"item {self.count} of {self._batch.lister_name} cannot be used: {error}") from error
-
-    def _key(self, item: Any, args: tuple[Any, ...]) -> str:
-        if self._batch.key_of is None:
-            value = args[0] if args else self.count
-            return value if isinstance(value, str) else dumps(value, what="item")
-        key = self._batch.key_of(item)
-        if not isinstance(key, str | int):
-            raise InvalidOption(f"item_key gave {key!r} for item {self.count}; give text or a whole number")
-        return str(key)
-
-    def write(self) -> None:
-        """Enqueue what has been taken in.
-
-        Raises:
-            InvalidOption: two items of this list have one key.
-        """
-        if self._page:
-            for made in self._store.enqueue(self._page):
-                if not made.created and made.key in self._again:
-                    raise InvalidOption(
-                        f"two items of {self._batch.lister_name} have the key {shown_key(made.key)!r}, so one of them "
-                        "would not be run; leave it out, or give item_key=… what tells them apart"
-                    )
-        self._page.clear()
-        self._again.clear()
-        self._since = _clock.monotonic()
-
-
 def _named(parameter: str | None, run: Run) -> dict[str, Run]:
     return {} if parameter is None else {parameter: run}
 
 
-def _iterable(found: Any, batch: Batch) -> Iterable[Any]:
+def as_items(found: Any, name: str) -> Iterable[Any]:
+    """Return what was given for a list of items.
+
+    Raises:
+        InvalidOption: it is none.
+    """
     if isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
-        raise InvalidOption(
-            f"{batch.lister_name} gave a {type(found).__name__}, no list of items; return a list, or yield them"
-        )
+        raise InvalidOption(f"{name} gave a {type(found).__name__}, no list of items; return a list, or yield them")
     return found  # type: ignore[no-any-return]

@@ -41,7 +41,10 @@ class BatchWatch:
     def __init__(
         self, store: Store, clock: Clock, registry: Mapping[str, Registered], wake: Callable[[], None]
     ) -> None:
-        """Watch batches in ``store``; ``wake`` has the node look for work, where it woke one."""
+        """Watch batches in ``store``; ``wake`` has the node look for work, where it woke one.
+
+        ``on_over`` is told of a batch that is found to be over, on the thread.
+        """
         self._of = store
         self._clock = clock
         self._registry = registry
@@ -53,6 +56,7 @@ class BatchWatch:
         self._event = Event()
         self._stopping = Event()
         self._open_at: dict[int, float] = {}
+        self.on_over: Callable[[int], None] = lambda _: None
 
     @property
     def store(self) -> Store:
@@ -96,6 +100,10 @@ class BatchWatch:
         self._open_at = {one: at for one, at in self._open_at.items() if now - at < TRUSTED}
         self._open_at |= dict.fromkeys(set(unknown) - over, now)
         return over
+
+    def doubt(self) -> None:
+        """Ask of the next item whether its batch is open: an operator has just cancelled something that runs here."""
+        self._open_at = {}
 
     # --- may a batch go on? -----------------------------------------------------------------------------------------
 
@@ -153,9 +161,14 @@ class BatchWatch:
         most = (
             max(one.counts for one in tolerances.values()) if any(one.stop_after for one in tolerances.values()) else 1
         )
+        found = self.store.children(batches, limit=most)
+        for batch, children in found.items():
+            if children.state is None or children.state.final:
+                self._open_at.pop(batch, None)
+                self.on_over(batch)
         ready = [
             batch
-            for batch, children in self.store.children(batches, limit=most).items()
+            for batch, children in found.items()
             if children.state is State.PENDING
             and children.listed is not None
             and phase(children.listed, children, tolerances[batch]) != "wait"

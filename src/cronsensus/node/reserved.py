@@ -123,6 +123,14 @@ class Reserved:
                     return one.call.claim
         return None
 
+    def take_items(self, batch: int) -> list[Claim]:
+        """Let the items of a batch wait no longer, and return them."""
+        with self.lock:
+            found = [one for one in self._waiting if one.call.claim.parent == batch]
+            for one in found:
+                self._waiting.remove(one)
+        return [one.call.claim for one in found]
+
     def close(self) -> None:
         """Begin nothing any more."""
         with self.lock:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTransaction
+from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedFunction, UnsupportedTransaction
 from cronsensus.interrupts import Event
 from cronsensus.logger import ExcInfo, Logger
+from cronsensus.model.batch import shown_key
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
 from cronsensus.model.states import Origin
@@ -60,6 +61,7 @@ class Run:
             unless this process was frozen.
         cancelled: set when the run should stop: an operator asked, the lease is lost, the time is up, or the node
             drains out.
+        batch: the number of the batch that this is an item of.
         is_over: whether the function has returned or raised.
     """
 
@@ -72,6 +74,7 @@ class Run:
         on_line: Callable[[Run, LogLine], None] | None = None,
         run_transaction: RunTransaction | None = None,
         trusted: Callable[[], bool] = lambda: True,
+        add_items: Callable[[Iterable[Any]], int] | None = None,
     ) -> None:
         self.id: int = claim.id
         self.namespace: str = namespace
@@ -91,6 +94,8 @@ class Run:
         self._on_line = on_line
         self._run_transaction = run_transaction
         self._trusted = trusted
+        self._add_items = add_items
+        self.batch: int | None = claim.parent
         self._at_end: list[Callable[[], None]] = []
         self.is_over = False
 
@@ -137,6 +142,37 @@ class Run:
         """Keep a log line with the run. Records of the ``logging`` module made by the job arrive here by themselves."""
         if self._on_line is not None:
             self._on_line(self, line)
+
+    @property
+    def shard(self) -> int:
+        """Which shard this is, counted from 0, of a job with ``shards=``; 0: it has none."""
+        return self._shard[0]
+
+    @property
+    def shards(self) -> int:
+        """How many shards the job has; 1: it has none."""
+        return self._shard[1]
+
+    @property
+    def _shard(self) -> tuple[int, int]:
+        number, _, many = shown_key(self.key).partition("/") if self.batch is not None else ("", "", "")
+        return (int(number), int(many)) if number.isdecimal() and many.isdecimal() else (0, 1)
+
+    def add_items(self, items: Iterable[Any]) -> int:
+        """Add items to the batch that this run is an item, or the lister, of; return how many.
+
+        One whose key the batch has already is not run again.
+
+        Raises:
+            UnsupportedFunction: the run belongs to no batch, or is in a process of its own.
+            InvalidPayload, InvalidOption: one of them cannot be an item.
+        """
+        if self._add_items is None:
+            raise UnsupportedFunction(
+                f"this run of {self.job!r} cannot add items: it belongs to no batch, or runs in a process of its own "
+                "(executor='process'), which has no connection to the store; add them in its lister, or use a thread"
+            )
+        return self._add_items(items)
 
     def check(self) -> None:
         """Raise if the run should stop; call it between the steps of a long job in a thread.

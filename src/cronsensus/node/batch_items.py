@@ -1,0 +1,168 @@
+"""The items of a batch on their way into the store, and what they returned on the way out: page by page."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from cronsensus.clock import SystemClock
+from cronsensus.codec import dumps
+from cronsensus.errors import ConfigurationError, InvalidOption, InvalidPayload
+from cronsensus.model.batch import MOST_ITEMS, item_key, shown_key
+from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
+from cronsensus.model.states import Origin, State
+from cronsensus.node.items import Batch
+from cronsensus.stores.base import Store
+from cronsensus.typed import Types
+
+PAGE = 1000
+"""Most items that are enqueued in one step."""
+PAGE_SECONDS = 1.0
+"""After so long a page is enqueued as it is: a list may come slowly, and its first items need not wait for that."""
+_clock = SystemClock()
+T = TypeVar("T")
+
+
+class Pages:
+    """Items on their way into the store.
+
+    Attributes:
+        count: how many were taken in.
+    """
+
+    def __init__(self, job: str, number: int, batch: Batch, store: Store, done: Collection[bytes] = ()) -> None:
+        """Take in items of the batch with that number; those whose key has its digest among ``done`` are left out."""
+        self._job = job
+        self._number = number
+        self._batch = batch
+        self._store = store
+        self._done = done
+        self._page: list[Item] = []
+        self._again: set[str] = set()
+        """Keys of the page that came before, as far as their hashes tell."""
+        self._seen: set[int] = set()
+        """Hashes of keys: a million of them fit where a million keys would not."""
+        self._since = _clock.monotonic()
+        self.count = 0
+
+    def add(self, item: Any) -> bool:
+        """Take an item in; return whether it is time to write.
+
+        Raises:
+            InvalidPayload, InvalidOption: it cannot be an item; which one, and why.
+        """
+        self.count += 1
+        if self.count > MOST_ITEMS:
+            raise InvalidOption(
+                f"{self._batch.lister_name} gives more than {MOST_ITEMS:,} items, the most of one batch; let one item "
+                "stand for several of them"
+            )
+        args, kwargs = self._bound(item)
+        own = self._key(item, args)
+        if self._done and digest(item_key(0, own)) in self._done:
+            return False
+        key = item_key(self._number, own)
+        if (seen := hash(key)) in self._seen:
+            self._again.add(key)
+        self._seen.add(seen)
+        self._page.append(
+            Item(
+                job=self._job,
+                key=key,
+                args=args,
+                kwargs=kwargs or None,
+                origin=Origin.BATCH,
+                parent=self._number,
+            )
+        )
+        return len(self._page) >= PAGE or _clock.monotonic() - self._since > PAGE_SECONDS
+
+    def _bound(self, item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            return self._batch.bind(item)
+        except ConfigurationError as error:
+            kind = InvalidPayload if isinstance(error, InvalidPayload) else InvalidOption
+            raise kind(f"item {self.count} of {self._batch.lister_name} cannot be used: {error}") from error
+
+    def _key(self, item: Any, args: tuple[Any, ...]) -> str:
+        if self._batch.key_of is None:
+            value = args[0] if args else self.count
+            return value if isinstance(value, str) else dumps(value, what="item")
+        key = self._batch.key_of(item)
+        if not isinstance(key, str | int):
+            raise InvalidOption(f"item_key gave {key!r} for item {self.count}; give text or a whole number")
+        return str(key)
+
+    def write(self) -> None:
+        """Enqueue what has been taken in.
+
+        Raises:
+            InvalidOption: two items of this list have one key.
+        """
+        if self._page:
+            for made in self._store.enqueue(self._page):
+                if not made.created and made.key in self._again:
+                    raise InvalidOption(
+                        f"two items of {self._batch.lister_name} have the key {shown_key(made.key)!r}, so one of them "
+                        "would not be run; leave it out, or give item_key=… what tells them apart"
+                    )
+        self._page.clear()
+        self._again.clear()
+        self._since = _clock.monotonic()
+
+
+def write_pages(pages: Pages, items: Iterable[Any]) -> int:
+    """Enqueue items page by page; return how many there were."""
+    for item in items:
+        if pages.add(item):
+            pages.write()
+    pages.write()
+    return pages.count
+
+
+class Results:
+    """What the items of a batch returned, in the order in which they were listed, as their function's annotation names.
+
+    Read from the store page by page: a million of them take no more memory than a thousand. An async ``collect`` goes
+    through them with ``async for``.
+    """
+
+    def __init__(self, store: Store, batches: Sequence[int], types: Types) -> None:
+        self._store = store
+        self._batches = batches
+        self._types = types
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches:
+            for one in items_of(self._store, batch, State.SUCCEEDED):
+                yield self._types.read_result(one.result)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        import asyncio
+
+        pages = batched(iter(self), PAGE)
+        while page := await asyncio.to_thread(next, pages, ()):
+            for result in page:
+                yield result
+
+
+def items_of(store: Store, batch: int, state: State) -> Iterator[Occurrence]:
+    """Give the items of a batch that are in a state, page by page."""
+    where = OccurrenceFilter(parent=batch, states=(state,))
+    page: list[Occurrence] = []
+    while page := store.occurrences(where, after=page[-1].id if page else None, limit=PAGE, newest_first=False):
+        yield from page
+
+
+def digest(key: str) -> bytes:
+    """Return what stands for a key where many are kept."""
+    return hashlib.blake2b(key.encode(), digest_size=16).digest()
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """Give the items in tuples of a size; the last may be shorter. ``itertools`` has it from Python 3.12 on."""
+    left = iter(items)
+    while page := tuple(islice(left, size)):
+        yield page

@@ -1,0 +1,581 @@
+"""A job with items: listed once, each item run once by whoever is free, and over when they are.
+
+The tests that carry a number tell of a bug that another scheduler had, in its public list of issues.
+"""
+
+import threading
+import time
+from collections import Counter
+from datetime import date
+
+import pytest
+
+from cronsensus import Retry, Run, Scheduler, every
+from cronsensus.audit import audit
+from cronsensus.batches import batch_by_hand
+from cronsensus.errors import BatchFailed, InvalidOption, RunFailed
+from cronsensus.model.batch import shown_key
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.node import batch_items, batch_watch
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, tmp_path):
+    return f"memory://{tmp_path.name}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def sqlite_url(tmp_path):
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+def items_of(scheduler: Scheduler, batch: int) -> list:
+    return scheduler.store.occurrences(OccurrenceFilter(parent=batch), limit=10_000, newest_first=False)
+
+
+def states_of(scheduler: Scheduler, batch: int) -> Counter:
+    return Counter(one.state for one in items_of(scheduler, batch))
+
+
+# --- list, run, collect -----------------------------------------------------------------------------------------------
+
+
+def test_a_list_is_run_item_by_item_and_collected(url):
+    scheduler, called = Scheduler(url), []
+
+    @scheduler.job(items=lambda: (f"shop-{n}" for n in range(40)), collect=sum, name="close")
+    def close(shop: str, run: Run) -> int:
+        called.append((shop, run.batch))
+        return len(shop)
+
+    with scheduler:
+        handle = close.trigger_now()
+        assert handle.result("20s") == 10 * 6 + 30 * 7
+        assert sorted(called) == sorted((f"shop-{n}", handle.id) for n in range(40))
+        assert [shown_key(one.key) for one in items_of(scheduler, handle.id)] == [f"shop-{n}" for n in range(40)]
+        assert (handle.progress().succeeded, handle.progress().open) == (40, 0)
+        assert list(handle.results()) == [len(f"shop-{n}") for n in range(40)]
+        assert audit(scheduler.store).ok
+
+
+def test_two_nodes_share_a_list(sqlite_url):
+    ran: Counter = Counter()
+    both = [Scheduler(sqlite_url, node=f"node-{n}", concurrency=2) for n in range(2)]
+    handles = []
+    for scheduler in both:
+
+        @scheduler.job(items=range(40), name="shrink")
+        def shrink(number: int, node=scheduler.node_name) -> None:
+            ran[node] += 1
+            time.sleep(0.02)
+
+        handles.append(shrink)
+    with both[0], both[1]:
+        assert handles[0].trigger_now().wait("30s").state is State.SUCCEEDED
+    assert sum(ran.values()) == 40
+    assert min(ran.values()) >= 10, ran
+
+
+def test_async_listers_items_and_collectors_run_on_the_loop(url):
+    scheduler = Scheduler(url)
+
+    async def days():
+        for day in range(1, 8):
+            yield date(2026, 1, day)
+
+    async def latest(results) -> str:
+        return max([day async for day in results])
+
+    @scheduler.job(items=days, collect=latest)
+    async def close_day(day: date) -> str:
+        return day.isoformat()
+
+    with scheduler:
+        assert close_day.trigger_now().result("20s") == "2026-01-07"
+
+
+def test_a_coroutine_may_return_the_list(url):
+    scheduler = Scheduler(url)
+
+    async def numbers(run: Run):
+        return [run.attempt, 2, 3]
+
+    @scheduler.job(items=numbers)
+    def square(number: int) -> int:
+        return number**2
+
+    with scheduler:
+        handle = square.trigger_now()
+        assert handle.wait("20s").state is State.SUCCEEDED
+        assert list(handle.results()) == [1, 4, 9]
+
+
+def test_each_nominal_time_is_a_batch_of_its_own(url):
+    scheduler, called = Scheduler(url), []
+
+    @scheduler.job(every("1s"), items=["a", "b"])
+    def tick(letter: str, run: Run) -> None:
+        called.append((run.batch, letter))
+
+    with scheduler:
+        wait_until(lambda: len(called) >= 4)
+    batches = {batch for batch, _ in called}
+    assert len(batches) >= 2
+    assert all(Counter(called)[batch, letter] <= 1 for batch in batches for letter in "ab")
+
+
+def test_an_empty_list_is_a_batch_that_succeeds(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=list, collect=lambda results: len(list(results)))
+    def never(item: str) -> None: ...
+
+    with scheduler:
+        assert never.trigger_now().result("10s") == 0
+
+
+def test_one_item_enqueued_by_itself_runs_alone(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=["a", "b"], collect=lambda results: "all")
+    def call(letter: str) -> str:
+        return letter.upper()
+
+    with scheduler:
+        assert call.enqueue("z").result("10s") == "Z"
+
+
+def test_items_are_an_items_own_for_policies(url):
+    scheduler, beside, most = Scheduler(url, concurrency=8), [0], [0]
+    lock = threading.Lock()
+
+    @scheduler.job(items=range(12), concurrency=3, retries=1, retry_delay=0)
+    def limited(number: int, run: Run) -> int:
+        with lock:
+            beside[0] += 1
+            most[0] = max(most[0], beside[0])
+        time.sleep(0.02)
+        with lock:
+            beside[0] -= 1
+        if number == 5 and run.attempt == 1:
+            raise RuntimeError("once")
+        return run.attempt
+
+    with scheduler:
+        handle = limited.trigger_now()
+        assert handle.wait("20s").state is State.SUCCEEDED
+        assert sorted(handle.results()) == [1] * 11 + [2]
+    assert most[0] <= 3
+
+
+def test_shards_are_called_with_their_number_and_how_many_there_are(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(shards=4, collect=lambda results: sorted(map(tuple, results)))
+    def sweep(run: Run) -> tuple[int, int]:
+        return run.shard, run.shards
+
+    with scheduler:
+        assert [tuple(one) for one in sweep.trigger_now().result("10s")] == [(n, 4) for n in range(4)]
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_powerjob_905_a_lister_that_dies_half_way_is_done_again_and_no_item_twice(url, monkeypatch):
+    monkeypatch.setattr(batch_items, "PAGE", 10)
+    scheduler, called, listed = Scheduler(url), [], []
+
+    def numbers():
+        listed.append(1)
+        for number in range(60):
+            if number == 35 and len(listed) == 1:
+                raise ConnectionError("page 4 did not come")
+            yield number
+
+    @scheduler.job(items=numbers, retries=1, retry_delay=0)
+    def work(number: int) -> None:
+        called.append(number)
+
+    with scheduler:
+        assert work.trigger_now().wait("20s").state is State.SUCCEEDED
+    assert sorted(called) == list(range(60))
+    assert len(listed) == 2
+
+
+def test_powerjob_12_two_listers_at_once_make_each_item_once(url, monkeypatch):
+    monkeypatch.setattr(batch_items, "PAGE", 5)
+    scheduler = Scheduler(url)
+
+    @scheduler.job()
+    def work(number: int) -> None: ...
+
+    scheduler.store.migrate()
+    handle = work.enqueue_batch([])
+    batch = batch_by_hand(scheduler._declared.function("work"), {}, None)
+
+    def write() -> None:
+        batch_items.write_pages(batch_items.Pages("work", handle.id, batch, scheduler.store.sibling()), range(50))
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(items_of(scheduler, handle.id)) == 50
+    scheduler.store.close()
+
+
+def test_the_first_items_run_while_the_list_is_still_read(url, monkeypatch):
+    monkeypatch.setattr(batch_items, "PAGE", 2)
+    scheduler, ran = Scheduler(url), threading.Event()
+
+    def slowly():
+        yield from ("a", "b")
+        assert ran.wait(20)
+        yield "c"
+
+    @scheduler.job(items=slowly)
+    def work(letter: str) -> None:
+        ran.set()
+
+    with scheduler:
+        assert work.trigger_now().wait("30s").state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda: 7, "gave a int, no list of items"),
+        (lambda: "paris", "gave a str, no list of items"),
+        (lambda: [1, {2}], "item 2 of .* cannot be used"),
+        (lambda: ["a", "b", "a"], "two items of .* have the key 'a'"),
+        (lambda: iter([1 / 0]), "division"),
+    ],
+)
+def test_a_list_that_cannot_be_used_fails_the_batch_and_says_why(url, given, words):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=given)
+    def work(item: object) -> None: ...
+
+    with scheduler, pytest.raises(RunFailed, match=words):
+        work.trigger_now().result("20s")
+
+
+def test_the_item_that_is_one_too_many_fails_the_batch(url, monkeypatch):
+    monkeypatch.setattr(batch_items, "MOST_ITEMS", 5)
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=range(6))
+    def work(item: int) -> None: ...
+
+    with scheduler, pytest.raises(RunFailed, match="more than 5 items, the most of one batch"):
+        work.trigger_now().result("20s")
+
+
+def test_items_without_a_key_of_their_own_get_one(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=[{"id": 1, "n": 1}, {"id": 2, "n": 1}], item_key=lambda item: item["id"])
+    def work(item: dict) -> int:
+        return item["id"]
+
+    with scheduler:
+        handle = work.trigger_now()
+        handle.wait("10s")
+        assert [shown_key(one.key) for one in items_of(scheduler, handle.id)] == ["1", "2"]
+
+
+def test_a_running_item_adds_items_to_its_batch(url):
+    scheduler, called = Scheduler(url), []
+
+    @scheduler.job(items=[4])
+    def tree(depth: int, run: Run) -> None:
+        called.append(depth)
+        if depth:
+            run.add_items([depth - 1])
+
+    with scheduler:
+        handle = tree.trigger_now()
+        assert handle.wait("20s").state is State.SUCCEEDED
+    assert called == [4, 3, 2, 1, 0]
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tolerate", "state"), [(None, State.FAILED), (2, State.SUCCEEDED), ("5%", State.FAILED)])
+def test_a_batch_fails_with_more_failed_items_than_it_bears(url, tolerate, state):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=range(20), tolerate=tolerate, collect=lambda results: len(list(results)))
+    def work(number: int) -> int:
+        if number < 2:
+            raise ValueError(f"not {number}")
+        return number
+
+    with scheduler:
+        ended = work.trigger_now().wait("20s")
+    assert ended.state is state
+    if state is State.FAILED:
+        assert ended.error.type == BatchFailed.__name__
+        assert "2 of 20 items failed: 0, 1" in ended.error.message
+    else:
+        assert ended.result == "18"
+
+
+def test_with_stop_after_the_rest_is_not_begun(url):
+    scheduler, called = Scheduler(url, concurrency=1), []
+
+    @scheduler.job(items=range(60), stop_after=3)
+    def work(number: int) -> None:
+        called.append(number)
+        time.sleep(0.02)
+        raise ValueError("no")
+
+    with scheduler:
+        handle = work.trigger_now()
+        ended = handle.wait("20s")
+        assert ended.state is State.FAILED
+        assert "stop_after=3" in ended.error.message
+        wait_until(lambda: not handle.progress().open)
+        assert handle.progress().cancelled > 30
+    assert 3 <= len(called) < 30
+
+
+def test_a_collector_that_fails_is_tried_again_and_the_items_are_not(url):
+    scheduler, called, collected = Scheduler(url), [], []
+
+    def collect(results):
+        collected.append(1)
+        if len(collected) == 1:
+            raise Retry("not yet", after=0)
+        return sum(results)
+
+    @scheduler.job(items=[1, 2, 3], collect=collect, retries=2)
+    def work(number: int) -> int:
+        called.append(number)
+        return number
+
+    with scheduler:
+        assert work.trigger_now().result("20s") == 6
+    assert sorted(called) == [1, 2, 3]
+
+
+# --- operators, overlap, wake-ups that are lost -----------------------------------------------------------------------
+
+
+def test_a_batch_that_is_cancelled_begins_no_further_item(url):
+    scheduler, called, begun = Scheduler(url, concurrency=2), [], threading.Event()
+
+    @scheduler.job(items=range(30))
+    def work(number: int, run: Run) -> None:
+        called.append(number)
+        begun.set()
+        run.cancelled.wait(20)
+        run.check()
+
+    with scheduler:
+        handle = work.trigger_now()
+        assert begun.wait(20)
+        wait_until(lambda: handle.look().listed is not None)
+        handle.cancel(reason="wrong night")
+        wait_until(lambda: not handle.progress().open)
+        assert states_of(scheduler, handle.id) == {State.CANCELLED: 30}
+        assert handle.look().state is State.CANCELLED
+        reasons = Counter(one.reason for one in items_of(scheduler, handle.id))
+        assert reasons["batch ended"] >= 26
+    assert len(called) <= 4
+
+
+def test_a_batch_that_is_cancelled_while_it_is_listed_leaves_nothing_open(url, monkeypatch):
+    monkeypatch.setattr(batch_items, "PAGE", 2)
+    scheduler, half, on = Scheduler(url), threading.Event(), threading.Event()
+
+    def numbers():
+        yield from range(4)
+        half.set()
+        assert on.wait(20)
+        yield from range(4, 10)
+
+    @scheduler.job(items=numbers)
+    def work(number: int) -> None:
+        time.sleep(0.01)
+
+    with scheduler:
+        handle = work.trigger_now()
+        assert half.wait(20)
+        scheduler.cancel(handle, reason="no")
+        on.set()
+        assert handle.wait("20s").state is State.CANCELLED
+        wait_until(lambda: not handle.progress().open)
+
+
+def test_a_batch_that_sleeps_counts_as_active_for_overlap(url):
+    scheduler, release = Scheduler(url), threading.Event()
+
+    @scheduler.job(every("1s"), items=["a"])
+    def work(letter: str) -> None:
+        release.wait(30)
+
+    with scheduler:
+        wait_until(lambda: any(one.range.reason == "overlap" for one in scheduler.store.ranges("work")), 20)
+        release.set()
+        assert len([one for one in runs_of(scheduler, "work") if one.scheduled_for]) == 1
+
+
+def test_a_batch_that_is_retried_does_only_what_was_not_done(url):
+    scheduler, called = Scheduler(url), []
+
+    @scheduler.job(items=range(6), collect=sum)
+    def work(number: int) -> int:
+        called.append(number)
+        if number in {2, 4} and called.count(number) == 1:
+            raise ValueError("the first time")
+        return number
+
+    with scheduler:
+        first = work.trigger_now()
+        assert first.wait("20s").state is State.FAILED
+        again = scheduler.retry(first.id)
+        assert again.result("20s") == 15
+        assert sorted(shown_key(one.key) for one in items_of(scheduler, again.id)) == ["2", "4"]
+    assert Counter(called) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1}
+
+
+def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
+    monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
+    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=range(5))
+    def work(number: int) -> None: ...
+
+    with scheduler:
+        assert work.trigger_now().wait("20s").state is State.SUCCEEDED
+
+
+# --- batches by hand --------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_by_hand_runs_each_item_and_has_a_handle(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job()
+    def double(number: int) -> int:
+        return 2 * number
+
+    with scheduler:
+        handle = double.enqueue_batch(range(25), key="night:1")
+        assert handle.wait("20s").state is State.SUCCEEDED
+        assert sorted(handle.results()) == [2 * n for n in range(25)]
+        same = double.enqueue_batch(range(25), key="night:1")
+        assert (same.id, same.created) == (handle.id, False)
+        assert len(items_of(scheduler, handle.id)) == 25
+        assert audit(scheduler.store).ok
+
+
+def test_a_batch_by_hand_that_cannot_be_listed_is_cancelled(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job()
+    def work(number: int) -> None: ...
+
+    with scheduler:
+        with pytest.raises(InvalidOption, match="two items of enqueue_batch have the key '1'"):
+            work.enqueue_batch([1, 2, 1], key="bad")
+        [batch] = scheduler.store.occurrences(OccurrenceFilter(job="work", key="bad"))
+        assert batch.state is State.CANCELLED
+
+
+def test_a_batch_by_hand_whose_program_died_fails_and_is_completed_by_the_same_call(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job()
+    def work(number: int) -> None: ...
+
+    def dies():
+        yield from range(3)
+        raise KeyboardInterrupt
+
+    with scheduler:
+        with pytest.raises(KeyboardInterrupt):
+            work.enqueue_batch(dies(), key="k")
+        handle = work.enqueue_batch(range(5), key="k")
+        assert handle.wait("20s").state is State.SUCCEEDED
+        assert len(items_of(scheduler, handle.id)) == 5
+
+
+def test_a_retried_batch_by_hand_knows_its_list_by_its_items(url):
+    scheduler, called = Scheduler(url), []
+
+    @scheduler.job()
+    def work(number: int) -> int:
+        called.append(number)
+        if called.count(number) == 1 and number == 3:
+            raise ValueError("the first time")
+        return number
+
+    with scheduler:
+        first = work.enqueue_batch(range(5))
+        assert first.wait("20s").state is State.FAILED
+        assert scheduler.retry(first.id).wait("20s").state is State.SUCCEEDED
+    assert Counter(called)[3] == 2
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"items": 7}, "give a list, or a function"),
+        ({"items": [1], "args": (1,)}, "kwargs="),
+        ({"tolerate": 3}, "for jobs with items"),
+        ({"collect": sum}, "for jobs with items"),
+        ({"items": [1], "collect": 3}, "give a function"),
+        ({"items": [1], "shards": 3}, "shards=… has no items"),
+        ({"shards": 0}, "a whole number from 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_is_declared(options, words):
+    scheduler = Scheduler("memory://")
+    with pytest.raises(InvalidOption, match=words):
+
+        @scheduler.job(**options)
+        def work(item: int) -> None: ...
+
+
+def test_a_function_without_a_parameter_for_the_item_is_refused():
+    scheduler = Scheduler("memory://")
+    with pytest.raises(InvalidOption, match="one item by position"):
+
+        @scheduler.job(items=[1])
+        def work() -> None: ...
+
+
+def test_items_are_not_added_by_a_run_of_no_batch(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job()
+    def work(number: int, run: Run) -> None:
+        run.add_items([1])
+
+    with scheduler, pytest.raises(RunFailed, match="belongs to no batch"):
+        work.enqueue(1).result("10s")
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def wait_until(what, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.01)
+
+
+def runs_of(scheduler: Scheduler, job: str) -> list:
+    return scheduler.store.occurrences(OccurrenceFilter(job=job), limit=1000)
