@@ -6,10 +6,13 @@ import pytest
 import redis
 
 from cronsensus.clock import ManualClock
+from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item
+from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.states import State
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.fixtures import a_session
+from cronsensus.testing.conformance.steps import settle, take
 
 DAY = timedelta(days=1)
 
@@ -91,6 +94,26 @@ def test_a_retired_job_leaves_no_key(store, raw, clock):
     store.prune()
     assert keys(store, raw) == before
     assert {name: raw.hlen(key(store, name)) for name in names} == names
+
+
+def test_a_batch_that_is_pruned_leaves_no_key(store, raw, clock):
+    store.define_jobs([JobSpec(name="queue", function="f", policies=Policies.read({"keep": "1m"}))], release="r1")
+    store.open_session(a_session("s1"), lease=DAY)
+    take(store, "s1", 1, ["f"], lease=DAY)
+    before = keys(store, raw)
+    (batch,) = store.enqueue([Item(job="queue")])
+    store.enqueue([Item(job="queue", key=item_key(batch.id, str(n)), parent=batch.id) for n in range(3)])
+    store.complete_list(batch.id, 3)
+    claims = take(store, "s1", 10, ["f"], lease=DAY)
+    states = (State.SUCCEEDED, State.SUCCEEDED, State.FAILED, State.SKIPPED)
+    ends = [Outcome(id=one.id, token=one.token, state=state) for one, state in zip(claims, states, strict=True)]
+    settle(store, ends[1:3])
+    items = f"items:{batch.id:014d}"
+    assert {f"{items}:running", f"{items}:failed", f"{items}:succeeded", "listed"} <= {*keys(store, raw)}
+    settle(store, [ends[3], ends[0]])
+    clock.advance(120)
+    assert store.prune() == 4
+    assert keys(store, raw) == before
 
 
 def test_a_job_that_each_release_changes_keeps_as_many_eras_as_fit_into_its_keep(store, raw, clock):

@@ -12,11 +12,12 @@ from redis.crc import key_slot
 from cronsensus.clock import ManualClock
 from cronsensus.errors import SchemaMismatch
 from cronsensus.model.acquiring import Ask
+from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import Loss
 from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome
 from cronsensus.model.session import SessionSpec
-from cronsensus.model.states import State
+from cronsensus.model.states import Origin, State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.redis import RedisStore
@@ -168,6 +169,11 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     [claim] = take(store, name, 1, [name], lease=HOUR)
     failed = Outcome(id=claim.id, token=claim.token, state=State.PENDING, reason=name)
     assert settle(store, [failed])[0].accepted
+    store.enqueue([Item(job=name, key=item_key(made.id, name), origin=Origin.BATCH, parent=made.id)])
+    assert store.complete_list(made.id, 1)
+    assert store.children([made.id])[made.id].pending == 1
+    store.awaken([made.id])
+    assert store.sleeping() == []
     store.trigger(name, by=name, why=name)
     store.backfill(name, [START], by=name, why=name)
     acquired = store.acquire(name, "gone", key=name, lease=HOUR)
@@ -297,6 +303,22 @@ def test_a_round_costs_the_same_however_many_jobs_are_stored(own_server: RedisSe
             assert settle(store, [succeeded(claim)])[0].accepted
             store.renew("s", lease=HOUR)
             store.reclaim()
+            counted.append(commands_of(client))
+    assert counted[1] == counted[2]
+
+
+def test_the_items_of_a_batch_are_counted_at_the_same_cost_however_many_there_are(
+    own_server: RedisServer, opening: Opening
+) -> None:
+    counted = []
+    with redis.Redis.from_url(own_server.url) as client:
+        for items in (10, 10, 3000):  # the first knows no scripts yet
+            store = opening(own_server.url, f"batch-{len(counted)}")
+            queue(store)
+            [batch] = store.enqueue([Item(job="queue")])
+            store.enqueue([Item(job="queue", key=item_key(batch.id, str(n)), parent=batch.id) for n in range(items)])
+            client.config_resetstat()
+            assert store.children([batch.id], limit=items)[batch.id].pending == items
             counted.append(commands_of(client))
     assert counted[1] == counted[2]
 

@@ -1,5 +1,6 @@
-"""Entries of an index that the row denies, as a damaged append-only file leaves them: nobody runs or waits for them.
+"""Entries of an index that the row denies: nobody runs or waits for them.
 
+Nodes of a version that does not know the sets of a batch's items leave them there; a damaged append-only file anywhere.
 Redis 7.0 starts without the transaction in whose middle the file ends, but leaves the begin of it in the file; at the
 next start that half is carried out after all.
 """
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 import redis
 
+from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, OccurrenceFilter
-from cronsensus.model.states import State
+from cronsensus.model.states import Origin, State
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
@@ -127,6 +129,47 @@ def test_what_is_over_or_gone_blocks_no_job_that_runs_one_at_a_time(store, raw):
     claims = [one for _ in range(4) for one in take(store, "s1", 1, ["queue"], lease=LEASE)]
     assert [one.id for one in claims] == [second.id]
     assert [one.state for one in store.occurrences(OccurrenceFilter(states=(State.RUNNING,)))] == [State.RUNNING]
+
+
+def a_batch(store: RedisStore, items: int) -> tuple[int, list[int]]:
+    """Enqueue a batch and its items."""
+    queue(store, keep="1m")
+    (batch,) = store.enqueue([Item(job="queue")])
+    wanted = [
+        Item(job="queue", key=item_key(batch.id, str(n)), origin=Origin.BATCH, parent=batch.id) for n in range(items)
+    ]
+    return batch.id, [one.id for one in store.enqueue(wanted)]
+
+
+def test_a_batch_does_not_wait_for_items_that_are_over_or_gone(store, raw):
+    batch, items = a_batch(store, 4)
+    store.open_session(a_session("s1"), lease=LEASE)
+    claims = [one for one in take(store, "s1", 10, ["queue"], lease=LEASE) if one.parent]
+    settle(store, [succeeded(claim) for claim in claims[:3]])
+    stale = {text(number): number for number in (*items, items[-1] + 7)}
+    for state in ("pending", "running"):
+        raw.zadd(key(store, f"items:{text(batch)}:{state}"), stale)
+    assert store.children([batch])[batch].open
+    settle(store, [succeeded(claims[3])])
+    found = store.children([batch], limit=10)[batch]
+    assert (found.open, found.succeeded) == (0, 4)
+    assert store.children([batch], limit=10)[batch] == found
+
+
+def test_an_item_that_stands_in_two_sets_is_read_once(store, raw):
+    batch, items = a_batch(store, 5)
+    raw.zadd(key(store, f"items:{text(batch)}:running"), {text(number): number for number in items})
+    where = OccurrenceFilter(parent=batch)
+    assert [one.id for one in store.occurrences(where)] == items[::-1]
+    assert [one.id for one in store.occurrences(where, limit=3, newest_first=False)] == items[:3]
+    assert [one.id for one in store.occurrences(where, after=items[1], newest_first=False)] == items[2:]
+
+
+def test_a_batch_that_an_older_version_ended_is_not_looked_at_for_ever(store, raw):
+    number = over(store)
+    raw.zadd(key(store, "listed"), {text(number): number})
+    assert store.sleeping() == []
+    assert not raw.exists(key(store, "listed"))
 
 
 def test_a_page_with_what_cannot_be_read_is_filled_from_the_next(store: RedisStore, raw: redis.Redis) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from cronsensus.codec import loads, read_error, read_payload
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, UnknownPolicies
 from cronsensus.model.ledger import LedgerRange, TrailEntry
@@ -80,6 +81,10 @@ def length(duration: timedelta) -> int:
 def occurrence_id(number: int) -> str:
     """Return an occurrence's number as the keys have it; one that no occurrence has, if it cannot be one."""
     return f"{number:014d}" if 0 < number <= LARGEST_ID else _NO_ID
+
+
+def _number(text: str | Literal[False]) -> int | None:
+    return None if text is False else int(text)
 
 
 # --- definitions ------------------------------------------------------------------------------------------------------
@@ -195,7 +200,7 @@ def claim(
     row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: datetime, *, reserved: bool = False
 ) -> Claim:
     """Return a claim as ``starting.lua`` made it."""
-    number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures, *more = row
+    number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures, parent, listed, *more = row
     args, kwargs = read_payload(payload)
     return Claim(
         id=int(number),
@@ -214,6 +219,8 @@ def claim(
         failures=failures,
         fingerprint=more[0] if more else None,
         reserved=reserved,
+        parent=_number(parent),
+        listed=_number(listed),
     )
 
 
@@ -224,7 +231,8 @@ def occurrence(row: Row, job: str) -> Occurrence:
     """Return an occurrence as reads show it."""
     (
         _, key, origin, state, nominal, due, priority, attempt, crashes, failures, token, session, node, reason, result,
-        error, progress, cancel, retry_of, payload, created, started, finished, fingerprint, number,
+        error, progress, cancel, retry_of, payload, created, started, finished, fingerprint,
+        parent, listed, number,
     ) = row  # fmt: skip
     args, kwargs = read_payload(payload)
     return Occurrence(
@@ -247,13 +255,15 @@ def occurrence(row: Row, job: str) -> Occurrence:
         error=read_error(given(error)),
         progress=None if progress is False else _progress(progress),
         cancel_requested=cancel is not False,
-        retry_of=None if retry_of is False else int(retry_of),
+        retry_of=_number(retry_of),
         args=args,
         kwargs=kwargs,
         created_at=from_micros(int(created)),
         started_at=instant(started),
         finished_at=instant(finished),
         fingerprint=given(fingerprint),
+        parent=_number(parent),
+        listed=_number(listed),
     )
 
 
@@ -279,6 +289,14 @@ def glance(row: Row, job: str) -> Glance:
 def _progress(text: str) -> tuple[float, float]:
     done, _, total = text.partition(" ")
     return float(done), float(total)
+
+
+def children(row: Row | Literal[False], limit: int) -> Children:
+    """Return where a batch stands, as ``children.lua`` counted it: up to a limit."""
+    if row is False:
+        return Children(None)
+    state, listed, *counts = row
+    return Children(None if state is False else State(state), _number(listed), *(min(count, limit) for count in counts))
 
 
 def runs(number: int, job: str, row: Row, ended: Sequence[str]) -> list[RunView]:

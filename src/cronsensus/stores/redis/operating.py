@@ -43,6 +43,16 @@ class OperatingVerbs(Handle):
             for item, key, (number, created, state, *found) in zip(items, keys, answers, strict=True)
         ]
 
+    def _awaken(self, numbers: Sequence[int]) -> int:
+        """Wake batches; the script notifies nodes."""
+        woken: int = self._decide("awaken", [occurrence_id(number) for number in numbers], self._sender)
+        return woken
+
+    def _complete_list(self, batch: int, listed: int) -> bool:
+        """Complete a list; the script notifies nodes."""
+        done: bool = self._decide("complete_list", occurrence_id(batch), str(listed), self._sender)
+        return done
+
     def _trigger(self, job: str, *, by: str, why: str) -> Enqueued:
         """Run a job now, beside its schedule."""
         key = new_id()
@@ -112,6 +122,7 @@ def _item_row(item: Item, key: str) -> list[Any]:
         None if item.priority is None else str(item.priority),
         item.origin.value,
         None if item.expires_in is None else min(length(item.expires_in), 2 * LATEST_MICROS),
+        None if item.parent is None else f"{item.parent:014d}",
     ]
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from cronsensus.codec import clean, dumps, loads
 from cronsensus.instants import from_micros
+from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
 from cronsensus.stores.redis.codec import (
+    children,
     glance,
     instant,
     job_view,
@@ -88,6 +90,7 @@ class Reads(Handle):
             micros(where.scheduled_from),
             micros(where.scheduled_until),
             where.session,
+            None if where.parent is None else occurrence_id(where.parent),
         ]
         found: list[Occurrence] = []
         position = None if after is None else f"{max(after, 0):014d}"
@@ -156,6 +159,20 @@ class Reads(Handle):
         for start in range(0, len(jobs), _JOBS_AT_ONCE):
             some = list(jobs[start : start + _JOBS_AT_ONCE])
             found |= {name: count for name, count in zip(some, self._read("pending_of", some), strict=True) if count}
+        return found
+
+    def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]:
+        """Return where batches stand; their items are counted by the server."""
+        rows = self._read("children", [occurrence_id(number) for number in numbers])
+        return {number: children(row, limit) for number, row in zip(numbers, rows, strict=True)}
+
+    def _sleeping(self, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return the batches that sleep; asked again from where the last look stopped."""
+        found: list[tuple[int, str]] = []
+        position: Any = f"{max(after, 0):014d}"
+        while position is not False and len(found) < limit:
+            rows, position = self._read("sleeping", position, limit - len(found))
+            found += [(int(number), job) for number, job in rows if job is not False]
         return found
 
     def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:

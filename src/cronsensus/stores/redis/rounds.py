@@ -12,7 +12,7 @@ from typing import Any
 from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreCorrupt, StoreError
-from cronsensus.instants import from_micros, within_stores
+from cronsensus.instants import LATEST_MICROS, from_micros, within_stores
 from cronsensus.logger import Logger
 from cronsensus.model.acquiring import VERDICTS, Ask, NotWon
 from cronsensus.model.job import JobSpec, JobState
@@ -294,10 +294,11 @@ class RoundVerbs(Handle):
                 cleaned(one.reason),
                 one.result,
                 write_error(one.error),
-                within_stores(length(one.retry_in or timedelta(0))),
+                _wait(one),
                 one.session,
                 length(one.elapsed),
                 one.waiting,
+                None if one.listed is None else str(one.listed),
             ]
             for one in outcomes
         ]
@@ -327,3 +328,10 @@ class RoundVerbs(Handle):
             ]
             for one in notes
         ]
+
+
+def _wait(outcome: Outcome) -> int:
+    """Return after how many microseconds what goes back is due: what sleeps, never."""
+    if outcome.retry_in is None:
+        return LATEST_MICROS if outcome.waiting else 0
+    return within_stores(length(outcome.retry_in))

@@ -41,7 +41,8 @@ def claimed(n: int, token: int, of: str = J, **fields: object) -> list[object]:
     """Return the claim of an occurrence as the script answers it."""
     row = {
         "id": occurrence_id(n), "job": of, "key": f"k{n}", "origin": "enqueue", "nominal": False, "due": at(-10),
-        "attempt": 1, "token": str(token), "payload": "p", "crashes": 0, "failures": 0, **fields,
+        "attempt": 1, "token": str(token), "payload": "p", "crashes": 0, "failures": 0, "parent": False,
+        "listed": False, **fields,
     }  # fmt: skip
     return list(row.values())
 

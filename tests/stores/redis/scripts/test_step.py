@@ -38,7 +38,7 @@ PLAN = [
 OTHER = [J, "other", *PLAN[2:]]
 FIRED = [*PLAN[:7], None, *PLAN[8:]]
 SETTLED = [True, "succeeded"]
-CLAIM = [TWO, J, "new", "schedule", at(5), at(5), 1, at(0), "", 0, 0]
+CLAIM = [TWO, J, "new", "schedule", at(5), at(5), 1, at(0), "", 0, 0, False, False]
 
 
 def told(

@@ -2,7 +2,7 @@
 
 local FOUND_BY_STATE = { failed = true, cancelled = true, skipped = true, missed = true }
 
--- `row` has key, nominal and state.
+-- `row` has key, nominal, state and parent.
 local function delete_final(job, id, row)
   call('DEL', SPACE .. 'occurrence:' .. id, SPACE .. 'attempts:' .. id, SPACE .. 'log:' .. id)
   call('HDEL', of_job(job, 'keys'), row.key)
@@ -13,5 +13,8 @@ local function delete_final(job, id, row)
   end
   if FOUND_BY_STATE[row.state] then
     call('ZREM', SPACE .. 'state:' .. row.state, id)
+  end
+  if row.parent then
+    call('ZREM', SPACE .. 'items:' .. row.parent .. ':' .. row.state, id)
   end
 end

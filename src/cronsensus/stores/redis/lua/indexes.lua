@@ -34,7 +34,7 @@ local function afterwards(name, act)
   end
 end
 
-local OF_ONE_JOB = SPACE .. 'job:'
+local OF_ONE_JOB, OF_ONE_BATCH = SPACE .. 'job:', SPACE .. 'items:'
 local function run(act, ...)
   return act(...)
 end
@@ -42,8 +42,9 @@ end
 send = function()
   for _, words in ipairs(commands) do
     for start = 3, #words, MOST_WORDS do
-      -- What leads to one job may be broken, and stops that job alone.
-      local act = string.find(words[2], OF_ONE_JOB, 1, true) == 1 and try or run
+      -- What leads to one job, or to one batch, may be broken, and stops that alone.
+      local alone = string.find(words[2], OF_ONE_JOB, 1, true) == 1 or string.find(words[2], OF_ONE_BATCH, 1, true) == 1
+      local act = alone and try or run
       act(call, words[1], words[2], unpack(words, start, math.min(start + MOST_WORDS - 1, #words)))
     end
   end

@@ -7,6 +7,9 @@ local SERIAL = { schedule = true, manual = true, backfill = true }
 -- What is looked for by its state; the succeeded ones are nearly all there are.
 local INDEXED = { failed = true, cancelled = true, skipped = true, missed = true }
 
+-- Batches that are not over and whose list is complete.
+local LISTED = SPACE .. 'listed'
+
 local function occurrence_key(id)
   return SPACE .. 'occurrence:' .. id
 end
@@ -16,8 +19,28 @@ local function occurrence(id)
   return read(
     occurrence_key(id),
     'job', 'key', 'origin', 'state', 'due', 'expires', 'priority', 'attempt', 'token', 'session', 'node', 'started',
-    'crashes', 'failures', 'reason', 'cancel'
+    'crashes', 'failures', 'reason', 'cancel', 'parent', 'listed'
   )
+end
+
+-- The items of a batch that are in a state. A set goes with the last that is in it. A version before this one does not know
+-- these sets: what its nodes claim, end or take over stands where it stood, so of a batch too many items seem to be
+-- open, and never too few. Who asks whether any is mends that first, see verbs/children.lua. What such a node prunes is
+-- left in the set of a state that is final, and is passed over by what reads rows.
+local function items_key(batch, state)
+  return SPACE .. 'items:' .. batch .. ':' .. state
+end
+
+local function enter_items(id, row, state)
+  if row.parent then
+    gather('ZADD', items_key(row.parent, state), id, id)
+  end
+end
+
+local function leave_items(id, row, state)
+  if row.parent then
+    gather('ZREM', items_key(row.parent, state), id)
+  end
 end
 
 -- Of a running occurrence: claimed to wait on its node for a free slot, and not known to have begun.
@@ -71,6 +94,7 @@ local function enter_pending(id, row)
   if row.expires and tonumber(row.attempt or 0) == 0 then
     gather('ZADD', EXPIRING, row.expires, id)
   end
+  enter_items(id, row, 'pending')
 end
 
 local function leave_pending(id, row)
@@ -79,6 +103,7 @@ local function leave_pending(id, row)
   if row.expires then
     gather('ZREM', EXPIRING, id)
   end
+  leave_items(id, row, 'pending')
 end
 
 local function enter_running(id, row)
@@ -88,6 +113,7 @@ local function enter_running(id, row)
   if SERIAL[row.origin] then
     gather('SADD', of_job(row.job, 'busy'), id)
   end
+  enter_items(id, row, 'running')
 end
 
 local function leave_running(id, row)
@@ -96,6 +122,7 @@ local function leave_running(id, row)
   if SERIAL[row.origin] then
     gather('SREM', of_job(row.job, 'busy'), id)
   end
+  leave_items(id, row, 'running')
   local holds = holds_key(row.session)
   gather('ZREM', holds, id)
   afterwards(holds, function()
@@ -123,7 +150,7 @@ local function look_for_pruning_after(keep, job)
 end
 
 -- Make a new occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and may have
--- nominal, expires, retry_of, fingerprint. It is pending, or it runs from the start: then the row has attempt, token,
+-- nominal, expires, retry_of, fingerprint, parent. It is pending, or it runs from the start: then the row has attempt, token,
 -- session, node, started, too. With an id of its own it is made only if its key is free; nil: it is not.
 local function create(job, row)
   local id = row.id or next_number('occurrence', NUMBER)
@@ -133,7 +160,7 @@ local function create(job, row)
     'priority', row.priority, 'payload', row.payload, 'created', NOW,
   }
   for _, name in ipairs({
-    'nominal', 'expires', 'retry_of', 'fingerprint', 'attempt', 'token', 'session', 'node', 'started',
+    'nominal', 'expires', 'retry_of', 'fingerprint', 'parent', 'attempt', 'token', 'session', 'node', 'started',
   }) do
     if row[name] then
       values[#values + 1] = name
@@ -203,10 +230,34 @@ local function close(id, row, state, changes)
   if INDEXED[state] then
     gather('ZADD', SPACE .. 'state:' .. state, id, id)
   end
+  enter_items(id, row, state)
+  if row.listed then
+    gather('ZREM', LISTED, id)
+  end
   if SERIAL[row.origin] then
     gather('ZREM', of_job(row.job, 'serial'), id)
   end
   return true
+end
+
+-- Whether a pending occurrence is due never, until it is woken.
+local function is_asleep(row)
+  local due = tonumber(row.due)
+  return row.state == 'pending' and due and due >= LAST
+end
+
+-- Make a pending occurrence due as of its creation. `changes` are further fields and values, in turns.
+local function awaken(id, row, changes)
+  row.due = call('HGET', occurrence_key(id), 'created')
+  enter_pending(id, row)
+  call('HSET', occurrence_key(id), 'due', row.due, unpack(changes))
+  return true
+end
+
+-- Note that the list of a batch is complete; returns the fields to write with it.
+local function complete_list(id, listed)
+  gather('ZADD', LISTED, id, id)
+  return 'listed', listed
 end
 
 -- Cancel a pending occurrence; ask a running one to stop (the first reason stays).

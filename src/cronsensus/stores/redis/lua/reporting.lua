@@ -43,7 +43,8 @@ local function answer_again(id, row, token, session)
   return { false, row.state }
 end
 
-local function settle(id, token, state, reason, result, problem, wait, session, ran, waits)
+-- Without a failure (`waits`) it goes back for as long as it waits, or to sleep, and with it a list that is complete.
+local function settle(id, token, state, reason, result, problem, wait, session, ran, waits, listed)
   local row = occurrence(id)
   if not row.state then
     return { false, false }
@@ -72,6 +73,11 @@ local function settle(id, token, state, reason, result, problem, wait, session, 
     row.attempt, row.crashes, row.expires = whole(row.attempt - 1), nil, nil
     change('attempt', row.attempt)
     call('HDEL', occurrence_key(id), 'fingerprint', 'crashes', 'expires', 'error')
+    if listed then
+      row.failures = nil
+      call('HDEL', occurrence_key(id), 'failures')
+      change(complete_list(id, listed))
+    end
     put_back(id, row, later(wait), changes)
   elseif state == 'pending' then
     record_run(id, row, 'retry', reason, problem)

@@ -5,7 +5,8 @@
 local function pending_row(id)
   local row = read(
     occurrence_key(id),
-    'job', 'key', 'origin', 'nominal', 'due', 'expires', 'priority', 'attempt', 'crashes', 'failures', 'payload', 'state'
+    'job', 'key', 'origin', 'nominal', 'due', 'expires', 'priority', 'attempt', 'crashes', 'failures', 'payload', 'state',
+    'parent', 'listed'
   )
   row.id = id
   return row
@@ -59,7 +60,7 @@ local function start(chosen, session, lease, ahead, limit)
     end
     claims[#claims + 1] = {
       id, row.job, row.key, row.origin, row.nominal, row.due, attempt, given, row.payload,
-      tonumber(row.crashes or 0), tonumber(row.failures or 0),
+      tonumber(row.crashes or 0), tonumber(row.failures or 0), row.parent, row.listed,
     }
     token = token + 1
   end
@@ -77,7 +78,7 @@ local function start_planned(plan, row, id, token, session)
     node = holder_of(session).node, started = tonumber(due) > now and due or NOW,
   })
   set_due(job, plan[7], true, plan[6], gather)
-  return { made and { id, job, key, 'schedule', nominal, due, 1, token, row.payload, 0, 0 } }
+  return { made and { id, job, key, 'schedule', nominal, due, 1, token, row.payload, 0, 0, false, false } }
 end
 
 -- Highest priority first, then earliest due, then oldest.

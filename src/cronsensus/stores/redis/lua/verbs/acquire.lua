@@ -21,7 +21,7 @@ if nominal and not kept_elsewhere(job, tonumber(nominal)) then
 end
 local id = call('HGET', of_job(job, 'keys'), key)
 if id and not nominal then
-  local old = read(occurrence_key(id), 'key', 'state', 'finished')
+  local old = read(occurrence_key(id), 'key', 'state', 'finished', 'parent')
   if old.finished and tonumber(old.finished) < now - row.keep then -- it counts as pruned
     delete_final(job, id, old)
     id = false
@@ -53,5 +53,5 @@ elseif stands.fingerprint then
   call('HDEL', occurrence_key(id), 'fingerprint')
 end
 local claims, specs = start({ pending_row(id) }, session, lease)
-claims[1][12] = fingerprint
+claims[1][14] = fingerprint
 return answer({ NOW, claims, specs })

@@ -19,7 +19,7 @@ end
 
 local items = {}
 for index, item in ipairs(args[1]) do
-  local name, key, own_key, positional, named, due, delay, priority, origin, expires_in = unpack(item, 1, 10)
+  local name, key, own_key, positional, named, due, delay, priority, origin, expires_in, parent = unpack(item, 1, 11)
   local job, refusal = job_of(name)
   if not job then
     return refuse(refusal)
@@ -35,7 +35,7 @@ for index, item in ipairs(args[1]) do
   due = due or later(delay)
   items[index] = {
     job = job.number, key = key, made_up = not own_key, origin = origin, due = due,
-    priority = priority or job.priority, payload = payload, keep = job.keep,
+    priority = priority or job.priority, payload = payload, keep = job.keep, parent = parent,
     expires = expires_in and whole(math.min(tonumber(due) + expires_in, LAST)),
   }
 end

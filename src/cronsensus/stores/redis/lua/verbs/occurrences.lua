@@ -2,9 +2,10 @@
 -- reader keeps others waiting: a caller that wants more asks again from there.
 -- needs: views
 local FEW, MOST = 1000, 1000 -- so many are collected and sorted; so many are looked at in one call
+local STATES = { 'pending', 'running', 'succeeded', 'failed', 'cancelled', 'skipped', 'missed' }
 
 local where, after, limit, newest_first = unpack(args, 1, 4)
-local name, states, origin, key, from, upto, session = unpack(where, 1, 7)
+local name, states, origin, key, from, upto, session, parent = unpack(where, 1, 8)
 local job = name and call('HGET', SPACE .. 'names', name)
 if name and not job then
   return answer({ {}, {}, false })
@@ -38,6 +39,9 @@ local function collect()
   end
   if job and key then
     return { call('HGET', of_job(job, 'keys'), key) or nil }
+  end
+  if parent then
+    return nil -- a page of them
   end
   if job and (from or upto) then
     local low, high, set = from or '-inf', upto or '+inf', of_job(job, 'nominal')
@@ -87,6 +91,7 @@ local function look_at(id)
     and (not origin or row[3] == origin)
     and (not key or row[2] == key)
     and (not session or row[12] == session)
+    and (not parent or row[25] == parent)
     and (not from or (row[5] and tonumber(row[5]) >= tonumber(from)))
     and (not upto or (row[5] and tonumber(row[5]) <= tonumber(upto)))
   then
@@ -101,14 +106,43 @@ local function is_beyond(id)
   return not after or (newest_first and id < after) or (not newest_first and id > after)
 end
 
-local ids = collect()
-if ids then
+local function in_order(ids)
   table.sort(ids, function(one, other)
     if newest_first then
       return one > other
     end
     return one < other
   end)
+end
+
+local function page_of(set, most)
+  if newest_first then
+    return call('ZREVRANGEBYSCORE', set, after and '(' .. after or '+inf', '-inf', 'LIMIT', 0, most)
+  end
+  return call('ZRANGEBYSCORE', set, after and '(' .. after or '-inf', '+inf', 'LIMIT', 0, most)
+end
+
+-- The next items of a batch, the first of all pages, one for each state; and whether there are no more.
+local function page_of_items()
+  local ids, page, most = {}, {}, math.min(MOST, limit)
+  for _, state in ipairs(STATES) do
+    local asked = not wanted or wanted[state]
+    for _, id in ipairs(asked and page_of(SPACE .. 'items:' .. parent .. ':' .. state, most) or {}) do
+      ids[#ids + 1] = id
+    end
+  end
+  in_order(ids)
+  for index = 1, math.min(most, #ids) do
+    if ids[index] ~= page[#page] then -- it may be in two, see occurrences.lua
+      page[#page + 1] = ids[index]
+    end
+  end
+  return page, #ids < most
+end
+
+local ids = collect()
+if ids then
+  in_order(ids)
   for _, id in ipairs(ids) do
     if #rows >= limit then
       break
@@ -124,21 +158,21 @@ else
     local state = SPACE .. 'state:' .. single
     set = call('ZCARD', state) < call('ZCARD', set) and state or set
   end
-  local seen = 0
-  local page
-  if newest_first then
-    page = call('ZREVRANGEBYSCORE', set, after and '(' .. after or '+inf', '-inf', 'LIMIT', 0, MOST)
+  local page, done
+  if parent then
+    page, done = page_of_items()
   else
-    page = call('ZRANGEBYSCORE', set, after and '(' .. after or '-inf', '+inf', 'LIMIT', 0, MOST)
+    page = page_of(set, MOST)
+    done = #page < MOST
   end
   for _, id in ipairs(page) do
     if #rows >= limit then
       break
     end
     try(look_at, id)
-    seen, last = seen + 1, id
+    last = id
   end
-  if #rows >= limit or #page < MOST then
+  if #rows >= limit or done then
     last = false
   end
 end

@@ -8,6 +8,16 @@ local MOST = 2000 -- so many are looked at in one call; the answer says where to
 local jobs, before, limit, skipped = unpack(args, 1, 4)
 local deleted, looked = 0, 0
 
+-- Whether an item's batch is not over: it counts its items.
+local batches = {}
+local function is_counted(batch)
+  if batches[batch] == nil then
+    local state = read(SPACE .. 'occurrence:' .. batch, 'state').state
+    batches[batch] = state == 'pending' or state == 'running'
+  end
+  return batches[batch]
+end
+
 -- Prune a job from its `kept`-th occurrence on. Returns how many to pass over next time, or nothing when it is done.
 local function prune(job, kept)
   local row = read(job_key(job), 'keep', 'watermark', 'horizon')
@@ -27,11 +37,12 @@ local function prune(job, kept)
   repeat
     page = call('ZRANGE', of_job(job, 'ids'), kept, kept + math.min(PAGE, limit - deleted) - 1)
     for _, id in ipairs(page) do
-      local one = read(SPACE .. 'occurrence:' .. id, 'key', 'nominal', 'state', 'created', 'finished')
+      local one = read(SPACE .. 'occurrence:' .. id, 'key', 'nominal', 'state', 'created', 'finished', 'parent')
       made, looked = tonumber(one.created), looked + 1
       local finished, nominal = tonumber(one.finished), tonumber(one.nominal)
       made = made or 0
-      if not finished or finished >= bound or (one.nominal and not (nominal and nominal <= watermark)) or not one.key then
+      if not finished or finished >= bound or (one.nominal and not (nominal and nominal <= watermark)) or not one.key
+        or (one.parent and is_counted(one.parent)) then
         kept = kept + 1
       else
         delete_final(job, id, one)

@@ -1,0 +1,47 @@
+-- Where batches stand, and how many of their items are in each state; the server counts them.
+-- needs: occurrences
+local COUNTED = { 'pending', 'running', 'succeeded', 'failed', 'cancelled', 'skipped' }
+local KNOWN = { missed = true }
+for _, state in ipairs(COUNTED) do
+  KNOWN[state] = true
+end
+local MOST_MENDED = 1000
+
+-- What a node of a version before this one claimed, ended or took over stands where it stood (see occurrences.lua), and a
+-- batch would wait for it for ever. The first of a set is looked at, and is moved where its row says, until one is right:
+-- items are claimed and end nearly in their order, so what is wrong comes to be first. It is a read: where it may not write
+-- (a full server, a user who only reads) the count stays too high, and nothing else happens.
+local function mend(batch, state)
+  local set = items_key(batch, state)
+  for _ = 1, MOST_MENDED do
+    local id = call('ZRANGE', set, 0, 0)[1]
+    local found = id and read(occurrence_key(id), 'state').state
+    if not id or found == state then
+      return
+    end
+    if found and KNOWN[found] and type(redis.pcall('ZADD', items_key(batch, found), id, id)) == 'table' then
+      return
+    end
+    if type(redis.pcall('ZREM', set, id)) == 'table' then
+      return
+    end
+  end
+end
+
+local function counts_of(batch)
+  local row = read(occurrence_key(batch), 'state', 'listed')
+  local counts = { KNOWN[row.state] and row.state or false, string.match(row.listed or '', '^%d+$') or false }
+  for _, state in ipairs({ 'pending', 'running' }) do
+    mend(batch, state)
+  end
+  for _, state in ipairs(COUNTED) do
+    counts[#counts + 1] = call('ZCARD', items_key(batch, state))
+  end
+  return counts
+end
+
+local answers = {}
+for index, batch in ipairs(args[1]) do
+  answers[index] = try(counts_of, batch) or false
+end
+return answer(answers)

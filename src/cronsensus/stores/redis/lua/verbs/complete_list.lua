@@ -1,0 +1,11 @@
+-- Of two callers the second finds that the list is complete.
+-- needs: occurrences
+local id, listed, SENDER = unpack(args, 1, 3)
+local row = occurrence(id)
+if row.state ~= 'pending' or row.listed then
+  return answer(false)
+end
+awaken(id, row, { complete_list(id, listed) })
+send()
+redis.pcall('PUBLISH', SPACE .. 'wake', SENDER)
+return answer(true)
