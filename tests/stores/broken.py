@@ -8,7 +8,8 @@ import contextlib
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from cronsensus.clock import SystemClock
+from cronsensus.instants import LATEST
 from cronsensus.model.acquiring import Ask, Intent, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover, scheduled_key
@@ -477,6 +479,65 @@ class CancelledComesBack(BrokenStore):
 
 
 # --- sessions and locks -----------------------------------------------------------------------------------------------
+
+
+class TakeoversAreNotCounted(BrokenStore):
+    """The items of a dead node count as running when they wait again."""
+
+    rejected_by = "test_a_takeover_leaves_the_counts_right"
+
+    def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
+        with self._changed:
+            before = deepcopy(self._space.children)
+            taken = super()._reclaim(presumed_dead)
+            self._space.children = before
+        return taken
+
+
+class WakesWhatIsAwake(BrokenStore):
+    """To wake a batch makes anything due that waits."""
+
+    rejected_by = "test_waking_leaves_alone_what_is_awake"
+
+    def _awaken(self, numbers: Sequence[int]) -> int:
+        with self._changed:
+            for number in numbers:
+                row = self._space.occurrences.get(number)
+                if row is not None and row.state is State.PENDING:
+                    self._space.make_due(row, LATEST)
+        return super()._awaken(numbers)
+
+
+class SleepsWithoutToken(BrokenStore):
+    """Whoever had a batch puts it to sleep, whosever it is now."""
+
+    rejected_by = "test_a_batch_under_an_old_token_does_not_sleep"
+
+    def _settle(self, outcome: Outcome) -> Settled:
+        row = self._space.occurrences.get(outcome.id)
+        if outcome.waiting and row is not None:
+            outcome = structs.replace(outcome, token=row.token, session=row.session)
+        return super()._settle(outcome)
+
+
+class SleepsForAWhile(BrokenStore):
+    """What sleeps is due in a year."""
+
+    rejected_by = "test_what_sleeps_is_claimed_by_nobody"
+
+    def _settle(self, outcome: Outcome) -> Settled:
+        if outcome.waiting and outcome.retry_in is None:
+            outcome = structs.replace(outcome, retry_in=timedelta(days=365))
+        return super()._settle(outcome)
+
+
+class PrunesWhatIsCounted(BrokenStore):
+    """Items go when they are old, whether their batch counts them still or not."""
+
+    rejected_by = "test_items_stay_as_long_as_their_batch_is_open"
+
+    def _may_go(self, row: OccurrenceRow) -> bool:
+        return row.scheduled_for is None or row.scheduled_for <= row.job.watermark
 
 
 class RenewRevives(BrokenStore):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, CursorResult, Table, TextClause, bindparam, insert, text
 from sqlalchemy.sql.elements import BindParameter
 
+from cronsensus.instants import LATEST_MICROS
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import LIST, queries_of, with_pieces
 
@@ -21,7 +22,7 @@ ASKED: Row = {
     "became": "failed", "run": 1, "moment": NOW, "revised": 3, "before": 7, "names": ["name"], "keys": ["name"],
     "key": "name", "times": [NOW], "pause": 4, "ended": NOW, "passed": NOW, "mine": "name", "ruled": 0,
     "moved": NOW, "least": 0, "most": NOW,
-    "sessions": ["s1"], "wanted": "name",
+    "sessions": ["s1"], "wanted": "name", "batch": 8, "never": LATEST_MICROS,
 }  # fmt: skip
 """What each parameter is; those that are not here are values to be written."""
 
@@ -38,6 +39,9 @@ PENDING: Row = {
     "session": "s1", "created_at": 1,
 }  # fmt: skip
 RUNNING: Row = {**PENDING, "state": "running"}
+BATCH: Row = {**PENDING, "id": 8, "key": "batch"}
+ASLEEP: Row = {**BATCH, "listed": 2, "due_at": LATEST_MICROS}
+ITEM: Row = {"parent": 8}
 NOT_BY_NAME: list[Row] = [{"name": "other"}, {"namespace": "theirs"}]
 IDS: Row = {"ids": [5]}
 NAMED: Row = {"job": "name"}

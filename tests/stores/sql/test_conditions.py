@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Table
 
+from cronsensus.instants import LATEST_MICROS
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import blocks, queries_of
 from tests.stores.sql.rows import (
+    ASLEEP,
+    BATCH,
     BEFORE,
     DUE,
     ENDED,
@@ -24,6 +27,7 @@ from tests.stores.sql.rows import (
     FREE_STANDING,
     HELD_STILL,
     IDS,
+    ITEM,
     JOB,
     LATER_PAGE,
     LINE,
@@ -298,6 +302,36 @@ CASES = [
     Case("close asked", "close_asked", _o, [PENDING], [{"id": 2}, {"state": "running"}], asked={"verdict": "skipped"}),
     Case("eras of jobs", "eras_of_jobs", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
     Case("decide many by hand", "pass_watermarks", _j, [JOB], [{"id": 6}, {"watermark": NOW}]),
+    Case(
+        "sleeping",
+        "sleeping",
+        _o,
+        [ASLEEP],
+        [
+            {"namespace": "theirs"},
+            {"listed": None},
+            {"state": "running"},
+            {"due_at": LATEST_MICROS - 1},
+            FINISHED,
+            {"id": 7},
+        ],
+        asked={"after": 7},
+    ),
+    Case(
+        "awaken",
+        "awaken",
+        _o,
+        [ASLEEP, {**ASLEEP, "listed": None}],
+        [{"id": 2}, {"namespace": "theirs"}, {"state": "running"}, {"due_at": LATEST_MICROS - 1}],
+        asked={"ids": [8]},
+    ),
+    Case(
+        "complete list",
+        "complete_list",
+        _o,
+        [BATCH],
+        [{"id": 2}, {"namespace": "theirs"}, {"state": "running"}, {"listed": 0}],
+    ),
     Case("keys", "find_keys", _o, [PENDING], [{"job_id": 6}, {"key": "other"}]),
     Case(
         "keys by name",
@@ -346,6 +380,18 @@ CASES = [
     _old("old", "old_occurrences", _o, [OLD, {**OLD, "scheduled_for": None}], [*NOT_OLD, {"scheduled_for": 11}]),
     Case("old of a job", "old_of_job", _o, OLD_OF_A_JOB, [*NOT_OLD, {"scheduled_for": NOW + 1}]),
     _old("jobs with old", "jobs_with_old", _o, [OLD], NOT_OLD),
+    *(
+        Case(
+            f"{statement} and batches",
+            statement,
+            _o,
+            [{**BATCH, "state": "failed", "finished_at": NOW}, {**BATCH, "id": 9}],
+            [{"finished_at": None}],
+            beside=[(_j, JOB), (_o, {**OLD, **ITEM})],
+            asked=BEFORE,
+        )
+        for statement in ("old_occurrences", "old_of_job")
+    ),
     _old("old of our jobs", "old_occurrences", _j, [JOB], NOT_OUR_JOB, beside=(_o, OLD)),
     _old("our jobs with old", "jobs_with_old", _j, [JOB], NOT_OUR_JOB, beside=(_o, OLD)),
     _old("old ranges", "old_ranges", _v, [RANGE], NOT_OLD_RANGE),

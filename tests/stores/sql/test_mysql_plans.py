@@ -24,7 +24,7 @@ from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 from tests.servers.fixtures import mysql_connection
-from tests.stores.sql.test_query_plans import a_round_of_everything
+from tests.stores.sql.test_query_plans import a_look_at_batches, a_round_of_everything, with_batches
 
 JOBS = 100_000
 LEASE = timedelta(days=100)
@@ -218,6 +218,19 @@ def test_no_verb_of_a_round_reads_more_than_a_few_rows(store, watcher, clock):
     # To retire a job, what waits in the namespace is walked over, and not the job's whole history.
     kept = [row for row in watcher.more_than(FEW) if "'retired'" not in row]
     assert kept == []
+
+
+@pytest.mark.timeout(400)
+def test_what_is_asked_of_batches_reads_neither_all_of_them_nor_all_items(store, watcher):
+    def execute(text: str) -> None:
+        with store._writing() as tx:
+            tx.connection.execute(text)
+
+    batches = with_batches(store, execute)
+    read: dict[str, int] = {}
+    a_look_at_batches(store, batches, lambda name, verb: read.__setitem__(name, watcher.reads(verb)))
+    execute(f"DELETE FROM cronsensus_occurrences WHERE id >= {batches[0]}")
+    assert {name: count for name, count in read.items() if count > FEW} == {}
 
 
 # Before those that leave ten thousand occurrences behind: pruning reads them too.

@@ -25,6 +25,7 @@ from cronsensus.testing.conformance.steps import carry_out, give_back, say, sett
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
+from tests.stores.sql.test_query_plans import a_look_at_batches, with_batches
 
 JOBS, LATER, DONE = 100_000, 50_000, 100_000
 LEASE = timedelta(days=100)
@@ -234,6 +235,23 @@ def test_what_takes_one_trip_reads_little(situation, server, monkeypatch):
     assert set(names) == {"enqueue_one", "hint", "take_due", "close_one"}
     assert {name: count for name, count in read.items() if count > FEW} == {}
     assert sum(read.values()) > 5, "nothing was measured"
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_what_is_asked_of_batches_reads_neither_all_of_them_nor_all_items(analyzed, server):
+    store, _ = prepare(server, "plans")
+    for _ in range(3):  # planned while empty
+        a_look_at_batches(store, list(range(1, 10_001)), lambda _, verb: verb())
+    batches = with_batches(store, lambda text: sql(server, "plans", text))
+    if analyzed:
+        sql(server, "plans", "ANALYZE")
+    store.children(batches[:1])  # the first walks over what the updates left in the index
+    reader = Reader(store, server.url)
+    read: dict[str, int] = {}
+    a_look_at_batches(store, batches, lambda name, verb: read.__setitem__(name, reader.reads(verb)))
+    reader.close()
+    assert {name: count for name, count in read.items() if count > FEW} == {}
+    assert sum(read.values()) > 50, "nothing was measured"
 
 
 def test_a_look_does_not_cost_more_with_much_that_is_due(server):

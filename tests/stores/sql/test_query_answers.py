@@ -7,11 +7,13 @@ from sqlalchemy import Connection, Table, select
 
 from cronsensus.stores.sql import schema as tables
 from tests.stores.sql.rows import (
+    ASLEEP,
     BEFORE,
     DUE,
     ENDED,
     ERA,
     FREE_STANDING,
+    ITEM,
     JOB,
     LOCK,
     NOT_ALIVE,
@@ -84,6 +86,19 @@ def test_acquire_query_tells_the_node_of_a_live_session_and_whether_anything_has
     assert (found["holder"], found["late"]) == (node, 1)
     for differs in fresh:
         assert answered(database, "lock_job_for", *beside, (_o, {**late, **differs}), job="name")["late"] == 0
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "succeeded", "failed", "cancelled", "skipped"])
+def test_a_batch_is_told_how_many_of_its_items_are_in_each_state(state: str, database: Connection) -> None:
+    def counted(*items: Row, size: int = 9, **batch: Any) -> Row:
+        rows = [{**PENDING, **ITEM, "state": state, "id": n, "key": f"{n}", **one} for n, one in enumerate(items, 1)]
+        found = answered(database, "children", (_o, {**ASLEEP, **batch}), *((_o, row) for row in rows), size=size)
+        return {name: value for name, value in found.items() if value}
+
+    batch = {"state": "pending", "listed": 2}
+    assert counted({}, {}, {"state": "missed"}, {"parent": 9}, {"parent": None}) == {**batch, state: 2}
+    assert counted({}, {}, size=1) == {**batch, state: 1}
+    assert counted({}, id=9) == counted({}, namespace="theirs") == {state: 1}
 
 
 @pytest.mark.parametrize(("time", "trigger"), [(1, "a"), (NOW, "a"), (NOW + 1, "b")])

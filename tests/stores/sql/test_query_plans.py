@@ -4,6 +4,7 @@ What SQLite does is asked of SQLite: every statement that a verb sends is given 
 tell enough (an index that is walked too far), its virtual machine's steps are counted.
 """
 
+import functools
 import re
 import sqlite3
 from collections.abc import Callable
@@ -13,15 +14,17 @@ from typing import Any
 import pytest
 
 from cronsensus.clock import ManualClock
-from cronsensus.instants import to_micros
+from cronsensus.instants import LATEST_MICROS, to_micros
+from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
-from cronsensus.model.states import State
+from cronsensus.model.states import Origin, State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
+from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
@@ -76,6 +79,7 @@ class Watcher:
 
     def __init__(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         store.now()
+        self.patch = monkeypatch
         self.seen: dict[str, Any] = {}
         self.ticks = 0
         values = Prepared.values
@@ -192,6 +196,47 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
         complete=True,
     )
     store.reclaim(["s1"])
+
+
+def with_batches(store: SqlStore, execute: Callable[[str], object]) -> list[int]:
+    """Have 5,000 batches that sleep, as many that are over, and of the first 10,000 items, half of them over."""
+    batches = [one.id for one in store.enqueue([Item(job="queue", origin=Origin.BATCH) for _ in range(10_000)])]
+    first, last = batches[0], batches[-1]
+    items = store.enqueue(
+        [Item(job="queue", key=item_key(first, str(n)), origin=Origin.BATCH, parent=first) for n in range(10_000)]
+    )
+    asleep, over = f"listed = 1, due_at = {LATEST_MICROS}", "state = 'succeeded', finished_at = created_at"
+    execute(f"UPDATE cronsensus_occurrences SET {asleep} WHERE id BETWEEN {first} AND {last}")
+    execute(f"UPDATE cronsensus_occurrences SET {over} WHERE id BETWEEN {batches[5_000]} AND {last}")
+    execute(f"UPDATE cronsensus_occurrences SET {over} WHERE parent = {first} AND id < {items[5_000].id}")
+    return batches[:5_000]
+
+
+def a_look_at_batches(store: SqlStore, batches: list[int], done: Callable[[str, Callable[[], object]], object]) -> None:
+    """Ask once what nodes ask of batches; ``done`` does each step."""
+    done("children", lambda: store.children(batches[:1]))
+    done("sleeping", lambda: store.sleeping(limit=20))
+    done("sleeping, farther on", lambda: store.sleeping(after=batches[4_000], limit=20))
+    for state in (State.PENDING, State.SUCCEEDED, State.FAILED):
+        where = OccurrenceFilter(parent=batches[0], states=(state,))
+        done(state.value, functools.partial(store.occurrences, where, limit=20))
+    done("awaken", lambda: store.awaken(batches[-5:]))
+    done("complete", lambda: store.complete_list(batches[1], 1))
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_what_is_asked_of_batches_reads_neither_all_of_them_nor_all_items(analyzed, store, watcher, place):
+    with sqlite3.connect(place / "jobs.db") as connection:
+        batches = with_batches(store, connection.execute)
+        if analyzed:
+            connection.execute("ANALYZE")
+    connection.close()
+    store._connections.forget_idle()
+    watcher = Watcher(store, watcher.patch)
+    steps: dict[str, int] = {}
+    a_look_at_batches(store, batches, lambda name, verb: steps.__setitem__(name, watcher.steps(verb)))
+    assert {name: count for name, count in steps.items() if count > 3} == {}
+    assert "\n\n".join(scans(place, watcher.seen)) == ""
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
