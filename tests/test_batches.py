@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -30,11 +31,11 @@ def sqlite_url(tmp_path):
     return f"sqlite:///{tmp_path}/jobs.db"
 
 
-def items_of(scheduler: Scheduler, batch: int) -> list:
+def items_of(scheduler: Scheduler, batch: int) -> list[Any]:
     return scheduler.store.occurrences(OccurrenceFilter(parent=batch), limit=10_000, newest_first=False)
 
 
-def states_of(scheduler: Scheduler, batch: int) -> Counter:
+def states_of(scheduler: Scheduler, batch: int) -> Counter[State]:
     return Counter(one.state for one in items_of(scheduler, batch))
 
 
@@ -60,7 +61,7 @@ def test_a_list_is_run_item_by_item_and_collected(url):
 
 
 def test_two_nodes_share_a_list(sqlite_url):
-    ran: Counter = Counter()
+    ran: Counter[str] = Counter()
     both = [Scheduler(sqlite_url, node=f"node-{n}", concurrency=2) for n in range(2)]
     handles = []
     for scheduler in both:
@@ -85,7 +86,7 @@ def test_async_listers_items_and_collectors_run_on_the_loop(url):
             yield date(2026, 1, day)
 
     async def latest(results) -> str:
-        return max([day async for day in results])
+        return str(max([day async for day in results]))
 
     @scheduler.job(items=days, collect=latest)
     async def close_day(day: date) -> str:
@@ -172,12 +173,14 @@ def test_items_are_an_items_own_for_policies(url):
 def test_shards_are_called_with_their_number_and_how_many_there_are(url):
     scheduler = Scheduler(url)
 
-    @scheduler.job(shards=4, collect=lambda results: sorted(map(tuple, results)))
+    @scheduler.job(shards=4)
     def sweep(run: Run) -> tuple[int, int]:
         return run.shard, run.shards
 
     with scheduler:
-        assert [tuple(one) for one in sweep.trigger_now().result("10s")] == [(n, 4) for n in range(4)]
+        handle = sweep.trigger_now()
+        handle.wait("10s")
+        assert sorted(handle.results()) == [(n, 4) for n in range(4)]
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------
@@ -279,7 +282,7 @@ def test_items_without_a_key_of_their_own_get_one(url):
     scheduler = Scheduler(url)
 
     @scheduler.job(items=[{"id": 1, "n": 1}, {"id": 2, "n": 1}], item_key=lambda item: item["id"])
-    def work(item: dict) -> int:
+    def work(item: dict[str, int]) -> int:
         return item["id"]
 
     with scheduler:
@@ -320,6 +323,7 @@ def test_a_batch_fails_with_more_failed_items_than_it_bears(url, tolerate, state
         ended = work.trigger_now().wait("20s")
     assert ended.state is state
     if state is State.FAILED:
+        assert ended.error is not None
         assert ended.error.type == BatchFailed.__name__
         assert "2 of 20 items failed: 0, 1" in ended.error.message
     else:
@@ -339,6 +343,7 @@ def test_with_stop_after_the_rest_is_not_begun(url):
         handle = work.trigger_now()
         ended = handle.wait("20s")
         assert ended.state is State.FAILED
+        assert ended.error is not None
         assert "stop_after=3" in ended.error.message
         wait_until(lambda: not handle.progress().open)
         assert handle.progress().cancelled > 30
@@ -577,5 +582,5 @@ def wait_until(what, seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-def runs_of(scheduler: Scheduler, job: str) -> list:
+def runs_of(scheduler: Scheduler, job: str) -> list[Any]:
     return scheduler.store.occurrences(OccurrenceFilter(job=job), limit=1000)

@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cronsensus.batch_handle import BatchHandle
     from cronsensus.calls import Call
     from cronsensus.config import Settings, load_settings
     from cronsensus.errors import (
@@ -75,7 +74,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchFailed",
-    "BatchHandle",
     "Call",
     "Cancel",
     "ConfigurationError",

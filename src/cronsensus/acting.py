@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
-from cronsensus.batch_handle import BatchHandle
 from cronsensus.declared import Declarations
 from cronsensus.errors import ConfigurationError, InvalidOption, UnknownJob
 from cronsensus.handle import Handle
@@ -84,17 +83,7 @@ class Acts:
 
     def handle(self, made: Enqueued) -> Handle[Any]:
         """Return the handle of an occurrence."""
-        function = self.declared.function_of(made.job)
-        if function is not None and function.registered.batch is not None:
-            return self.batch_handle(made)
-        return Handle.of(made, self.opened, self._types_of)
-
-    def batch_handle(self, made: Enqueued) -> BatchHandle[Any]:
-        """Return the handle of a batch."""
-        return BatchHandle(
-            made.id, made.job, made.key, made.created, made.state, self.opened, self._types_of,
-            lambda: self.operator(None),
-        )  # fmt: skip
+        return Handle.of(made, self.opened, self._types_of, lambda: self.operator(None))
 
     def _types_of(self, job: str) -> Types:
         function = self.declared.function_of(job)

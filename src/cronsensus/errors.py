@@ -255,14 +255,6 @@ class Snooze(TaskControl):
         self.after = after
 
 
-class Asleep(Snooze):
-    """A batch has listed its items and sleeps until they are done. Raised by cronsensus itself."""
-
-    def __init__(self, message: str, *, listed: int | None) -> None:
-        super().__init__(message)
-        self.listed = listed
-
-
 class Skip(TaskControl):
     """There is nothing to do this time; the occurrence ends as skipped."""
 

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from cronsensus.clock import SystemClock
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import OccurrenceForgotten, RunFailed
+from cronsensus.errors import InvalidTransition, OccurrenceForgotten, RunFailed
 from cronsensus.interrupts import Event
+from cronsensus.model.batch import MOST_ITEMS, Children
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.node.batch_items import Results, items_of
 from cronsensus.node.loops import refuse_to_block
 from cronsensus.stores.base import Store
+from cronsensus.twins import twin
 from cronsensus.typed import UNTYPED, Types
 
 if TYPE_CHECKING:
@@ -43,6 +46,10 @@ class HasStore(Protocol):
 
 def _untyped(job: str) -> Types:  # noqa: ARG001
     return UNTYPED
+
+
+def _nobody() -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +82,18 @@ class Handle(Generic[R_co]):
     state: State
     _opened: HasStore = field(repr=False, compare=False)
     _types: Callable[[str], Types] = field(repr=False, compare=False, default=_untyped)
+    _operator: Callable[[], str] = field(repr=False, compare=False, default=_nobody)
 
     @classmethod
-    def of(cls, enqueued: Enqueued, opened: HasStore, types: Callable[[str], Types] = _untyped) -> Handle[Any]:
-        """Make a handle of a store's answer; ``types`` knows what a job's function returns."""
-        return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened, types)
+    def of(
+        cls,
+        enqueued: Enqueued,
+        opened: HasStore,
+        types: Callable[[str], Types] = _untyped,
+        operator: Callable[[], str] = _nobody,
+    ) -> Handle[Any]:
+        """Make a handle of a store's answer; ``types`` knows what a job's function returns, ``operator`` who acts."""
+        return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened, types, operator)
 
     def look(self) -> Occurrence:
         """Return the occurrence as it is now.
@@ -175,6 +189,46 @@ class Handle(Generic[R_co]):
         """
         return self._value(await self.await_(timeout))
 
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def progress(self) -> Children:
+        """Return how many items of this batch are in which state now; none of a run that is no batch.
+
+        Example:
+            >>> from cronsensus.scheduler import Scheduler
+            >>> with Scheduler("memory://") as scheduler:
+            ...
+            ...     @scheduler.job()
+            ...     def double(number: int) -> int:
+            ...         return number * 2
+            ...
+            ...     batch = double.enqueue_batch([1, 2, 3])
+            ...     _ = batch.wait("10s")
+            ...     sorted(batch.results()), batch.progress().succeeded
+            ([2, 4, 6], 3)
+        """
+        return self._opened.store.children([self.id], limit=2 * MOST_ITEMS)[self.id]
+
+    aprogress = twin(progress)
+
+    def results(self) -> Iterator[Any]:
+        """Give what the items of this batch that have succeeded by now returned, in the order of the list.
+
+        Read page by page, as they are asked for.
+        """
+        return iter(Results(self._opened.store, (self.id,), self._types(self.job)))
+
+    def cancel(self, *, reason: str, by: str | None = None) -> State:
+        """Cancel it; of a batch no further item is begun, and those that run are asked to stop.
+
+        Raises:
+            InvalidTransition: it is final.
+            LookupError: there is none.
+        """
+        return cancel(self._opened.store, self.id, by=by or self._operator(), why=reason)
+
+    acancel = twin(cancel)
+
     def _value(self, occurrence: Occurrence) -> Any:
         if occurrence.state is not State.SUCCEEDED:
             error = occurrence.error
@@ -205,3 +259,22 @@ class Handle(Generic[R_co]):
         no_node = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
         hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if no_node else ""
         return TimeoutError(f"occurrence {self.id} of {self.job!r} is not final after {timeout}: it is {state}{hint}")
+
+
+def cancel(store: Store, occurrence: int, *, by: str, why: str) -> State:
+    """Cancel an occurrence, and of a batch what runs of it.
+
+    What waits of it is cancelled where it is claimed.
+
+    Raises:
+        InvalidTransition: it is final.
+        LookupError: there is none.
+    """
+    state = store.cancel(occurrence, by=by, why=why)
+    if store.occurrences(OccurrenceFilter(parent=occurrence), limit=1):
+        for item in list(items_of(store, occurrence, State.RUNNING)):
+            try:
+                store.cancel(item.id, by=by, why=f"its batch {occurrence} was cancelled" + (f": {why}" if why else ""))
+            except (InvalidTransition, LookupError):
+                continue  # it has ended meanwhile
+    return state

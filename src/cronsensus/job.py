@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from cronsensus.batch_handle import BatchHandle
 from cronsensus.calls import Call, CallOptions, read_options, require_call
 from cronsensus.functions import mark_async
 from cronsensus.handle import Handle
@@ -118,7 +117,7 @@ class Job(Generic[P, R_co]):
 
     def enqueue_batch(
         self, items: Iterable[Any], *, key: str | None = None, item_key: Callable[[Any], str | int] | None = None
-    ) -> BatchHandle[Any]:
+    ) -> Handle[Any]:
         """Run it once for each item, on whichever nodes have free slots; see ``Scheduler.enqueue_batch``."""
         return self._operations.enqueue_batch(self, items, key=key, item_key=item_key)
 

@@ -12,11 +12,10 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
-from cronsensus.batch_handle import BatchHandle, cancel
 from cronsensus.batches import batch_by_hand
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
-from cronsensus.handle import Handle, R_co
+from cronsensus.handle import Handle, R_co, cancel
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
 from cronsensus.model.occurrence import Enqueued, Item, check_key
@@ -123,7 +122,7 @@ class Operations:
         *,
         key: str | None = None,
         item_key: Callable[[Any], str | int] | None = None,
-    ) -> BatchHandle[Any]:
+    ) -> Handle[Any]:
         """Run a job once for each item, on whichever nodes have free slots; they begin while the list is read.
 
         Args:
@@ -154,7 +153,7 @@ class Operations:
                     store.cancel(made.id, by=self._acts.operator(None), why="its list cannot be used")
                 raise
             store.complete_list(made.id, listed)
-        return self._acts.batch_handle(made)
+        return self._acts.handle(made)
 
     aenqueue_batch = twin(enqueue_batch)
 

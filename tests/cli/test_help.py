@@ -73,6 +73,7 @@ ARGUMENTS = {
     "runs failed": [],
     "trail": [],
     "runs logs": ["1"],
+    "runs watch": ["1"],
     "nodes drain": ["node-1"],
     "locks break": ["reindex", "--reason", "it hangs"],
     "once forget": ["charge", "k"],
@@ -110,7 +111,7 @@ def test_the_table_names_every_command_of_the_contract() -> None:
     assert list(cli.table) == CONTRACT.split()
     below = {" ".join(path) for path in ALL if len(path) == 2}
     jobs = {f"jobs {name}" for name in ("list", "show", "pause", "resume", "trigger", "enqueue", "backfill")}
-    runs = {f"runs {name}" for name in ("list", "show", "failed", "retry", "cancel", "logs")}
+    runs = {f"runs {name}" for name in ("list", "show", "failed", "retry", "cancel", "logs", "watch")}
     assert below == jobs | runs | {
         "nodes list",
         "nodes drain",

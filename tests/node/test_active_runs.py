@@ -17,6 +17,7 @@ from cronsensus.model.occurrence import Claim, Outcome, Settled
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.active_runs import ActiveRuns
+from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.executors.base import Call, Registered
 from cronsensus.node.run_events import RunEvents
 from cronsensus.testing.conformance.fixtures import LEASE, START
@@ -84,6 +85,7 @@ class Scene:
             on_work=lambda: self.events.append("work"),
             run_log=self.run_log,  # type: ignore[arg-type]
             run_events=RunEvents(Bus(self.clock), "me"),
+            batches=BatchWatch(self.store, self.clock, {}, lambda: None),  # type: ignore[arg-type]
         )
         self.lease = self.leased("s1")
 

@@ -15,6 +15,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
+from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
@@ -74,6 +75,7 @@ class Bench(Scene):
             self.active_runs,
             registry=self.active_runs._registry,
             run_log=self.run_log,  # type: ignore[arg-type]
+            batches=BatchWatch(self.claims, self.clock, {}, lambda: None),  # type: ignore[arg-type]
         )
 
     def takes(self, limit: int = 4, *, lease: SessionLease | None = None, sample: ClockSample | None = None) -> int:

@@ -178,11 +178,12 @@ def watch(number: int) -> None:
 
         def draw() -> bool:
             """Return whether it is over."""
-            now, one = store.now(), _found(store, number)
+            one = _found(store, number)
             report = run_report(store, one, log_lines=0)
-            if report.batch is None:
+            if report.batch is None and not output.as_json:
                 raise CommandError(f"run {number} is no batch", then=f"see it with: cronsensus runs show {number}")
-            if not output.printed_json({**occurrence_data(one), "batch": batch_data(report.batch)}):
+            batch = None if report.batch is None else batch_data(report.batch)
+            if not output.printed_json({**occurrence_data(one), "batch": batch}):
                 print_batch(output, report)
             return one.state.final
 

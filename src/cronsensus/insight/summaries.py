@@ -9,6 +9,7 @@ from typing import Literal
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.waiting import JUST_NOW
 from cronsensus.insight.words import brief, exact, relative
+from cronsensus.model.batch import shown_key
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, RunError, RunView
 from cronsensus.model.states import ACTIVE, Origin, State
@@ -101,6 +102,8 @@ def what_for(one: Occurrence) -> str:
     """Return the nominal time of an occurrence, or the key it was enqueued under."""
     if one.scheduled_for is not None:
         return exact(one.scheduled_for) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
+    if one.parent is not None:
+        return f"{_short_key(shown_key(one.key))} (item of {one.parent})"
     # What was triggered by hand has a random key, which tells nothing.
     return "by hand" if one.origin is Origin.MANUAL else f"{_short_key(one.key)} ({one.origin})"
 

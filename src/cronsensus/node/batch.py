@@ -16,13 +16,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cronsensus.errors import Asleep, BatchFailed, InvalidOption
+from cronsensus.errors import BatchFailed, InvalidOption
 from cronsensus.model.batch import MOST_ITEMS, Phase, item_key, phase, shown_key
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch_items import PAGE, Pages, Results, batched, digest, items_of, write_pages
 from cronsensus.node.executors.base import Registered
-from cronsensus.node.items import Batch
+from cronsensus.node.items import Asleep, Batch
 from cronsensus.node.run import Run
 from cronsensus.stores.base import Store
 from cronsensus.typed import Types

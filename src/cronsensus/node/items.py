@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cronsensus.errors import Snooze
 from cronsensus.model.batch import Tolerance
 
 
@@ -34,3 +35,11 @@ class Batch:
     collect: Callable[..., Any] | None = None
     collect_run: str | None = None
     on_loop: bool = False
+
+
+class Asleep(Snooze):
+    """A batch has listed its items and sleeps until they are done."""
+
+    def __init__(self, message: str, *, listed: int | None) -> None:
+        super().__init__(message)
+        self.listed = listed

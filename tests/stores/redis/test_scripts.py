@@ -310,7 +310,7 @@ def test_a_round_costs_the_same_however_many_jobs_are_stored(own_server: RedisSe
 def test_the_items_of_a_batch_are_counted_at_the_same_cost_however_many_there_are(
     own_server: RedisServer, opening: Opening
 ) -> None:
-    counted = []
+    counted: list[Counter[str]] = []
     with redis.Redis.from_url(own_server.url) as client:
         for items in (10, 10, 3000):  # the first knows no scripts yet
             store = opening(own_server.url, f"batch-{len(counted)}")

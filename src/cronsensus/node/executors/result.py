@@ -28,7 +28,6 @@ from msgspec import structs
 
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import (
-    Asleep,
     BatchFailed,
     Cancel,
     CronsensusError,
@@ -43,6 +42,7 @@ from cronsensus.errors import (
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
+from cronsensus.node.items import Asleep
 from cronsensus.node.run import Run
 from cronsensus.typed import UNTYPED, Types, signature_of
 
