@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
@@ -16,11 +16,14 @@ from cronsensus.errors import InvalidOption, UnknownJob
 from cronsensus.handle import Handle, R_co
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
-from cronsensus.model.occurrence import Enqueued
+from cronsensus.model.occurrence import Enqueued, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
+
+if TYPE_CHECKING:
+    from cronsensus.job import Job
 
 MOST_BACKFILLED = 10_000
 """Most nominal times of one backfill."""
@@ -119,6 +122,40 @@ class Operations:
         declared, item = self._acts.declared, options.item
         function, spec = declared.function_of(item.job), declared.spec(item.job)
         return replace(options, item=with_arguments(item, args, kwargs, function, spec))
+
+    @overload
+    def find(self, job: Job[..., T], /, *, key: str) -> Handle[T] | None: ...
+    @overload
+    def find(self, job: str | Named, /, *, key: str) -> Handle | None: ...
+    def find(self, job: str | Named, /, *, key: str) -> Handle | None:
+        """Return a handle on what stands under a key; ``None`` if nothing does, or no longer.
+
+        Its ``look``, ``wait`` and ``result`` follow an operator's retry, which has another key.
+
+        Args:
+            job: a job, or its name.
+            key: as ``options(key=…)`` had it.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            StoreError: the store could not be read.
+        """
+        name, store = name_of(job), self._acts.opened.ready()
+        found = store.occurrences(OccurrenceFilter(job=name, key=key), limit=1)
+        if found:
+            one = found[0]
+            return self._acts.handle(Enqueued(id=one.id, job=name, key=one.key, created=False, state=one.state))
+        if self._acts.declared.spec(name) is None and store.job(name) is None:
+            raise UnknownJob(unknown_job(name))
+        return None
+
+    @overload
+    async def afind(self, job: Job[..., T], /, *, key: str) -> Handle[T] | None: ...
+    @overload
+    async def afind(self, job: str | Named, /, *, key: str) -> Handle | None: ...
+    async def afind(self, job: str | Named, /, *, key: str) -> Handle | None:
+        """Do what ``find`` does without blocking the event loop."""
+        return await _find_on_a_thread(self, job, key=key)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -265,6 +302,9 @@ class Operations:
         return self._acts.handle(self._acts.act((), lambda store: store.retry(number, by=operator, why=reason)))
 
     aretry = twin(retry)
+
+
+_find_on_a_thread = twin(Operations.find)
 
 
 class JobWithOptions(Generic[P, R_co]):
