@@ -209,7 +209,9 @@ class Handle(Generic[R_co]):
         sessions = self._opened.store.sessions()
         no_node = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
         hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if no_node else ""
-        return TimeoutError(f"occurrence {seen.id} of {self.job!r} is not final after {timeout}: it is {seen.state}{hint}")
+        return TimeoutError(
+            f"occurrence {seen.id} of {self.job!r} is not final after {timeout}: it is {seen.state}{hint}"
+        )
 
 
 def _newest_retry(store: Store, ended: Occurrence) -> Occurrence | None:
