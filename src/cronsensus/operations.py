@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
@@ -22,15 +22,19 @@ from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
 
-if TYPE_CHECKING:
-    from cronsensus.job import Job
-
 MOST_BACKFILLED = 10_000
 """Most nominal times of one backfill."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _MICROSECOND = timedelta(microseconds=1)
+
+
+class Declared(Named, Protocol[R_co]):
+    """A job of which it is known what its function returns: a ``Job``."""
+
+    def trigger_now(self, *, by: str | None = None, reason: str = "") -> Handle[R_co]:
+        """Run it now."""
 
 
 class Operations:
@@ -124,7 +128,7 @@ class Operations:
         return replace(options, item=with_arguments(item, args, kwargs, function, spec))
 
     @overload
-    def find(self, job: Job[..., T], /, *, key: str) -> Handle[T] | None: ...
+    def find(self, job: Declared[T], /, *, key: str) -> Handle[T] | None: ...
     @overload
     def find(self, job: str | Named, /, *, key: str) -> Handle | None: ...
     def find(self, job: str | Named, /, *, key: str) -> Handle | None:
@@ -150,12 +154,14 @@ class Operations:
         return None
 
     @overload
-    async def afind(self, job: Job[..., T], /, *, key: str) -> Handle[T] | None: ...
+    async def afind(self, job: Declared[T], /, *, key: str) -> Handle[T] | None: ...
     @overload
     async def afind(self, job: str | Named, /, *, key: str) -> Handle | None: ...
     async def afind(self, job: str | Named, /, *, key: str) -> Handle | None:
         """Do what ``find`` does without blocking the event loop."""
-        return await _find_on_a_thread(self, job, key=key)
+        import asyncio
+
+        return await asyncio.to_thread(self.find, job, key=key)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -302,9 +308,6 @@ class Operations:
         return self._acts.handle(self._acts.act((), lambda store: store.retry(number, by=operator, why=reason)))
 
     aretry = twin(retry)
-
-
-_find_on_a_thread = twin(Operations.find)
 
 
 class JobWithOptions(Generic[P, R_co]):

@@ -66,6 +66,8 @@ def test_two_programs_that_guard_different_functions_under_one_name_are_told(sha
         return [one.getMessage() for one in caplog.records if "are guarded as 'charge'" in one.getMessage()]
 
     assert first_call_of("shop.cards") == []
+    (job,) = Scheduler(shared_url).store.jobs()
+    assert job.spec.guarded
     assert first_call_of("shop.cards") == []  # another replica
     assert first_call_of("cards") == []  # the same file, run as a script
     (said,) = first_call_of("shop.batteries")

@@ -29,7 +29,7 @@ def identity(looked_at: Function) -> str:
     parameters = "…" if signature is None else ", ".join(signature.parameters)
     text = f"{_module(plain)}.{name}({parameters})"
     text = "".join(one if one.isprintable() else "?" for one in text)
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 2]}…)"
 
 
 def alike(one: str, other: str) -> bool:
