@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cronsensus import PayloadMismatch, Scheduler
-from cronsensus.errors import InvalidOption, RunFailed
+from cronsensus.errors import InvalidOption, RunFailed, UnknownJob
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 
@@ -116,3 +116,40 @@ def test_a_key_that_was_freed_takes_another_payload(scheduler: Scheduler) -> Non
     with scheduler:
         ship.options(key="k").enqueue(1).wait("60s")
         assert ship.options(key="k", on_failed="free").enqueue(2).wait("60s").state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", "postgres"])
+def test_a_key_is_found_and_its_handle_follows_the_newest_retry(kind: str, request: Any, tmp_path: Any) -> None:
+    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/jobs.db"}
+    scheduler = Scheduler(urls.get(kind) or request.getfixturevalue(f"{kind}_url"))
+    attempts: list[int] = []
+
+    @scheduler.job()
+    def pay(order: int) -> int:
+        attempts.append(order)
+        if len(attempts) < 3:
+            raise RuntimeError("no funds")
+        return order * 2
+
+    assert scheduler.find(pay, key="order:42") is None
+    with pytest.raises(UnknownJob, match="no job is called 'pya'"):
+        scheduler.find("pya", key="order:42")
+    with scheduler:
+        made = pay.options(key="order:42").enqueue(42)
+        with pytest.raises(RunFailed, match="no funds"):
+            made.result("30s")
+        found = scheduler.find(pay, key="order:42")
+        assert found is not None
+        assert (found.id, found.created, found.state) == (made.id, False, State.FAILED)
+        retries = [scheduler.retry(found)]
+        with pytest.raises(RunFailed, match=f"occurrence {retries[0].id} of 'pay'"):
+            found.result("30s")
+        for number in range(120):  # other acts on the job: the trail is read further than its first page
+            pay.pause(reason=f"{number}")
+            pay.resume()
+        retries.append(scheduler.retry(retries[0]))
+        assert [found.result("30s"), made.result("30s")] == [84, 84]
+        assert made.look().id == retries[1].id
+        scheduler.retry(made)  # of a first one that failed, although a retry went well: the newest counts
+        assert made.wait("30s").id > retries[1].id
+        assert retries[1].look().id == retries[1].id

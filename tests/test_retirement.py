@@ -116,3 +116,33 @@ def test_a_node_that_declares_no_job_says_so_once_at_its_start(
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert "declares no job, so it runs nothing; the store has 1, which other nodes must run" in record.message
+
+
+def test_a_node_of_which_a_newer_release_has_replaced_all_jobs_says_so_once_at_its_start(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    release(store, "mail")
+    newer = Scheduler(store, release="2")
+    newer.job(name="post")(lambda: None)
+    newer._lifecycle.declare(store)
+    store.open_session(newer._lifecycle._new_session(), lease=HOUR)
+    caplog.clear()
+    older = Scheduler(store)
+    older.job(name="mail")(lambda: None)
+    for _ in range(2):
+        older._lifecycle.declare(store)
+    said = [one.getMessage() for one in caplog.records if "runs nothing" in one.getMessage()]
+    assert len(said) == 1
+    assert (
+        "no function of the 1 job(s) in namespace 'default', so it runs nothing: it has mail, and they call post"
+        in said[0]
+    )
+
+
+def test_a_node_with_functions_for_jobs_that_are_added_later_is_not_said_to_run_nothing(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = Scheduler(store)
+    scheduler.function(name="report")(lambda: None)
+    scheduler._lifecycle.declare(store)
+    assert not caplog.records

@@ -404,7 +404,11 @@ def test_every_blocking_call_has_a_twin_that_leaves_the_loop_free(url):
         scheduler.function(name="more")(_nothing)
         handle = await scheduler.options("_nothing", key="a").aenqueue()
         assert await scheduler.acancel(handle, reason="x") is State.CANCELLED
-        assert (await scheduler.aretry(handle)).created
+        again = await scheduler.aretry(handle)
+        assert again.created
+        found = await scheduler.afind("_nothing", key="a")
+        assert found is not None
+        assert (found.id, found.look().id) == (handle.id, again.id)
         assert (await scheduler.atrigger(job)).created
         assert await job.apause(reason="x")
         assert await job.aresume()
@@ -417,7 +421,7 @@ def test_every_blocking_call_has_a_twin_that_leaves_the_loop_free(url):
 
     asyncio.run(main())
     blocking = {"enqueue", "enqueue_many", "pause", "resume", "trigger", "backfill", "cancel", "retry", "add_job"}
-    for name in blocking | {"change_job", "remove_job", "start", "stop"}:
+    for name in blocking | {"change_job", "find", "remove_job", "start", "stop"}:
         assert inspect.iscoroutinefunction(getattr(Scheduler, f"a{name}"))
 
 

@@ -95,6 +95,8 @@ def operate(run: Run) -> None:
     assert_type(by_name_too.enqueue("a", "b"), Handle[int])
     assert_type(only_named.enqueue(shop="a"), Handle[int])
     assert_type(scheduler.enqueue("digest", "a").result(), Any)
+    assert_type(scheduler.find(send_digest, key="k"), Handle[int] | None)
+    assert_type(scheduler.find("digest", key="k"), Handle | None)
     assert_type(send_digest.trigger_now(), Handle[int])
     kept: Handle = send_digest.enqueue()
     assert_type(send_digest.name, str)
@@ -123,6 +125,7 @@ async def operate_too(run: Run) -> None:
     assert_type(await (await send_digest.aenqueue("a")).aresult(), int)
     assert_type(await (await sync_orders.aenqueue()).aresult(), dict[str, int])
     assert_type(await scheduler.apause("digest", reason="x"), bool)
+    assert_type(await scheduler.afind(send_digest, key="k"), Handle[int] | None)
     assert_type(await scheduler.abackfill(send_digest, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"), list[Handle])
     async with scheduler as started:
         assert_type(started, Scheduler)

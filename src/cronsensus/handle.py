@@ -34,6 +34,7 @@ T = TypeVar("T")
 _FIRST_LOOK = 0.002
 _LONGEST_PAUSE = 0.25
 _GROWTH = 1.5
+_PAGE = 100
 
 
 class HasStore(Protocol):
@@ -96,7 +97,7 @@ class Handle(Generic[R_co]):
         return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened, types, operator)
 
     def look(self) -> Occurrence:
-        """Return the occurrence as it is now.
+        """Return the occurrence as it is now; if it ended without success and was retried, its newest retry.
 
         Job and key are compared: a store that lost its last moment gives the number of an occurrence to another one.
 
@@ -105,6 +106,10 @@ class Handle(Generic[R_co]):
             OccurrenceForgotten: the store lost it, and has given its number to another one.
         """
         store = self._opened.store
+        occurrence = self._find(store)
+        return _newest_retry(store, occurrence) or occurrence
+
+    def _find(self, store: Store) -> Occurrence:
         occurrence = store.occurrence(self.id)
         if occurrence is not None and (occurrence.job, occurrence.key) == (self.job, self.key):
             return occurrence
@@ -125,7 +130,7 @@ class Handle(Generic[R_co]):
         )
 
     def wait(self, timeout: Duration | None = None) -> Occurrence:
-        """Block until the occurrence is final and return it.
+        """Block until the occurrence, or else its newest retry as ``look`` has it, is final, and return that.
 
         Args:
             timeout: ``None`` waits for as long as it takes.
@@ -234,8 +239,8 @@ class Handle(Generic[R_co]):
             error = occurrence.error
             why = f"{error.type}: {error.message}" if error is not None else occurrence.reason or "no reason given"
             raise RunFailed(
-                f"occurrence {self.id} of {self.job!r} is {occurrence.state}: {why}; "
-                f"more with `cronsensus runs show {self.id}`",
+                f"occurrence {occurrence.id} of {self.job!r} is {occurrence.state}: {why}; "
+                f"more with `cronsensus runs show {occurrence.id}`",
                 occurrence=occurrence,
             )
         return self._types(self.job).read_result(occurrence.result)
@@ -254,11 +259,41 @@ class Handle(Generic[R_co]):
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def _late(self, timeout: Duration | None) -> TimeoutError:
-        state = self.look().state
+        seen = self.look()
         sessions = self._opened.store.sessions()
         no_node = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
         hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if no_node else ""
-        return TimeoutError(f"occurrence {self.id} of {self.job!r} is not final after {timeout}: it is {state}{hint}")
+        return TimeoutError(
+            f"occurrence {seen.id} of {self.job!r} is not final after {timeout}: it is {seen.state}{hint}"
+        )
+
+
+def _newest_retry(store: Store, ended: Occurrence) -> Occurrence | None:
+    """Return the newest retry of something that ended without success, or of a retry of it, if it is still kept.
+
+    The trail names each, and has few entries of one job since then; its occurrences may be a million.
+    """
+    if ended.finished_at is None or not ended.state.final or ended.state is State.SUCCEEDED:
+        return None
+    pairs: list[tuple[int, int]] = []
+    page = store.trail(target=ended.job, limit=_PAGE)
+    while page:
+        pairs += [
+            (entry.details["occurrence"], entry.details["retry"])
+            for entry in page
+            if entry.action == "retry" and {"occurrence", "retry"} <= entry.details.keys()
+        ]
+        if len(page) < _PAGE or page[-1].at < ended.finished_at:
+            break
+        page = store.trail(target=ended.job, after=page[-1].id, limit=_PAGE)
+    family, newest = {ended.id}, None
+    for old, new in reversed(pairs):
+        if old in family:
+            family.add(new)
+            newest = new
+    found = None if newest is None else store.occurrence(newest)
+    # A store that lost its last moment gives a number to another one.
+    return found if found is not None and found.job == ended.job and found.retry_of in family else None
 
 
 def cancel(store: Store, occurrence: int, *, by: str, why: str) -> State:

@@ -267,9 +267,8 @@ class Lifecycle:
             _log.info("changed for all nodes: %s%s", _some(defined.changed), rest)
         tell_of_retired(store, defined, retire_after)
         warn_of_strangers(store.namespace, defined)
-        if not specs and not self._told_of_nothing:
-            self._told_of_nothing = True
-            warn_of_nothing(store)
+        if not (defined.created or defined.changed or defined.unchanged or self._told_of_nothing):
+            self._told_of_nothing = warn_of_nothing(store, self._declared.registry)
         return bool(defined.superseded or defined.kept)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
 from cronsensus.batches import batch_by_hand
@@ -18,7 +18,7 @@ from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransiti
 from cronsensus.handle import Handle, R_co, cancel
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
-from cronsensus.model.occurrence import Enqueued, Item, check_key
+from cronsensus.model.occurrence import Enqueued, Item, OccurrenceFilter, check_key
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch import as_items
 from cronsensus.node.batch_items import Pages, write_pages
@@ -33,6 +33,13 @@ MOST_BACKFILLED = 10_000
 P = ParamSpec("P")
 T = TypeVar("T")
 _MICROSECOND = timedelta(microseconds=1)
+
+
+class Declared(Named, Protocol[R_co]):
+    """A job of which it is known what its function returns: a ``Job``."""
+
+    def trigger_now(self, *, by: str | None = None, reason: str = "") -> Handle[R_co]:
+        """Run it now."""
 
 
 class Operations:
@@ -166,6 +173,42 @@ class Operations:
         declared, item = self._acts.declared, options.item
         function, spec = declared.function_of(item.job), declared.spec(item.job)
         return replace(options, item=with_arguments(item, args, kwargs, function, spec))
+
+    @overload
+    def find(self, job: Declared[T], /, *, key: str) -> Handle[T] | None: ...
+    @overload
+    def find(self, job: str | Named, /, *, key: str) -> Handle | None: ...
+    def find(self, job: str | Named, /, *, key: str) -> Handle | None:
+        """Return a handle on what stands under a key; ``None`` if nothing does, or no longer.
+
+        Its ``look``, ``wait`` and ``result`` follow an operator's retry, which has another key.
+
+        Args:
+            job: a job, or its name.
+            key: as ``options(key=…)`` had it.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            StoreError: the store could not be read.
+        """
+        name, store = name_of(job), self._acts.opened.ready()
+        found = store.occurrences(OccurrenceFilter(job=name, key=key), limit=1)
+        if found:
+            one = found[0]
+            return self._acts.handle(Enqueued(id=one.id, job=name, key=one.key, created=False, state=one.state))
+        if self._acts.declared.spec(name) is None and store.job(name) is None:
+            raise UnknownJob(unknown_job(name))
+        return None
+
+    @overload
+    async def afind(self, job: Declared[T], /, *, key: str) -> Handle[T] | None: ...
+    @overload
+    async def afind(self, job: str | Named, /, *, key: str) -> Handle | None: ...
+    async def afind(self, job: str | Named, /, *, key: str) -> Handle | None:
+        """Do what ``find`` does without blocking the event loop."""
+        import asyncio
+
+        return await asyncio.to_thread(self.find, job, key=key)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 

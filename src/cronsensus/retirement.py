@@ -5,16 +5,19 @@ Logs, and reads of the store. What becomes of such jobs the store decides (``def
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from cronsensus.durations import format_duration
 from cronsensus.logger import Logger
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
 from cronsensus.stores.values import DefineResult
 
 _log = Logger("cronsensus.scheduler")
 
 _NAMED = 10
+_FEW = 5
 _COMMON = 0.2
 """Two releases of one application have more of their jobs in common than this share."""
 
@@ -58,12 +61,32 @@ def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
         )  # fmt: skip
 
 
-def warn_of_nothing(store: Store) -> None:
-    """Warn of a node whose program declares no job: an import was forgotten, most likely."""
-    known = store.counts().jobs
-    others = f"; the store has {known}, which other nodes must run" if known else ""
+def warn_of_nothing(store: Store, functions: Collection[str]) -> bool:
+    """Warn of a node that has no function of a job in the store, and return whether it did.
+
+    An import was forgotten, most likely; or a newer release that is alive has replaced all of its jobs.
+    """
+    if not functions:
+        known = store.counts().jobs
+        others = f"; the store has {known}, which other nodes must run" if known else ""
+        _log.warning(
+            "this node declares no job, so it runs nothing%s: import the modules that declare jobs before the node "
+            "starts, or add jobs at run time with scheduler.add_job(…)",
+            others,
+        )
+        return True
+    jobs = [view.spec for view in every_job(store) if not view.spec.guarded and view.spec.keeper is None]
+    if not jobs or any(spec.function in functions for spec in jobs):
+        return False
     _log.warning(
-        "this node declares no job, so it runs nothing%s: import the modules that declare jobs before the node starts, "
-        "or add jobs at run time with scheduler.add_job(…)",
-        others,
-    )
+        "this node has no function of the %d job(s) in namespace %r, so it runs nothing: it has %s, and they call %s. "
+        "Start the newest release, import the modules that declare these jobs before the node starts, or give another "
+        "application a namespace of its own",
+        len(jobs), store.namespace, _some(sorted(functions)), _some(sorted({spec.function for spec in jobs})),
+    )  # fmt: skip
+    return True
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _FEW
+    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")

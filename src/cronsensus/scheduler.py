@@ -215,6 +215,8 @@ class Scheduler:
     call = _Of(lambda self: self._operations.call)
     enqueue_many = _Of(lambda self: self._operations.enqueue_many)
     aenqueue_many = _Of(lambda self: self._operations.aenqueue_many)
+    find = _Of(lambda self: self._operations.find)
+    afind = _Of(lambda self: self._operations.afind)
 
     enqueue_batch = _Of(lambda self: self._operations.enqueue_batch)
     aenqueue_batch = _Of(lambda self: self._operations.aenqueue_batch)

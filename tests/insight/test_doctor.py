@@ -29,6 +29,17 @@ def test_examine_fails_where_a_node_declares_none_of_the_jobs(cluster: HandClust
     assert told.text == "shop declares no job, and can run none of those in the store"
 
 
+def test_examine_fails_where_work_waits_that_is_of_no_living_nodes_jobs(cluster: HandCluster) -> None:
+    cluster.every("tick")
+    cluster.join("of another release")
+    cluster.advance(60)
+    cluster.fire()  # by another process; no node claims it
+    cluster.advance(90)
+    (told,) = [one for one in examine(cluster.store) if one.name == "waiting"]
+    assert told.level == "fail"
+    assert "Most likely none of them has the function 'tick'" in told.text
+
+
 def test_examine_says_what_is_overdue_and_what_to_type(cluster: HandCluster) -> None:
     cluster.every("tick")
     cluster.join()

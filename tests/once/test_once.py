@@ -54,6 +54,27 @@ def test_a_repeat_gets_the_recorded_result(scheduler):
     ]
 
 
+def test_two_programs_that_guard_different_functions_under_one_name_are_told(shared_url, caplog):
+    def first_call_of(module: str) -> list[str]:
+        caplog.clear()
+
+        def charge(message_id: str) -> str:
+            return module
+
+        charge.__module__, charge.__qualname__ = module, "charge"
+        assert Scheduler(shared_url).once("{message_id}")(charge)("m1") == "shop.cards"
+        return [one.getMessage() for one in caplog.records if "are guarded as 'charge'" in one.getMessage()]
+
+    assert first_call_of("shop.cards") == []
+    (job,) = Scheduler(shared_url).store.jobs()
+    assert job.spec.guarded
+    assert first_call_of("shop.cards") == []  # another replica
+    assert first_call_of("cards") == []  # the same file, run as a script
+    (said,) = first_call_of("shop.batteries")
+    assert "shop.batteries.charge(message_id) here, and shop.cards.charge(message_id) in another program" in said
+    assert len(first_call_of("shop.cards")) == 1  # each of the two says it
+
+
 def test_another_process_gets_it_too(shared_url):
     for function in (lambda n: n * 2, lambda n: n * 3):
         guarded = Scheduler(shared_url).once("x:{n}", name="f")(function)

@@ -11,7 +11,7 @@ from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.live_nodes import live_nodes, needs_no_node
 from cronsensus.insight.summaries import why_ended
-from cronsensus.insight.waiting import JUST_NOW, why_it_waits
+from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.masking import mask
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -183,9 +183,11 @@ def check_waiting(store: Store) -> Iterator[Check]:
         said.add(one.job)
         view = store.job(one.job)
         if view is not None:
-            cause = why_it_waits(store, view, one, now).text
-            text = f"run {one.id} of {one.job} was due {relative(one.due_at, now)}. {cause}"
-            yield Check("waiting", WARN, text, f"cronsensus runs show {one.id}")
+            wait = why_it_waits(store, view, one, now)
+            text = f"run {one.id} of {one.job} was due {relative(one.due_at, now)}. {wait.text}"
+            # Nodes are alive and free, and it is not theirs: an import was forgotten, or all are of another release.
+            level = FAIL if wait.cause is Cause.FUNCTION else WARN
+            yield Check("waiting", level, text, f"cronsensus runs show {one.id}")
 
 
 def check_unreadable(store: Store) -> Iterator[Check]:

@@ -321,7 +321,9 @@ class JobSpec:
     @property
     def guarded(self) -> bool:
         """Whether it stands for a guarded function: its occurrences are keys, which run where they are called."""
-        return self.source == "runtime" and self.function == self.name and self.name.startswith(GUARDED)
+        # Its function is given with its parameters, which no node registers; an earlier version gave the job's name.
+        own = self.function == self.name or self.function.endswith(")")
+        return self.source == "runtime" and own and self.name.startswith(GUARDED)
 
     @property
     def keeper(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -342,6 +342,11 @@ def current_run() -> Run | None:
     ``contextvars.copy_context`` or ``asyncio.to_thread``.
     """
     return _current.get()
+
+
+def run_of(context: Context) -> Run | None:
+    """Return the run that code in ``context`` is part of."""
+    return context.get(_current)
 
 
 def enter_run(run: Run | None) -> None:

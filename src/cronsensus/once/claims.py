@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from cronsensus.clock import Clock
@@ -36,12 +37,13 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.acquiring import Ask, NotWon
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import GUARDED, JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.once.background_queue import BackgroundQueue
+from cronsensus.once.identity import alike
 from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, given_back
 from cronsensus.once.reconciling import Reconciliation
 from cronsensus.once.waiters import Waiters
@@ -453,8 +455,28 @@ class Claims:
     def _define(self, *specs: JobSpec) -> None:
         new = {spec.name: spec for spec in specs if self._defined.get(spec.name) != spec}
         if new:
-            self.store.define_jobs([*new.values()], release=self._release(), by=self.name)
+            known = [self._as_known(spec) for spec in new.values()]
+            self.store.define_jobs(known, release=self._release(), by=self.name)
             self._defined |= new
+
+    def _as_known(self, spec: JobSpec) -> JobSpec:
+        """Return a definition under the name that its function has in the store; warn if it is another function's."""
+        if not spec.name.startswith(GUARDED) or spec.function == spec.name:
+            return spec
+        known = self.store.job(spec.name)
+        if known is None or known.spec.function in {spec.name, spec.function}:  # the first: of an earlier version
+            return spec
+        if alike(known.spec.function, spec.function):
+            return replace(spec, function=known.spec.function)
+        kind, _, name = spec.name.partition(":")
+        _log.warning(
+            "two functions in namespace %r are guarded as %r by %s: %s here, and %s in another program or release. "
+            "Under one key only one of them runs, and a call of the other gets its result. If these are two programs, "
+            "give one of them another name=… or namespace=…; after a release that moved the function or changed its "
+            "parameters there is nothing to do",
+            self.store.namespace, name, kind, spec.function, known.spec.function, extra={"job": spec.name},
+        )  # fmt: skip
+        return spec
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
 from cronsensus.functions import Function, look_at
 from cronsensus.model.job import JobSpec, OnCrash, Policies, check_choice, unknown_option
 from cronsensus.once.choices import OnBusy, OnError, OnMismatch
+from cronsensus.once.identity import identity
 from cronsensus.once.keys import KeyOf
 from cronsensus.once.payloads import FingerprintOf, Payload
 from cronsensus.once.slots import read_trigger, slot_of
@@ -235,8 +236,8 @@ class Guards:
             )
         spec = JobSpec(
             name=name,
-            # No node registers a function of this name: it runs where it is called.
-            function=name,
+            # No node registers a function of this name: it runs where it is called. It tells two programs apart.
+            function=identity(looked_at),
             policies=options["policies"],
             executor=looked_at.registered.executor,
             source="runtime",

@@ -10,6 +10,7 @@ import pytest
 from cronsensus.errors import Cancel
 from cronsensus.node.executors.attempt import GRACE
 from cronsensus.node.executors.loop import CANCELS, LoopExecutor, _LoopAttempt, _OwnHome
+from cronsensus.node.executors.loop_watch import Pulse
 from cronsensus.node.run import current_run
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
@@ -283,7 +284,7 @@ def test_a_task_that_swallows_cancellation_is_cancelled_again_and_then_given_up(
     for times in range(1, CANCELS + 1):
         bench.until(lambda times=times: len(swallowed) == times, "another cancellation")
         assert bench.of(call) == []
-        bench.until(lambda: len(watch.timer) == 2, "the next deadline, beside the look for closed loops")
+        bench.until(lambda: len(watch.timer) == 3, "the next deadline, beside the looks for closed and blocked loops")
         watch.let_pass(GRACE)
     ending = bench.wait(call)
     assert ending.kind == ("timed_out" if way == "timeout" else "cancelled")
@@ -539,3 +540,48 @@ def test_close_does_not_wait_for_ever_for_a_blocked_loop(bench, clock, monkeypat
     release.set()
     bench.until(lambda: not loops(), "the loop's end")
     assert bench.of(call) == []
+
+
+def test_a_blocked_loop_is_named_once_with_the_run_that_holds_it_and_where(bench, executor, caplog):
+    async def culprit(release):
+        await asyncio.sleep(0)
+        release.wait(bench.patience)
+
+    def warnings():
+        return [one.getMessage() for one in caplog.records if "has blocked its event loop" in one.getMessage()]
+
+    bystander = bench.call(waits)
+    executor.start(bystander)
+    releases = [threading.Event(), threading.Event()]
+    for number, release in enumerate(releases, 1):
+        call = bench.call(culprit, release)
+        executor.start(call)
+        bench.until(lambda number=number: len(warnings()) == number, "the warning")
+        threading.Event().wait(1.2)  # two more looks at the same run
+        assert f"run {call.claim.id} of 'job' (key:{call.claim.id})" in warnings()[-1]
+        assert "in culprit\n    release.wait(bench.patience)" in warnings()[-1]
+        release.set()
+        bench.wait(call)
+    assert len(warnings()) == 2
+    executor.stop(bystander, "enough")
+    bench.wait(bystander)
+
+
+def test_a_loop_of_the_application_that_no_job_blocks_is_said_to_be_blocked_by_none(bench, clock, application, caplog):
+    executor, release = LoopExecutor(bench.done, clock, loop=application), threading.Event()
+    call = bench.call(waits)
+    executor.start(call)
+    application.call_soon_threadsafe(release.wait, bench.patience)
+    bench.until(lambda: "by something that is no job: all 1 async runs there stand still" in caplog.text, "the warning")
+    release.set()
+    executor.stop(call, "enough")
+    bench.wait(call)
+    executor.close()
+
+
+def test_a_process_that_stood_still_itself_blames_no_job():
+    loop = asyncio.new_event_loop()
+    pulse = Pulse(loop)  # a loop that never answers
+    assert [pulse.silent_for(at) for at in (10.0, 10.5, 11.0)] == [0.0, 0.5, 1.0]
+    assert [pulse.silent_for(at) for at in (500.0, 500.5, 501.0)] == [0.0, 0.5, 1.0]
+    loop.close()

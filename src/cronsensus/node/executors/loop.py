@@ -38,6 +38,7 @@ from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, arguments
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.daemons import DaemonThreads
+from cronsensus.node.executors.loop_watch import LoopWatch, Pulse
 from cronsensus.node.executors.result import (
     cancelled,
     cannot_be_called,
@@ -88,11 +89,14 @@ class _Home:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         runs_jobs(loop)
-        self.thread: int | None = None
+        self.pulse = Pulse(loop)
         # A loop refers weakly to its tasks: without this set one that was given up could be collected while it runs.
         self.tasks: set[asyncio.Task[None]] = set()
         self._posted: deque[tuple[Callable[[_LoopAttempt], None], _LoopAttempt]] = deque()
         self._called = False
+
+    is_ours = False
+    """Whether nothing but jobs runs on it."""
 
     @property
     def turns(self) -> bool:
@@ -156,6 +160,8 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 class _OwnHome(_Home):
     """A loop of our own on a daemon thread."""
 
+    is_ours = True
+
     def __init__(self) -> None:
         super().__init__(_new_loop())
         self.loop.set_default_executor(DaemonThreads())
@@ -183,7 +189,7 @@ class _OwnHome(_Home):
         self.loop.stop()
 
     def _turn(self) -> None:
-        self.thread = threading.get_ident()
+        self.pulse.thread = threading.get_ident()
         process, turning = os.getpid(), True
         while turning:
             try:
@@ -224,6 +230,7 @@ class LoopExecutor(Executor):
         self._home = None if loop is None else _Home(loop)
         self._looking = False
         self._closed = False
+        self._watch = LoopWatch(self._attempts)
 
     @property
     def able(self) -> bool:
@@ -253,6 +260,7 @@ class LoopExecutor(Executor):
             look, self._looking = not self._looking, True
         if look:
             self._attempts.timer.after(LOOK_EVERY, self._look)
+        self._watch.begin()
         self._post(attempt, self._begin)
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
@@ -305,7 +313,7 @@ class LoopExecutor(Executor):
         if not run.may_begin():
             self._attempts.end(attempt, self._stopped(attempt))
             return
-        attempt.home.thread = threading.get_ident()
+        attempt.home.pulse.thread = threading.get_ident()
         context = Context()
         context.run(enter_run, run)
         coroutine = self._drive(attempt)
@@ -414,7 +422,7 @@ class LoopExecutor(Executor):
     def _give_up(self, attempt: _LoopAttempt, *, blocked: bool) -> None:
         if blocked:
             detail = "something blocks its event loop; use await, asyncio.to_thread, or executor='thread'"
-            where = stack_of(attempt.home.thread)
+            where = stack_of(attempt.home.pulse.thread)
             with self._lock:
                 if self._home is attempt.home and isinstance(attempt.home, _OwnHome):
                     self._home = None  # the next call gets a new loop; this one ends when its tasks have, if ever

@@ -1,0 +1,156 @@
+"""Notices an event loop that async jobs run on and that does not turn, and names the job that holds it.
+
+While attempts are open, the process's timer asks each of their loops for an answer. A loop whose answer is overdue by a
+second is blocked: all else on it waits, and begins late, although nothing failed. The task that it is in says whose
+work that is, and the stack of its thread, where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Collection
+from typing import Any, Protocol
+
+from cronsensus.logger import Logger
+from cronsensus.node.executors.attempt import Attempts
+from cronsensus.node.executors.base import Call
+from cronsensus.node.executors.result import stack_of
+from cronsensus.node.run import Run, run_of
+
+_log = Logger("cronsensus.runs")
+
+BEAT = 0.5
+"""Seconds between two questions to a loop."""
+BLOCKED = 1.0
+"""Seconds without an answer after which a loop counts as blocked."""
+
+
+class Pulse:
+    """One loop, and the question to it that is on its way."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.thread: int | None = None
+        """The thread that turns the loop, where that is known."""
+        self.told: set[tuple[int, int] | None] = set()
+        """Which attempts were named as holding it; ``None``: something that is no job's."""
+        self._asked: float | None = None
+        self._looked = self._since = 0.0
+
+    def silent_for(self, now: float) -> float:
+        """Return for how long the loop has owed an answer, and ask again if it owes none."""
+        if now - self._looked > 2 * BEAT:
+            # The whole process stood still (SIGSTOP, a held interpreter): that is no fault of a job's.
+            self._since = now
+        self._looked = now
+        asked = self._asked  # the answer may come at any moment
+        if asked is not None:
+            return now - max(asked, self._since)
+        self._asked = now
+        with contextlib.suppress(RuntimeError):  # closed; its attempts are found by another look
+            self.loop.call_soon_threadsafe(self._answer)
+        return 0.0
+
+    def _answer(self) -> None:
+        self.thread = threading.get_ident()
+        self._asked = None
+
+
+class Home(Protocol):
+    """A loop that jobs run on."""
+
+    @property
+    def pulse(self) -> Pulse:
+        """Return its pulse."""
+
+    @property
+    def turns(self) -> bool:
+        """Return whether a thread turns it now."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether nothing but jobs runs on it."""
+
+
+class OnLoop(Protocol):
+    """An open attempt."""
+
+    call: Call
+    home: Any
+    key: tuple[int, int]
+    task: asyncio.Task[None] | None
+
+
+class LoopWatch:
+    """Watches the loops of an executor's open attempts, by the executor's timer."""
+
+    def __init__(self, attempts: Attempts[Any]) -> None:
+        self._attempts = attempts
+        self._lock = threading.Lock()
+        self._watching = False
+
+    def begin(self) -> None:
+        """Watch from now on, for as long as attempts are open."""
+        with self._lock:
+            begins, self._watching = not self._watching, True
+        if begins:
+            self._attempts.timer.after(BEAT, self._look)
+
+    def _look(self) -> None:
+        open_ = self._attempts.all()
+        now = self._attempts.clock.monotonic()
+        try:
+            for home in {attempt.home for attempt in open_}:
+                if home.turns and (seconds := home.pulse.silent_for(now)) >= BLOCKED:
+                    _tell(home, [attempt for attempt in open_ if attempt.home is home], seconds)
+        finally:
+            with self._lock:
+                self._watching = again = len(self._attempts) > 0
+            if again:
+                self._attempts.timer.after(BEAT, self._look)
+
+
+def _tell(home: Home, open_: Collection[OnLoop], seconds: float) -> None:
+    """Log what blocks a loop, once for each run."""
+    pulse = home.pulse
+    holder = _holder(home, open_)
+    key = None if holder is None else (holder.id, holder.token)
+    where = stack_of(pulse.thread)
+    told = key in pulse.told
+    pulse.told &= {None, *(attempt.key for attempt in open_)}
+    pulse.told.add(key)
+    if told:
+        return
+    # Said aside: this is the thread of all timeouts.
+    if holder is None:
+        _log.aside.warning(
+            "an event loop that async jobs run on has been blocked for %.1f s, by something that is no job: all %d "
+            "async runs there stand still. It should use await or asyncio.to_thread. It stands here:\n%s",
+            seconds, len(open_), where,
+        )  # fmt: skip
+        return
+    _log.aside.warning(
+        "run %d of %r (%s) has blocked its event loop for %.1f s: the other async runs of this node stand still or "
+        "begin late. Use await, asyncio.to_thread, or executor='thread'. It stands here:\n%s",
+        holder.id, holder.job, holder.key, seconds, where,
+        extra={name: getattr(holder, name) for name in ("job", "key", "attempt", "token")} | {"run": holder.id},
+    )  # fmt: skip
+
+
+def _holder(home: Home, open_: Collection[OnLoop]) -> Run | None:
+    """Return the run whose code the loop is in; ``None`` if it is in other code, or nobody can tell."""
+    loop = home.pulse.loop
+    try:
+        task = asyncio.current_task(loop)
+    except Exception:  # noqa: BLE001 - a loop of another make
+        task = None
+    for attempt in open_:
+        if task is not None and attempt.task is task:
+            return attempt.call.run
+    # A task that a job started has the job's context, which can be read from Python 3.12 on.
+    context = getattr(task, "get_context", lambda: None)()
+    if context is not None and (run := run_of(context)) is not None:
+        return run
+    return next(iter(open_)).call.run if home.is_ours and len(open_) == 1 else None

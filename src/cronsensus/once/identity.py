@@ -1,0 +1,57 @@
+"""Which function a guard is of, as its job's definition has it, so that a program notices another's under its name.
+
+Two releases of one program look alike: neither the file's place nor the code counts, unless there is no file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from cronsensus.functions import Function
+from cronsensus.model.job import LONGEST_NAME
+
+
+def identity(looked_at: Function) -> str:
+    """Return module, name and parameters of a function as one text; no node registers a function under such a name."""
+    plain: Any = looked_at.registered.function
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    plain = inspect.unwrap(plain)
+    name = getattr(plain, "__qualname__", None) or looked_at.name
+    signature = looked_at.signature
+    parameters = "…" if signature is None else ", ".join(signature.parameters)
+    text = f"{_module(plain)}.{name}({parameters})"
+    text = "".join(one if one.isprintable() else "?" for one in text)
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 2]}…)"
+
+
+def alike(one: str, other: str) -> bool:
+    """Return whether two may be the same: a script's module is ``tasks`` to itself, and ``shop.tasks`` to others."""
+    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
+
+
+def _module(function: Callable[..., Any]) -> str:
+    module = getattr(function, "__module__", None) or ""
+    if module != "__main__":
+        return module
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else f"<{_digest(getattr(function, '__code__', None))}>"
+
+
+def _digest(code: CodeType | None) -> str:
+    """Return what tells two functions that were typed in (``python -c``) apart."""
+    if code is None:
+        return "typed in"
+    constants = [one for one in code.co_consts if not isinstance(one, CodeType)]
+    return hashlib.blake2b(repr((code.co_code, code.co_names, constants)).encode(), digest_size=4).hexdigest()
