@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -131,6 +132,7 @@ class _Pages:
         self._source = source
         self._live = live
         self._index = JobIndex()
+        self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
         self._actions = {**ACTIONS, "trigger": run_now(code)}
         self._templates = jinja2.Environment(
@@ -286,7 +288,12 @@ class _Pages:
     async def act(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
         fields = await read_form(request)
-        return await run_in_threadpool(self._act, request, fields)
+        return await run_in_threadpool(self._act_alone, request, fields)
+
+    def _act_alone(self, request: Request, fields: dict[str, str]) -> Response:
+        # Of two who send the same form in one moment, the second is told that it has changed.
+        with self._acting:
+            return self._act(request, fields)
 
     def _act(self, request: Request, fields: dict[str, str]) -> Response:
         name = request.path_params["action"]

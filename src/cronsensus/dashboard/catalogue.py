@@ -335,6 +335,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "A run that fails for good stands here until somebody runs it again.": "最终失败的运行会列在这里，直到有人重新运行它。",
         "Run {0} failed runs again": "重新运行 {0} 次失败的运行",
         "A new run for each, the oldest first, with the same arguments and nominal time.": "按从旧到新的顺序，以相同的参数和名义时间各新建一次运行。",
+        "It was run again already, as run {0}.": "它已被重新运行：运行 {0}。",
         "They are tried again.": "已重新运行。",
         "{0}": "{0}",
     }
