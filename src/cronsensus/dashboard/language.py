@@ -1,13 +1,11 @@
-"""Which language a page speaks, and how it says times.
-
-Sentences of ``insight`` stay English, as on the command line.
-"""
+"""Which language a page speaks, and how it says times."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.dashboard.sentences import sentence_in_chinese
 from cronsensus.insight.words import brief, exact
 from cronsensus.model.states import State
 
@@ -46,6 +44,10 @@ class Words:
         return (
             said.format(*(self(value) if isinstance(value, State) else value for value in values)) if values else said
         )
+
+    def sentence(self, text: str) -> str:
+        """Return a sentence of ``insight`` in this language; one for which there is no pattern stays English."""
+        return (sentence_in_chinese(text) or text) if self.language == "zh" else text
 
     def relative(self, instant: datetime) -> str:
         """Return how far ``instant`` is from now."""
