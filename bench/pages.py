@@ -22,14 +22,15 @@ AT_ONCE = 5_000
 WITHIN = 0.100
 KILOBYTES = 60
 PAGES = (
-    "/", "/jobs", "/jobs?q=job-09&only=paused", "/jobs?q=nowhere", "/jobs?only=failing", "/job?name=job-00007",
+    "/", "/jobs", "/jobs?q=job-09", "/jobs?q=job-09&only=paused", "/jobs?q=nowhere",
+    "/jobs?only=failing", "/jobs?only=missed", "/job?name=job-00007",
     "/ledger?job=job-00007", "/runs/{run}", "/failed", "/nodes", "/locks", "/trail",
 )  # fmt: skip
 
 FILL = """
 INSERT INTO {schema}cronsensus_occurrences (namespace, job_id, key, origin, state, serial, priority, scheduled_for,
     due_at, attempt, crashes, failures, token, session, node, created_at, started_at, finished_at, reason, error)
-WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < {count} - 1),
+WITH RECURSIVE numbers(i) AS (SELECT CAST(0 AS bigint) UNION ALL SELECT i + 1 FROM numbers WHERE i < {count} - 1),
     job(id, namespace) AS (SELECT min(id), min(namespace) FROM {schema}cronsensus_jobs)
 SELECT job.namespace, job.id + i % {jobs}, 'filled:' || i, 'schedule',
     CASE WHEN i % 5000 = 7 THEN 'failed' ELSE 'succeeded' END, 0, 0, {since} + i * {step}, {since} + i * {step},

@@ -1,10 +1,13 @@
 """Acting from a page: it is shown first, done once, and written into the trail."""
 
 import re
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,6 +155,33 @@ def test_a_node_is_drained_and_a_lock_broken(browser: Browser, cluster: HandClus
     assert "/do/break?lock=reindex" in browser.get("/locks").text
     assert "web-1" in browser.get("/do/break?lock=reindex").text
     assert "No lock is held" in browser.do("/do/break?lock=reindex", reason="hangs").text
+
+
+def test_of_two_who_try_a_run_again_in_one_moment_the_second_is_told(
+    cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = failed(cluster)
+    app = dashboard(cluster.store)
+    browsers = [Browser(app), Browser(app)]
+    forms = [Form(browser.get(f"/do/retry?run={number}").text) for browser in browsers]
+    real = cluster.store.retry
+
+    def slow(*args: Any, **more: Any) -> Any:
+        time.sleep(0.2)
+        return real(*args, **more)
+
+    monkeypatch.setattr(cluster.store, "retry", slow)
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(
+            threads.map(
+                lambda one: one[0].ask("POST", str(one[1].action), one[1].fields), zip(browsers, forms, strict=True)
+            )
+        )
+    assert sorted(answer.status_code for answer in answers) == [303, 409]
+    (made,) = [one for one in occurrences(cluster) if one.retry_of == number]
+    late = next(answer for answer in answers if answer.status_code == 409)
+    assert f"It was run again already, as run {made.id}." in late.text
+    browsers[0].do(f"/do/retry?run={number}")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 
 from cronsensus.dashboard import dashboard, live
 from cronsensus.dashboard.access import Access
+from cronsensus.dashboard.serving import Server
 from tests.dashboard.browser import HERE, Browser
 from tests.hand_cluster import HandCluster
 
@@ -74,6 +76,24 @@ def test_a_stream_tells_what_the_page_has_become(cluster: HandCluster, monkeypat
     assert len(told) == 2
     assert "paused: move" not in told[0]
     assert "paused: move" in told[1]
+
+
+def test_a_server_that_stops_ends_the_streams_of_open_pages_in_order(
+    cluster: HandCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(cluster.store, port=0)
+    with httpx.Client(timeout=10) as client:
+        with server.beside():
+            stream = client.send(
+                client.build_request("GET", f"{server.url}live?of=/", headers={"accept": "text/event-stream"}),
+                stream=True,
+            )
+            lines = stream.iter_lines()
+            while not next(lines).startswith("data: "):
+                pass
+        # One that was cut off has no end, and raises.
+        list(lines)
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 def test_what_a_reader_is_sent_has_no_buttons_although_an_operator_looks_too(cluster: HandCluster) -> None:

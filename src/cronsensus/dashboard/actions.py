@@ -29,6 +29,7 @@ from cronsensus.stores.base import Store
 Text = tuple[Any, ...]
 """A sentence of the catalogue, and what stands in the places of ``{0}``, ``{1}``."""
 Given = Mapping[str, str]
+_MOST_ACTS = 500
 _PREVIEWED = 20
 
 
@@ -220,18 +221,29 @@ def _run(store: Store, given: Given) -> Occurrence:
     return one
 
 
-def _run_form(one: Occurrence, **more: Any) -> Form:
-    return Form(back=f"/runs/{one.id}", keeps={"run": str(one.id)}, seen=f"{one.state} {one.attempt}", **more)
+def _run_form(one: Occurrence, seen: str = "", **more: Any) -> Form:
+    return Form(back=f"/runs/{one.id}", keeps={"run": str(one.id)}, seen=f"{one.state} {one.attempt}{seen}", **more)
+
+
+def _run_again_as(store: Store, one: Occurrence) -> int | None:
+    """Return the newest run that was made of this one, as far as the newest acts on its job tell."""
+    acts = store.trail(target=one.job, limit=_MOST_ACTS)
+    made = [act.details.get("retry") for act in acts if act.details.get("occurrence") == one.id]
+    return next((number for number in made if isinstance(number, int)), None)
 
 
 def _retry_form(store: Store, given: Given) -> Form:
     one = _run(store, given)
+    again = _run_again_as(store, one)
     return _run_form(
         one,
+        # Who else told it to run again has made the run that was wanted.
+        f" {again or ''}",
         title=("Run {0} of {1} again", one.id, one.job),
         says=(
             ("A new run, with the same arguments and nominal time; this one stays as it is.",),
             *((("This run succeeded: what it did is done a second time.",),) if one.state == "succeeded" else ()),
+            *((("It was run again already, as run {0}.", again),) if again is not None else ()),
         ),
         button="Run again",
         refused=None if one.state.final else ("It is {0}; only what has ended can be run again.", one.state),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,11 +16,13 @@ from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
+from cronsensus.dashboard.job_index import JobIndex
 from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, read_moment, short
 from cronsensus.dashboard.live import Live
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, calendar, plot
 from cronsensus.dashboard.run_now import run_now
+from cronsensus.dashboard.strip import strip_svg
 from cronsensus.errors import (
     CronsensusError,
     InvalidOption,
@@ -128,6 +131,8 @@ class _Pages:
     def __init__(self, source: Scheduler | Store, live: str) -> None:
         self._source = source
         self._live = live
+        self._index = JobIndex()
+        self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
         self._actions = {**ACTIONS, "trigger": run_now(code)}
         self._templates = jinja2.Environment(
@@ -139,7 +144,7 @@ class _Pages:
         )
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
-            shorten=shorten, mask=mask, json=_json, stamp=_stamp, short=short, zone_of=zone_of,
+            shorten=shorten, mask=mask, json=_json, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
         )  # fmt: skip
 
     @property
@@ -161,7 +166,7 @@ class _Pages:
             return RedirectResponse(f"{_base(request)}/runs/{int(words)}", 303)
         after = request.query_params.get("after", "")[:400]
         only = request.query_params.get("only", "")
-        page = reads.job_page(store, after=after, words=words, only=only)
+        page = reads.job_page(store, self._index, after=after, words=words, only=only)
         more = urlencode({"q": words, "only": only, "after": page.more}) if page.more else ""
         return self._page(
             request, "jobs.html", store.now(), page=page, words=words, only=only, after=after, more=more,
@@ -283,7 +288,12 @@ class _Pages:
     async def act(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
         fields = await read_form(request)
-        return await run_in_threadpool(self._act, request, fields)
+        return await run_in_threadpool(self._act_alone, request, fields)
+
+    def _act_alone(self, request: Request, fields: dict[str, str]) -> Response:
+        # Of two who send the same form in one moment, the second is told that it has changed.
+        with self._acting:
+            return self._act(request, fields)
 
     def _act(self, request: Request, fields: dict[str, str]) -> Response:
         name = request.path_params["action"]

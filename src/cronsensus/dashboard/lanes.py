@@ -134,19 +134,25 @@ class NodeState:
 
 
 def lanes(
-    store: Store, now: datetime, nodes: Sequence[NodeState], views: Sequence[JobView], ranges: Iterable[LedgerRange]
+    store: Store,
+    now: datetime,
+    *,
+    nodes: Sequence[NodeState],
+    views: Sequence[JobView],
+    seen: Sequence[Glance],
+    ranges: Iterable[LedgerRange],
 ) -> Lanes:
     """Return the picture of the hour before and after ``now``.
 
     Args:
-        store: is asked for what ran, and for the attempts of what was taken over or tried again.
+        store: is asked for the attempts of what was taken over or tried again.
         now: the middle of the picture.
         nodes: what is known of them, by name.
         views: the jobs whose next times are drawn.
+        seen: what runs, and what ended within the hour; at most ``MOST_RUNS``.
         ranges: verdicts of times that made no occurrence.
     """
     since = now - HOUR
-    seen = store.ran_since(since, limit=MOST_RUNS)
     attempts = _attempts(store, [one for one in seen if one.started_at is not None])
     bars = [bar for one in attempts if (bar := _bar(one, now)) is not None]
     known = {node.name: node for node in nodes}

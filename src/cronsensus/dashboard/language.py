@@ -1,13 +1,11 @@
-"""Which language a page speaks, and how it says times.
-
-Sentences of ``insight`` stay English, as on the command line.
-"""
+"""Which language a page speaks, and how it says times."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.dashboard.sentences import sentence_in_chinese
 from cronsensus.insight.words import brief, exact
 from cronsensus.model.states import State
 
@@ -47,6 +45,10 @@ class Words:
             said.format(*(self(value) if isinstance(value, State) else value for value in values)) if values else said
         )
 
+    def sentence(self, text: str) -> str:
+        """Return a sentence of ``insight`` in this language; one for which there is no pattern stays English."""
+        return (sentence_in_chinese(text) or text) if self.language == "zh" else text
+
     def relative(self, instant: datetime) -> str:
         """Return how far ``instant`` is from now."""
         distance = instant - (self._now or instant)
@@ -74,6 +76,8 @@ def short(instant: datetime, tz: tzinfo = UTC) -> str:
 
 def minute(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant to the second, exactly."""
+    if tz is UTC:  # a page says hundreds of them
+        return f"{instant.astimezone(UTC).isoformat(' ', 'seconds')[:19]}Z"
     return exact(instant.replace(microsecond=0), tz)
 
 

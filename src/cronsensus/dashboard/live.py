@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from cronsensus.dashboard.access import App, Message, Scope, permission_of
 from cronsensus.dashboard.language import COOKIE
 
+STOPPING = "cronsensus.dashboard.stopping"
+"""Where a server says in the scope of a request when it stops: an ``asyncio.Event``."""
 EVERY = 2.0
 """Seconds for which a page counts as current."""
 _STREAM = 20.0
@@ -62,12 +65,14 @@ class Live:
         yield "retry: 1000\n\n"
         sent = None
         end = _time() + _STREAM
-        while _time() < end:
+        stopping = request.scope.get(STOPPING) or asyncio.Event()
+        while _time() < end and not stopping.is_set():
             text = await self._current(request, path, query)
             # Silence would look like a page whose server is gone.
             yield f"data: {json.dumps(text)}\n\n" if text != sent else ": same\n\n"
             sent = text
-            await asyncio.sleep(EVERY)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(stopping.wait(), EVERY)
 
     async def _current(self, request: Request, path: str, query: str) -> str:
         """Return a page as it is now, or was less than ``EVERY`` seconds ago."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronsensus.dashboard.lanes import Lanes, NodeState, lanes
+from cronsensus.dashboard.job_index import JobIndex, text_of
+from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, lanes
 from cronsensus.insight.clock_changes import note
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node
@@ -32,8 +33,12 @@ _BY_VERDICT = ("failing", "missed")
 _LATEST = datetime.max.replace(tzinfo=UTC)
 MOST_JOBS = 50
 """Jobs of which the first page reads the last verdicts."""
+_NEWEST = 15
+"""Verdicts of each of these that the first page reads."""
 _MOST_FAILED = 100
-_SCANNED = 5_000
+_AT_ONCE = PAGE + 1
+_MOST_FAILING = 500
+"""Failures, the newest, among whose jobs those are looked for that fail."""
 _SHOWN = 5
 _SECRET = re.compile(r"passw|secret|token|api_?key|credential|private_?key", re.IGNORECASE)
 _RANK = {"fail": 0, "gone": 1, "miss": 2}
@@ -116,7 +121,7 @@ class Attention:
     at: datetime
     times: int = 1
     text: str = ""
-    one: Occurrence | None = None
+    one: Occurrence | Glance | None = None
     ended: bool = False
     recovered: bool = False
 
@@ -200,37 +205,46 @@ def _trouble(cells: Sequence[Verdict]) -> str:
     return "missed" if "missed" in final else ""
 
 
-def job_page(store: Store, *, after: str = "", words: str = "", only: str = "") -> JobPage:
+def job_page(store: Store, index: JobIndex, *, after: str = "", words: str = "", only: str = "") -> JobPage:
     """Return a page of jobs whose name, function or schedule holds each of ``words``; those in trouble stand first.
 
     Args:
         store: has the jobs.
+        index: finds them by words.
         after: the name after which the page begins.
         words: what to look for.
         only: ``failing``, ``missed`` or ``paused``; else all.
     """
     wanted = words.lower().split()
-    narrowed = bool(wanted) or only in ONLY
-    found: list[JobView] = []
-    scanned, position = 0, after
-    stopped = False
-    while len(found) <= PAGE:
-        views = store.jobs(after=position, limit=500 if wanted and only not in _BY_VERDICT else PAGE + 1)
-        some = [view for view in views if all(word in _text(view) for word in wanted)]
-        found += _only(store, some, only)
-        scanned += len(views)
-        if not views or (not narrowed and len(views) <= PAGE):
-            break
-        position = views[-1].spec.name
-        if scanned >= (_SCANNED // 10 if only in _BY_VERDICT else _SCANNED) and len(found) <= PAGE:
-            stopped = True
-            break
-    more = found[PAGE - 1].spec.name if len(found) > PAGE else position if stopped else None
+    views, last = _candidates(store, index, wanted, only, after)
+    some = [view for view in views if view.retired_at is None and all(word in text_of(view) for word in wanted)]
+    found = _only(store, some, only)
+    stopped = last is not None and len(found) <= PAGE
+    more = found[PAGE - 1].spec.name if len(found) > PAGE else last
     now = store.now()
-    pasts = store.last_of([view.spec.name for view in found[:PAGE]], limit=MEASURED)
+    pasts = store.last_of([view.spec.name for view in found[:PAGE]], limit=STRIP)
     rows = [job_row(view, pasts.get(view.spec.name, Past()), now) for view in found[:PAGE]]
     rows.sort(key=lambda row: (row.trouble != "failing", row.trouble != "missed", row.view.next_due or _LATEST))
     return JobPage(tuple(rows), more, stopped)
+
+
+def _candidates(
+    store: Store, index: JobIndex, words: Sequence[str], only: str, after: str
+) -> tuple[list[JobView], str | None]:
+    """Return a page of jobs, and one more, among which those stand that are looked for, and the last if others follow.
+
+    Of more than that it is not looked whether they are what they should be: the list says so, and goes on.
+    """
+    if only == "failing":
+        failed = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), limit=_MOST_FAILING)
+        names = sorted({one.job for one in failed if one.job > after})
+        found = [view for name in names[:_AT_ONCE] if (view := store.job(name)) is not None]
+        return found, names[_AT_ONCE - 1] if len(names) > _AT_ONCE else None
+    if words or only == "paused":
+        names, more = index.find(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
+        return index.views(store, names), more
+    found = store.jobs(after=after, limit=_AT_ONCE)
+    return found, found[-1].spec.name if only and len(found) == _AT_ONCE else None
 
 
 def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:
@@ -240,11 +254,6 @@ def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:
         pasts = store.last_of([view.spec.name for view in views], limit=STRIP)
         return [view for view in views if _trouble(strip(pasts.get(view.spec.name, Past()))) == only]
     return views
-
-
-def _text(view: JobView) -> str:
-    trigger = view.spec.trigger
-    return f"{view.spec.name} {view.spec.function} {trigger.describe() if trigger else ''}".lower()
 
 
 def now_page(store: Store) -> Now:
@@ -258,10 +267,11 @@ def now_page(store: Store) -> Now:
     recent = store.occurrences(OccurrenceFilter(), limit=12)
     running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=10)
     since = at - DAY
-    failed = _since(store, State.FAILED, since)
-    missed = _since(store, State.MISSED, since)
-    last = store.last_of([view.spec.name for view in views[:MOST_JOBS]], limit=50)
+    failed = _failed_since(store, since)
+    last = store.last_of([view.spec.name for view in views[:MOST_JOBS]], limit=_NEWEST)
     lately = [one for past in last.values() for one in past.ranges if one.range.last >= since]
+    ran = store.ran_since(at - HOUR, limit=MOST_RUNS)
+    missed = _missed_since(since, [*ran, *(one for past in last.values() for one in past.glances)])
     ranges = [one for one in lately if one.range.state is State.MISSED]
     decided = [one.created_at for one in recent] + [one.decided_at for one in ranges]
     attention = [*_failures(store, failed), *_missed(missed), *_overdue(views, at), *_gone(found, since)]
@@ -290,7 +300,7 @@ def now_page(store: Store) -> Now:
         failed=len(failed),
         missed=len(missed) + sum(one.range.count or 1 for one in ranges),
         of_first_jobs=len(views) > MOST_JOBS,
-        picture=lanes(store, at, _node_states(found), views[:MOST_JOBS], lately),
+        picture=lanes(store, at, nodes=_node_states(found), views=views[:MOST_JOBS], seen=ran, ranges=lately),
     )
 
 
@@ -304,9 +314,15 @@ def _node_states(found: Iterable[Node]) -> list[NodeState]:
     return list(known.values())
 
 
-def _since(store: Store, state: State, since: datetime) -> list[Occurrence]:
-    found = store.occurrences(OccurrenceFilter(states=(state,)), limit=_MOST_FAILED)
+def _failed_since(store: Store, since: datetime) -> list[Occurrence]:
+    found = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), limit=_MOST_FAILED)
     return [one for one in found if (one.finished_at or one.created_at) >= since]
+
+
+def _missed_since(since: datetime, seen: Iterable[Glance]) -> list[Glance]:
+    """Return what was missed, of what is read anyway: no index leads to what was missed of all jobs."""
+    found = {one.id: one for one in seen if one.state is State.MISSED}
+    return [one for one in found.values() if (one.finished_at or one.created_at) >= since]
 
 
 def _failures(store: Store, failed: list[Occurrence]) -> Iterable[Attention]:
@@ -330,7 +346,7 @@ def _failures(store: Store, failed: list[Occurrence]) -> Iterable[Attention]:
         )
 
 
-def _missed(missed: list[Occurrence]) -> Iterable[Attention]:
+def _missed(missed: Iterable[Glance]) -> Iterable[Attention]:
     for one in missed:
         yield Attention(kind="miss", name=one.job, at=one.scheduled_for or one.due_at, text=one.reason or "", one=one)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cronsensus.dashboard.access import App, require_loopback
+from cronsensus.dashboard.access import App, Receive, Scope, Send, require_loopback
 from cronsensus.dashboard.app import dashboard
+from cronsensus.dashboard.live import STOPPING
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.errors import CronsensusError, MissingExtra
 from cronsensus.scheduler import Scheduler
@@ -27,6 +29,18 @@ _STOP_WITHIN = 3.0
 
 class PortTakenError(CronsensusError):
     """Something else listens where the dashboard was to."""
+
+
+class _Uvicorn(uvicorn.Server):
+    """Tells what it serves that it stops: it would wait for open streams, and then cut them off with an error."""
+
+    def __init__(self, settings: uvicorn.Config, stopping: asyncio.Event) -> None:
+        super().__init__(settings)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.set()
+        await super().shutdown(sockets)
 
 
 class Server:
@@ -60,7 +74,12 @@ class Server:
         self.asks = from_environment() is not None
         if not self.asks:
             require_loopback(host)
-        app: App = dashboard(source, read_only=read_only, by=by)
+        pages: App = dashboard(source, read_only=read_only, by=by)
+        stopping = asyncio.Event()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await pages({**scope, STOPPING: stopping}, receive, send)
+
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server((host, port), family=family)
@@ -77,10 +96,10 @@ class Server:
             log_config=None,
             log_level="warning",
             lifespan="off",
-            # Open pages listen to streams that end by themselves only after a while.
+            # For a page that a store keeps waiting; streams of open pages end when they are told.
             timeout_graceful_shutdown=1,
         )
-        self._server = uvicorn.Server(settings)
+        self._server = _Uvicorn(settings, stopping)
 
     def serve(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""

@@ -1,0 +1,145 @@
+"""What a search over all jobs looks through: their names and texts, kept in the process for some seconds.
+
+To read ten thousand definitions takes most of a second, and a page must not. So the texts are kept, and read anew in
+the background. What they lead to is read from the store each time: a page shows no job as it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronsensus.clock import Clock, SystemClock
+from cronsensus.errors import CronsensusError
+from cronsensus.model.job import JobView
+from cronsensus.stores.base import Store
+
+MOST = 20_000
+"""Jobs whose texts are kept, the first by name."""
+_AT_ONCE = 200
+_KEPT = 10.0
+_SHARE = 20
+"""Of the time, one part in so many is spent on reading anew, however many jobs there are."""
+_NEWS = 200
+_CHANGES = {"pause", "resume", "define"}
+_NEAR = 3
+"""To read so many jobs beside each other costs less than to read one by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    name: str
+    text: str
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Texts by name; ``end``: the name after which others are, that are not kept."""
+
+    texts: tuple[_Text, ...]
+    end: str | None
+    read_at: datetime
+    until: float
+
+
+def _name_of(one: _Text) -> str:
+    return one.name
+
+
+def text_of(view: JobView) -> str:
+    """Return what a search looks through: name, function, and schedule in words."""
+    trigger = view.spec.trigger
+    return f"{view.spec.name} {view.spec.function} {trigger.describe() if trigger else ''}".lower()
+
+
+class JobIndex:
+    """Finds names of jobs by words. Safe to share between threads."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        """Begin with nothing: who never searches pays nothing."""
+        self._clock = clock or SystemClock()
+        self._kept: _Kept | None = None
+        self._first = threading.Lock()
+        self._anew = threading.Lock()
+
+    def find(
+        self, store: Store, words: Sequence[str], *, paused: bool = False, after: str = "", limit: int
+    ) -> tuple[list[str], str | None]:
+        """Return names of jobs that may match, in order, and the name behind which others may.
+
+        Args:
+            store: has the jobs.
+            words: in lower case; the text of a job has each of them.
+            paused: only those that are.
+            after: a name, behind which the others are.
+            limit: how many.
+        """
+        kept = self._current(store)
+        if kept.end is not None and after >= kept.end:
+            beyond = [view.spec.name for view in store.jobs(after=after, limit=limit)]
+            return beyond, beyond[-1] if len(beyond) == limit else None
+        found = {
+            one.name
+            for one in kept.texts[bisect_right(kept.texts, after, key=_name_of) :]
+            if (one.paused or not paused) and all(word in one.text for word in words)
+        }
+        # Who pauses a job, here or by the command line, looks for it at once.
+        news = store.trail(limit=_NEWS)
+        news = [one for one in news if one.action in _CHANGES and one.at >= kept.read_at]
+        found |= {one.target for one in news if one.target > after}
+        names = sorted(found)
+        return names[:limit], names[limit - 1] if len(names) > limit else kept.end
+
+    def views(self, store: Store, names: Sequence[str]) -> list[JobView]:
+        """Return the jobs of these names as they are now; those that stand side by side in one read."""
+        kept = self._kept
+        if kept is None or not names:
+            return []
+        first, last = (bisect_left(kept.texts, name, key=_name_of) for name in (names[0], names[-1]))
+        if first > 0 and last - first < _NEAR * len(names):
+            wanted = set(names)
+            near = store.jobs(after=kept.texts[first - 1].name, limit=last - first + 1)
+            found = [view for view in near if view.spec.name in wanted]
+            if len(found) == len(names):
+                return found
+        return [view for name in names if (view := store.job(name)) is not None]
+
+    def _current(self, store: Store) -> _Kept:
+        with self._first:
+            if self._kept is None:
+                self._kept = self._read(store, 0.0)
+            kept = self._kept
+        if self._clock.monotonic() >= kept.until and self._anew.acquire(blocking=False):
+            threading.Thread(target=self._read_anew, args=(store,), name="cronsensus-search", daemon=True).start()
+        return kept
+
+    def _read_anew(self, store: Store) -> None:
+        try:
+            self._kept = self._read(store, 1.0)
+        except CronsensusError:
+            pass  # The page that asks next says why, by what it reads itself.
+        finally:
+            self._anew.release()
+
+    def _read(self, store: Store, rest: float) -> _Kept:
+        """Return the texts of all jobs; ``rest``: how long to leave the processor to others, in times of the work."""
+        read_at, worked = store.now(), 0.0
+        texts: list[_Text] = []
+        position = ""
+        while len(texts) < MOST:
+            begun = self._clock.monotonic()
+            views = store.jobs(after=position, limit=_AT_ONCE)
+            texts += [_Text(view.spec.name, text_of(view), view.paused_at is not None) for view in views]
+            took = self._clock.monotonic() - begun
+            worked += took
+            if len(views) < _AT_ONCE:
+                break
+            position = views[-1].spec.name
+            # Pages are made meanwhile, by the same interpreter.
+            threading.Event().wait(took * rest)
+        end = texts[-1].name if len(texts) >= MOST else None
+        return _Kept(tuple(texts), end, read_at, self._clock.monotonic() + max(_KEPT, _SHARE * worked))
