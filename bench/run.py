@@ -20,6 +20,7 @@ BESIDE_PEERS = ("cadence", "takeover", "drain", "enqueue")
 BENCHES = (
     "startup",
     *BESIDE_PEERS,
+    "batch",
     "freeze",
     "herd",
     "crowd",

@@ -24,8 +24,9 @@ from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
 
-PAUSE = 0.03
-"""Least seconds between two looks at batches whose items end here."""
+PAUSE = (0.005, 0.03)
+"""Least seconds between two looks at batches whose items end here: while few are open, and while there are many."""
+FEW = 20
 SWEEP = (5.0, 60.0)
 """Seconds between two looks at all that sleep: while anything does, and otherwise."""
 AGAIN = 1.0
@@ -55,6 +56,7 @@ class BatchWatch:
         self._asked: dict[int, str] = {}
         self._event = Event()
         self._stopping = Event()
+        self._pause = PAUSE[0]
         self._open_at: dict[int, float] = {}
         self.on_over: Callable[[int], None] = lambda _: None
 
@@ -125,7 +127,7 @@ class BatchWatch:
         looked_at, sweep_at = float("-inf"), self._clock.monotonic() + SWEEP[0]
         while not self._stopping.is_set():
             self._event.wait(max(0.0, sweep_at - self._clock.monotonic()))
-            if self._stopping.wait(max(0.0, looked_at + PAUSE - self._clock.monotonic())):
+            if self._stopping.wait(max(0.0, looked_at + self._pause - self._clock.monotonic())):
                 return
             self._event.clear()
             looked_at = self._clock.monotonic()
@@ -158,10 +160,9 @@ class BatchWatch:
     def _look(self, batches: Mapping[int, str]) -> None:
         """Wake those of these batches that wait for nothing any more."""
         tolerances = {batch: self._tolerance(function) for batch, function in batches.items()}
-        most = (
-            max(one.counts for one in tolerances.values()) if any(one.stop_after for one in tolerances.values()) else 1
-        )
-        found = self.store.children(batches, limit=most)
+        stops = [one.counts for one in tolerances.values() if one.stop_after]
+        found = self.store.children(batches, limit=max(FEW, *stops) if stops else FEW)
+        self._pause = PAUSE[all(one.open >= FEW for one in found.values())]
         for batch, children in found.items():
             if children.state is None or children.state.final:
                 self._open_at.pop(batch, None)
