@@ -323,7 +323,8 @@ _partial(
     _of.namespace,
     _of.id,
     where="listed IS NOT NULL AND finished_at IS NULL",
-    mysql=(_of.namespace, _of.finished_at, _of.listed),
+    # What sleeps is due never, and then by id: so a page of it is read as it stands here.
+    mysql=(_of.namespace, _of.finished_at, _of.due_at),
 )
 _partial(
     "cronsensus_occurrences_failed",

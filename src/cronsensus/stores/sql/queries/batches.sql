@@ -26,7 +26,7 @@ LEFT JOIN cronsensus_occurrences AS b ON b.id = :batch AND b.namespace = :space;
 SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job
 FROM cronsensus_occurrences AS o {index: listed}
 WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AND o.state = 'pending'
-    AND o.due_at >= :never AND o.id > :after
+    AND o.due_at = :never AND o.id > :after
 ORDER BY o.id
 LIMIT :size;
 
