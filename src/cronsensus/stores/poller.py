@@ -15,6 +15,12 @@ from cronsensus.interrupts import Event
 
 _CLOCK = SystemClock()
 
+SILENT = 60.0
+"""Seconds without a word on a connection that listens, after which it is asked whether it is there.
+
+It may look well and deliver nothing: a proxy in between forgot it. The kernel notices what does not answer at all.
+"""
+
 
 class Poller:
     """Lets one thread wait for files, inside of ``with poller``. Any thread may call ``wake`` and ``close``.

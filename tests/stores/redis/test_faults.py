@@ -10,9 +10,12 @@ import redis
 from cronsensus.errors import LeaseLost, StoreError, StoreUnavailable
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.stores import poller
+from cronsensus.stores.redis import pubsub
 from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import give_back, settle, take
+from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
 
@@ -139,6 +142,23 @@ def test_a_cut_subscription_comes_back(own_server: RedisServer, opening: Opening
             lambda: [one["id"] for one in client.client_list(_type="pubsub") if one["id"] != before], "another one"
         )
         wait_until(lambda: client.pubsub_numsub(store._keyspace.channel)[0][1] == 1, "the subscription")
+        other.notify()
+        assert heard.wait(60)
+
+
+def test_a_subscription_that_is_open_and_delivers_nothing_is_noticed_and_made_anew(
+    own_server: RedisServer, opening: Opening, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(poller, "SILENT", 0.2)
+    monkeypatch.setattr(pubsub, "ANSWER_WITHIN", 0.5)
+    with Proxy(own_server.url) as proxy:
+        store, other = opening(proxy.url), opening(own_server.url)
+        heard = heard_within(store, 0.1)
+        assert not heard.wait(1.0)  # it is asked, answers, and stays
+        assert not caplog.text
+        proxy.drop("down")
+        wait_until(lambda: "delivers nothing; it is made anew" in caplog.text, "the warning")
+        proxy.pass_on()
         other.notify()
         assert heard.wait(60)
 

@@ -11,17 +11,19 @@ import pytest
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
+from cronsensus.stores import poller
 from cronsensus.stores.sql.postgres import PostgresStore, dialect
 from cronsensus.stores.sql.postgres.pipeline import Part, run
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
+from tests.servers.proxy import Proxy
 
 
 class Ear:
     """A thread that waits on a handle, again and again, as a node's listener does."""
 
-    def __init__(self, store: PostgresStore) -> None:
-        self.store = store
+    def __init__(self, store: PostgresStore, patience: float = 60) -> None:
+        self.store, self._patience = store, patience
         self.heard = threading.Semaphore(0)
         self.errors: list[StoreUnavailable] = []
         self._stopped = threading.Event()
@@ -32,7 +34,7 @@ class Ear:
     def _listen(self) -> None:
         while not self._stopped.is_set():
             try:
-                if self.store.wait(60):
+                if self.store.wait(self._patience):
                     self.heard.release()
             except StoreUnavailable as error:
                 self.errors.append(error)
@@ -53,12 +55,19 @@ class Ear:
         assert not self._thread.is_alive()
 
 
+def wait_until(holds: Callable[[], Any], what: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"{what}: in vain"
+        time.sleep(0.01)
+
+
 @pytest.fixture
 def ear_on(open_postgres) -> Iterator[Callable[..., Ear]]:
     made: list[Ear] = []
 
-    def listen(store: PostgresStore) -> Ear:
-        made.append(Ear(store))
+    def listen(store: PostgresStore, patience: float = 60) -> Ear:
+        made.append(Ear(store, patience))
         return made[-1]
 
     yield listen
@@ -74,6 +83,29 @@ def test_notification_reaches_other_handles_and_not_its_own(open_postgres, ear_o
     assert not ear.hears(0.1)
     teller.notify()
     assert ear.hears()
+
+
+def test_a_connection_that_is_open_and_delivers_nothing_is_noticed_and_made_anew(
+    open_postgres, ear_on, monkeypatch, postgres_url, caplog
+):
+    monkeypatch.setattr(poller, "SILENT", 0.2)
+    with Proxy(postgres_url) as proxy:
+        store, teller = PostgresStore(with_query(proxy.url, timeout="1s")), open_postgres()
+        ear = ear_on(store, 0.1)
+        assert not ear.hears(1.0)  # it is asked, answers, and stays
+        driver = store._wake._driver
+        assert driver is not None
+        assert not driver.closed
+        proxy.drop("down")
+        wait_until(lambda: driver.closed, "the end of the deaf connection", 30)
+        assert "delivers nothing; it is made anew" in caplog.text
+        proxy.pass_on()
+
+        def hears_another() -> bool:
+            teller.notify()
+            return bool(ear.hears(0.1))
+
+        wait_until(hears_another, "a notification on the new connection", 60)
 
 
 def test_enqueue_notifies_in_the_trip_of_its_commit_and_after_it(open_postgres, ear_on, monkeypatch):

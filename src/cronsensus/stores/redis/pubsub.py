@@ -10,12 +10,17 @@ from collections.abc import Callable
 from redis import exceptions
 
 from cronsensus.clock import SystemClock
+from cronsensus.logger import Logger
+from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.redis.errors import translate
 from cronsensus.stores.redis.routing import DriverConnection, Route
 
+_log = Logger("cronsensus.store")
 _CLOCK = SystemClock()
+ANSWER_WITHIN = 5.0
+"""Seconds within which a connection that said nothing for a while has to answer."""
 _all: weakref.WeakSet[Subscription] = weakref.WeakSet()
 
 
@@ -45,6 +50,7 @@ class Subscription:
         self._connection: DriverConnection | None = None
         self._sign: bytes | None = None
         self._shown: bytes | None = None
+        self._heard_at = 0.0
         self._poller = Poller(self._let_go)
         _all.add(self)
 
@@ -70,6 +76,7 @@ class Subscription:
                 channels = [self._channel, *aside, *([self._shown] if self._shown else [])]
                 connection.send_command("SUBSCRIBE", *channels)
                 connection.read_response()
+                self._heard_at = _CLOCK.monotonic()
             except (exceptions.RedisError, OSError) as error:
                 self._hang_up()
                 raise translate(error, self._where) from error
@@ -93,10 +100,13 @@ class Subscription:
                 # The driver may have read messages already; then the socket has nothing to read.
                 if not connection.can_read(0.0):
                     self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
+                self._ask_if_silent(connection)
                 while connection.can_read(0.0):
-                    kind, channel, message = connection.read_response()
+                    kind, channel, *rest = connection.read_response()
+                    self._heard_at = _CLOCK.monotonic()
                     if kind != b"message":
                         continue
+                    message = rest[0]
                     if self._aside is not None and channel == self._aside[0]:
                         self._aside[1](message)
                     else:
@@ -105,6 +115,24 @@ class Subscription:
                 self._broke()
                 raise translate(error, self._where) from error
         return messages
+
+    def _ask_if_silent(self, connection: DriverConnection) -> None:
+        """Have a connection that has said nothing for a while show that it delivers; its answer is read as others are.
+
+        Raises:
+            ConnectionError: it is open, and nothing comes through.
+        """
+        if connection.can_read(0.0) or _CLOCK.monotonic() - self._heard_at < poller.SILENT:
+            return
+        connection.send_command("PING")
+        until = _CLOCK.monotonic() + ANSWER_WITHIN
+        while not connection.can_read(0.0):
+            if self._poller.is_closed():
+                return
+            if _CLOCK.monotonic() >= until:
+                _log.warning("the connection that listens for notifications delivers nothing; it is made anew")
+                raise exceptions.ConnectionError("nothing comes through the connection that listens")
+            self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
 
     def check(self) -> None:
         """Check a connection on which no thread waits, and listen anew if it is gone.

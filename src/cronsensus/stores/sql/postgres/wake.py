@@ -17,12 +17,16 @@ from datetime import datetime
 
 import psycopg
 
+from cronsensus.logger import Logger
+from cronsensus.stores import poller
 from cronsensus.stores.announcements import Announcements, read, written
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
+from cronsensus.stores.sql.postgres.pipeline import has_pipeline, run
 from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
 
+_log = Logger("cronsensus.store")
 _all: weakref.WeakSet[Wake] = weakref.WeakSet()
 _TELL = "SELECT pg_notify($1, $2)"
 _DECIDED = "_decided"
@@ -42,6 +46,7 @@ class Wake:
         self._registered: str | None = None
         self._shown: str | None = None
         self._hinted = False
+        self._heard_at = 0.0
         self.announcements = Announcements()
         self._poller = Poller(self._hang_up)
         _all.add(self)
@@ -72,8 +77,13 @@ class Wake:
                     # then.
                     if self._heard(driver):
                         return True
-                    if self._poller.wait([driver.pgconn.socket], until) and self._heard(driver):
-                        return True
+                    if self._poller.wait([driver.pgconn.socket], until):
+                        if self._heard(driver):
+                            return True
+                    else:
+                        self._ask_if_silent(driver)
+                        if self._heard(driver):
+                            return True
             except psycopg.Error:
                 self._hang_up()
                 if self._poller.is_closed():
@@ -86,6 +96,25 @@ class Wake:
                 break
         return False
 
+    def _ask_if_silent(self, driver: BoundedConnection) -> None:
+        """Make a round trip, which is no statement, on a connection that has said nothing for a while.
+
+        Raises:
+            NoAnswer: it is open, and nothing comes through.
+        """
+        if PATIENCE.monotonic() - self._heard_at < poller.SILENT:
+            return
+        try:
+            if has_pipeline():
+                run(driver, ())
+            else:
+                driver.execute("SELECT 1", prepare=False)
+        except psycopg.Error:
+            if not self._poller.is_closed():
+                _log.warning("the connection that listens for notifications delivers nothing; it is made anew")
+            raise
+        self._heard_at = PATIENCE.monotonic()
+
     def _listen(self) -> BoundedConnection:
         if self._driver is None:
             driver = self._connect()
@@ -96,7 +125,7 @@ class Wake:
             except BaseException:
                 driver.close()
                 raise
-            self._driver, self._shown = driver, None
+            self._driver, self._shown, self._heard_at = driver, None, PATIENCE.monotonic()
         return self._driver
 
     def _show(self, driver: BoundedConnection) -> None:
@@ -123,6 +152,7 @@ class Wake:
         self._take_in(notification.channel, notification.payload)
 
     def _take_in(self, channel: str, payload: str) -> None:
+        self._heard_at = PATIENCE.monotonic()
         if channel == self.channel:
             self._hinted |= payload != self.name
         else:
