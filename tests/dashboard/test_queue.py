@@ -29,7 +29,7 @@ def test_what_waits_stands_by_job_and_the_longest_first(cluster: HandCluster) ->
     cluster.advance(60)
     text = Browser(dashboard(store)).get("/queue").text
     assert "The oldest that could run was due 1m 30s ago." in text
-    assert re.findall(r'name lead"><a [^>]*><b>(\w+)</b></a></td><td class="num" [^>]*>(\d+)<', text) == [
+    assert re.findall(r'name lead"><a [^>]*><b>(\w+)</b>.*?data-label="Waiting">(\d+)<', text) == [
         ("scan", "1"),
         ("mail", "2"),
     ]

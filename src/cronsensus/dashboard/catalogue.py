@@ -338,7 +338,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "It was run again already, as run {0}.": "它已被重新运行：运行 {0}。",
         "Queue": "队列",
         "The oldest that could run was due {0}.": "最早可运行的到期于 {0}。",
-        "Nothing of it is due yet.": "都尚未到期。",
+        "Nothing that waits is due yet.": "等待的都尚未到期。",
         "Nothing waits.": "没有等待的运行。",
         "Ended, {0} min": "{0} 分钟内结束",
         "By job": "按任务",
