@@ -21,6 +21,7 @@ from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, 
 from cronsensus.dashboard.live import Live
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, calendar, plot
+from cronsensus.dashboard.queue import SPAN, queue_page
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.dashboard.strip import strip_svg
 from cronsensus.errors import (
@@ -104,6 +105,7 @@ def dashboard(
         Route("/job", pages.job),
         Route("/runs/{number:int}", pages.run),
         Route("/nodes", pages.nodes),
+        Route("/queue", pages.queue),
         Route("/locks", pages.locks),
         Route("/trail", pages.trail),
         Route("/failed", pages.failed),
@@ -252,6 +254,15 @@ class _Pages:
         return self._page(
             request, "failed.html", now, groups=grouped(found), total=len(found), most=MOST, job=job, since=span,
             wrong=wrong, command=f"cronsensus runs failed --since {span}",
+        )  # fmt: skip
+
+    def queue(self, request: Request) -> Response:
+        given = request.query_params.get("after", "")
+        after = int(given) if given.isdecimal() and len(given) < 19 else None
+        page = queue_page(self.store, after)
+        return self._page(
+            request, "queue.html", page.now, page=page, after=after, span=SPAN.seconds // 60,
+            command="cronsensus runs list --state pending",
         )  # fmt: skip
 
     def locks(self, request: Request) -> Response:

@@ -95,7 +95,7 @@ document.addEventListener("submit", (event) => {
 
 // --- keys ------------------------------------------------------------------------------------------------------------
 
-const PAGES = { n: "/", j: "/jobs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed" };
+const PAGES = { n: "/", j: "/jobs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed", q: "/queue" };
 let going = false;
 let row = -1;
 

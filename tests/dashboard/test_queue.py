@@ -1,0 +1,53 @@
+"""What waits: how much, since when, of which jobs, in pages."""
+
+import re
+
+import pytest
+
+from cronsensus.dashboard import dashboard, queue
+from cronsensus.model.occurrence import Item
+from tests.dashboard.browser import Browser
+from tests.hand_cluster import HandCluster
+
+
+@pytest.fixture
+def cluster() -> HandCluster:
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.declare("mail")
+    cluster.declare("scan")
+    return cluster
+
+
+def test_what_waits_stands_by_job_and_the_longest_first(cluster: HandCluster) -> None:
+    store = cluster.store
+    store.enqueue([Item(job="scan", key="done")])
+    cluster.run_once(2)
+    store.enqueue([Item(job="scan", key="a")])
+    cluster.advance(30)
+    store.enqueue([Item(job="mail", key="b"), Item(job="mail", key="c")])
+    cluster.advance(60)
+    text = Browser(dashboard(store)).get("/queue").text
+    assert "The oldest that could run was due 1m 30s ago." in text
+    assert re.findall(r'name lead"><a [^>]*><b>(\w+)</b>.*?data-label="Waiting">(\d+)<', text) == [
+        ("scan", "1"),
+        ("mail", "2"),
+    ]
+    page = queue.queue_page(store)
+    assert [(line.job, line.ended) for line in page.jobs] == [("scan", 1), ("mail", 0)]
+    assert (page.waiting, page.ended) == (3, 1)
+
+
+def test_the_list_goes_on_behind_a_number_and_an_empty_one_teaches(
+    cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = Browser(dashboard(cluster.store))
+    assert ".enqueue(42)" in browser.get("/queue").text
+    cluster.store.enqueue([Item(job="mail", key=key) for key in "abc"])
+    monkeypatch.setattr(queue, "SHOWN", 2)
+    more = re.findall(r"/queue\?after=\d+", browser.get("/queue").text)
+    assert len(more) == 1
+    rest = browser.get(more[0]).text
+    assert len(re.findall(r'<td class="lead"><a href="/runs/', rest)) == 1
+    assert "after=" not in rest.partition("<footer>")[2].replace(more[0], "")
+    assert browser.get("/queue?after=x").status_code == 200
