@@ -99,6 +99,8 @@ def acquire(
         crashes=0 if found is None else found.crashes,
         failures=0 if found is None else found.failures,
         fingerprint=fingerprint,
+        parent=None if found is None else found.parent,
+        listed=None if found is None else found.listed,
     )
 
 

@@ -174,6 +174,17 @@ class Batching(StoreTest):
         assert self.sleep(woken)
         assert self.children_of(batch.id).listed == 1
 
+    def test_what_is_acquired_by_its_key_knows_its_list_and_its_batch(self) -> None:
+        batch = self.batch()
+        self.sleep(batch, listed=1)
+        self.store.enqueue([Item(job="queue", key="item", parent=batch.id)])
+        woken, item = (self.store.acquire("s1", "queue", key=key, lease=HOUR) for key in ("batch", "item"))
+        assert woken is not None
+        assert item is not None
+        assert (woken.parent, woken.listed) == (None, 1)
+        assert (item.parent, item.listed) == (batch.id, None)
+        assert self.store.sleeping() == []
+
     def test_the_answer_to_a_sleep_is_given_again(self) -> None:
         batch = self.batch()
         assert self.sleep(batch, listed=0)

@@ -4,7 +4,7 @@
 -- name: lock_named
 -- Lock the occurrence that stands under a key of a job. Race: a claim, or an end; it comes before the lock or after the commit. The job is locked by the statement before, so none is created meanwhile.
 SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
-    o.finished_at, o.fingerprint
+    o.finished_at, o.fingerprint, o.parent, o.listed
 FROM cronsensus_occurrences AS o {index: by_key}
 WHERE o.job_id = {part: of_job} AND o."key" = :key
 {for_update};
