@@ -6,7 +6,7 @@ and tokens in the same order. Of reasons the first word is compared, which is th
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from cronsensus.clock import Clock, ManualClock
 from cronsensus.errors import CronsensusError
-from cronsensus.instants import to_micros
+from cronsensus.instants import LATEST, to_micros
 from cronsensus.model.acquiring import Ask, Intent
 from cronsensus.model.glance import Glance
 from cronsensus.model.ids import new_id
@@ -83,8 +83,11 @@ ENDS = st.sampled_from([State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SK
 
 BOUND = {
     ("Claim", "id"): "occurrence",
+    ("Claim", "parent"): "occurrence",
+    ("Occurrence", "parent"): "occurrence",
     ("Occurrence", "id"): "occurrence",
     ("Occurrence", "retry_of"): "occurrence",
+    ("Sleeping", "id"): "occurrence",
     ("Enqueued", "id"): "occurrence",
     ("Settled", "id"): "occurrence",
     ("Takeover", "id"): "occurrence",
@@ -172,6 +175,8 @@ class AgainstTheOracle(RuleBasedStateMachine):
             self.bind("key", ours, theirs)
         elif (kind, name) == ("Renewal", "store"):
             self.bind("store", ours, theirs)
+        elif (kind, name) == ("View", "next_pending"):  # what sleeps is due never, and a store may say so or not
+            self.compare(*(None if one == LATEST else one for one in (ours, theirs)))
         elif name in FOR_PEOPLE and ours is not None and theirs is not None:
             assert ours.split(":")[0] == theirs.split(":")[0]
         elif (kind, name) == ("Renewal", "cancel"):
@@ -285,8 +290,15 @@ class AgainstTheOracle(RuleBasedStateMachine):
         self.both(lambda store, _: store.forget(job, key, by="ann", why="typo", running=running))
 
     @precondition(lambda self: self.claims)
-    @rule(which=st.lists(WHICH, min_size=1, max_size=4), state=ENDS, delay=st.sampled_from([None, 0, 20]))
-    def finish(self, which, state, delay):
+    @rule(
+        which=st.lists(WHICH, min_size=1, max_size=4),
+        state=ENDS,
+        delay=st.sampled_from([None, 0, 20]),
+        waiting=st.booleans(),
+        listed=st.sampled_from([None, 2]),
+    )
+    def finish(self, which, state, delay, waiting, listed):
+        waits = waiting and state is State.PENDING
         chosen = [self.claims[-1 - number % len(self.claims)] for number in which]
         error = RunError(type="E", message="m") if state is State.FAILED else None
         wait = None if delay is None else delay * SECOND
@@ -301,6 +313,8 @@ class AgainstTheOracle(RuleBasedStateMachine):
                     result="1",
                     error=error,
                     retry_in=wait,
+                    waiting=waits,
+                    listed=listed if waits else None,
                 )
                 for pair in chosen
             ]
@@ -384,8 +398,11 @@ class AgainstTheOracle(RuleBasedStateMachine):
         delay=st.sampled_from([0, 0, 10]),
         expires=st.sampled_from([None, None, 30]),
         origin=st.sampled_from([Origin.ENQUEUE, Origin.ENQUEUE, Origin.STARTUP]),
+        batch=st.none() | WHICH,
     )
-    def enqueue(self, *, jobs, key, priority, delay, expires, origin):
+    def enqueue(self, *, jobs, key, priority, delay, expires, origin, batch):
+        known = self.occurrences
+        parent = (None, None) if batch is None or not known else known[-1 - batch % len(known)]
         items = [
             Item(
                 job=job,
@@ -397,13 +414,22 @@ class AgainstTheOracle(RuleBasedStateMachine):
             )
             for job in jobs
         ]
-        self.both(lambda store, _: store.enqueue(items))
+        self.both(lambda store, side: store.enqueue([replace(item, parent=parent[side]) for item in items]))
 
     @precondition(lambda self: self.occurrences)
     @rule(which=WHICH, verb=st.sampled_from(["cancel", "retry"]))
     def act_on_one(self, which, verb):
         pair = self.occurrences[-1 - which % len(self.occurrences)]
         self.both(lambda store, side: getattr(store, verb)(pair[side], by="ann", why=""))
+
+    @precondition(lambda self: self.occurrences)
+    @rule(which=st.lists(WHICH, min_size=1, max_size=9), listed=st.sampled_from([None, None, 3]))
+    def wake_up(self, which, listed):
+        chosen = [self.occurrences[-1 - number % len(self.occurrences)] for number in which]
+        if listed is None:
+            self.both(lambda store, side: store.awaken([pair[side] for pair in chosen]))
+        else:
+            self.both(lambda store, side: store.complete_list(chosen[0][side], listed))
 
     @rule(job=JOBS, times=st.lists(TIMES, min_size=1, max_size=3))
     def backfill(self, job, times):
@@ -432,6 +458,16 @@ class AgainstTheOracle(RuleBasedStateMachine):
         self.both(lambda store, _: store.jobs(retired=True))
         self.both(lambda store, _: store.look(limit=2))
 
+    @invariant()
+    def batches_stand_the_same(self):
+        pairs = self.occurrences
+        self.both(lambda store, side: [*store.children([pair[side] for pair in pairs], limit=2).values()])
+        asleep = self.both(lambda store, _: [Sleeping(*one) for one in store.sleeping()])
+        for batch in zip(*asleep, strict=True):
+            for states in ((), (State.PENDING, State.SUCCEEDED)):
+                where = [OccurrenceFilter(parent=one.id, states=states) for one in batch]
+                self.both(lambda store, side, where=where: store.occurrences(where[side]))  # type: ignore[misc]
+
     def read(self, name: str, *args: Any, **more: Any) -> None:
         self.both(lambda store, _: getattr(store, name)(*args, **more))
 
@@ -455,6 +491,14 @@ class AgainstTheOracle(RuleBasedStateMachine):
             ids = (ours, theirs)
             self.both(lambda store, side, ids=ids: store.runs(ids[side]))  # type: ignore[misc]
             self.both(lambda store, side, ids=ids: [line[1:] for line in store.logs(ids[side])])  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Sleeping:
+    """A batch that sleeps."""
+
+    id: int
+    job: str
 
 
 def without_ids(glances: Iterable[Glance]) -> list[Glance]:
@@ -553,7 +597,10 @@ def test_the_oracle_is_as_the_oracle_says() -> None:
     run_state_machine_as_test(machine_for(MemoryStore), settings=settings(FINDING, max_examples=25))
 
 
-@pytest.mark.parametrize("kind", [FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon])
+@pytest.mark.parametrize(
+    "kind",
+    [FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon],
+)
 def test_the_machine_finds_what_is_broken(kind: type[MemoryStore]) -> None:
     with pytest.raises(AssertionError):
         run_state_machine_as_test(machine_for(kind), settings=FINDING)

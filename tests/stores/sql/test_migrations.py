@@ -102,6 +102,7 @@ def test_a_newer_schema_is_refused(place, open_sqlite):
 def test_a_schema_that_no_release_made_is_refused_and_left_alone(number, place, open_sqlite):
     store = open_sqlite()
     with store._writing() as tx:
+        tx.connection.execute(f"DELETE FROM cronsensus_schema WHERE version > {FIRST}")
         tx.connection.execute(f"UPDATE cronsensus_schema SET version = {number}")
     before = tables(place / "jobs.db")
     for verb in (store.check, store.migrate, store.sibling().check):

@@ -20,6 +20,9 @@ from cronsensus.triggers import every
 
 DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 
+STEPS = [name for _, name, _ in migrations.MIGRATIONS]
+NUMBERS = list(range(version.FIRST, VERSION + 2))
+
 
 def connect(url: str, kind: str) -> Connection:
     place = make_url(url).set(drivername=DRIVERS[kind])
@@ -70,26 +73,30 @@ def test_store_of_the_release_before_is_upgraded_to_the_tables_of_a_new_store(
     url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     with closing(open_store(url)) as before:
-        assert before.migrate() == ["m0003_first"]
+        assert before.migrate() == STEPS
         before.define_jobs([JobSpec(name="job", function="job", trigger=every("1h"))], release="r1")
         with connect(url, kind) as connection:
             made = shape(connection)
         as_before(url, kind)
         with monkeypatch.context() as release:
             release.setattr(version, "VERSION", VERSION + 1)
-            later = (VERSION + 1, "m0004_later", additions.add_missing)
+            later = (VERSION + 1, "m0999_later", additions.add_missing)
             release.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, later))
             with closing(open_store(url)) as store:
-                with pytest.raises(SchemaMismatch, match=rf"version {VERSION}, .*needs 4; run: cronsensus db upgrade"):
+                with pytest.raises(
+                    SchemaMismatch, match=rf"version {VERSION}, .*needs {VERSION + 1}; run: cronsensus db upgrade"
+                ):
                     store.check()
-                assert store.migrate() == ["m0004_later"]
+                assert store.migrate() == ["m0999_later"]
                 assert store.migrate() == []
                 store.check()
                 assert store.job("job") is not None, "what stood in it stands"
                 store.open_session(a_session("s1"), lease=timedelta(seconds=10))
         with connect(url, kind) as connection:
             assert shape(connection) == made
-        with pytest.raises(SchemaMismatch, match=rf"has schema version 4, but this cronsensus knows only {VERSION}"):
+        with pytest.raises(
+            SchemaMismatch, match=rf"has schema version {VERSION + 1}, but this cronsensus knows only {VERSION}"
+        ):
             before.check()
 
 
@@ -97,9 +104,9 @@ def test_new_store_walks_through_a_step_that_adds_and_is_given_nothing_twice(
     url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(version, "VERSION", VERSION + 1)
-    later = (VERSION + 1, "m0004_later", additions.add_missing)
+    later = (VERSION + 1, "m0999_later", additions.add_missing)
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, later))
     with closing(open_store(url)) as store:
-        assert store.migrate() == ["m0003_first", "m0004_later"]
+        assert store.migrate() == [*STEPS, "m0999_later"]
     with connect(url, kind) as connection:
-        assert list(connection.exec_driver_sql("SELECT version FROM cronsensus_schema ORDER BY 1").scalars()) == [3, 4]
+        assert list(connection.exec_driver_sql("SELECT version FROM cronsensus_schema ORDER BY 1").scalars()) == NUMBERS
