@@ -158,14 +158,16 @@ class Scheduler:
         self._part = self._lifecycle.part
         self.configure({})
         self._alerts: Alerts | None = None
-        if alerts:
+        if alerts or self.settings.alerts:
             self._watch(alerts)
 
     def _watch(self, alerts: Sequence[Alert]) -> None:
+        from cronsensus.alerts.alert import read_alerts
         from cronsensus.alerts.watching import JOB, OPTIONS, Alerts
 
-        self._alerts = made = Alerts(alerts, lambda: self.store)
-        for one in alerts:
+        from_settings = () if alerts or self.settings.alerts is None else read_alerts(self.settings.alerts)
+        self._alerts = made = Alerts([*alerts, *from_settings], lambda: self.store)
+        for one in made.by_name.values():
             function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
             self._declared.add_job(declare(function, None, (), None, OPTIONS))
         self._lifecycle.on_declared = made.ensure

@@ -362,6 +362,21 @@ def test_what_makes_no_sense_is_refused(make, words):
         make()
 
 
+def test_alerts_come_from_the_environment_too(monkeypatch):
+    monkeypatch.setenv(
+        "CRONSENSUS_ALERTS",
+        "https://x.y/hook on=failed,missed jobs=bill-*,mail; mailto://ops@example.org on=node_lost name=ops",
+    )
+    alerts = Scheduler("memory://").alerts
+    assert alerts is not None
+    first, second = alerts.by_name.values()
+    assert (first.target, first.on, first.jobs) == ("https://x.y/hook", ("failed", "missed"), ("bill-*", "mail"))
+    assert (second.name, second.on) == ("ops", ("node_lost",))
+    monkeypatch.setenv("CRONSENSUS_ALERTS", "https://x.y jbs=a")
+    with pytest.raises(InvalidOption, match="jobs"):
+        Scheduler("memory://")
+
+
 def test_two_alerts_of_one_name_are_refused():
     with pytest.raises(DuplicateJob, match="two alerts are called 'ops'"):
         Scheduler("memory://", alerts=[Alert(print, name="ops"), Alert("https://x.y", name="ops")])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 from urllib.parse import urlsplit
 
 from cronsensus.alerts.events import EVENTS, Event
@@ -77,6 +78,38 @@ class Alert:
 
     def __repr__(self) -> str:
         return f"<Alert {self.name}: {', '.join(self.on)} of {', '.join(self.jobs)} to {self.shown}>"
+
+
+def read_alerts(written: str | Sequence[Mapping[str, Any]]) -> list[Alert]:
+    """Return the alerts that a setting names: ``"URL on=failed,missed jobs=a-*; URL …"``, or tables of the same words.
+
+    Raises:
+        InvalidOption: a word that is none, or an alert that cannot be.
+    """
+    if not isinstance(written, str):
+        return [_read(dict(one)) for one in written]
+    return [_read(_words(one)) for one in written.split(";") if one.strip()]
+
+
+def _words(text: str) -> dict[str, Any]:
+    target, *options = text.split()
+    read: dict[str, Any] = {"target": target}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise InvalidOption(f"alerts: {option!r} of {mask(text.strip())!r} is no option; write on=failed,missed")
+        read[name] = value.split(",") if name in {"on", "jobs"} else value
+    return read
+
+
+def _read(options: dict[str, Any]) -> Alert:
+    known = {"target", "on", "jobs", "name", "secret"}
+    for name in options:
+        if name not in known:
+            raise InvalidOption(unknown(name, known, where="an alert of the settings", elsewhere={}))
+    if "target" not in options:
+        raise InvalidOption("an alert of the settings has no target; write target='https://hooks.example/…'")
+    return Alert(options.pop("target"), **options)
 
 
 def _named(target: Target) -> str:

@@ -29,14 +29,9 @@ def sentence(event: Event, exact: Callable[[Event, datetime], str]) -> str:
     """Return what happened, to which nominal time, and why; ``exact`` shows a time as its job's zone has it."""
     said = headline(event)
     if event.scheduled_for is not None:
-        more = (
-            ""
-            if event.count == 1
-            else " and further times"
-            if event.count is None
-            else f" and {event.count - 1} more times"
-        )
-        said += f" at {exact(event, event.scheduled_for)}{more}"
+        said += f" at {exact(event, event.scheduled_for)}"
+        if event.count != 1:
+            said += " and further times" if event.count is None else f" and {event.count - 1} more times"
     if event.reason:
         said += f": {event.reason.splitlines()[0]}"
     if event.run is not None:
