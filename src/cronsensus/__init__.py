@@ -15,9 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cronsensus.alerts.alert import Alert
     from cronsensus.calls import Call
     from cronsensus.config import Settings, load_settings
     from cronsensus.errors import (
+        AlertNotSent,
         BatchFailed,
         Cancel,
         ConfigurationError,
@@ -73,6 +75,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Alert",
+    "AlertNotSent",
     "BatchFailed",
     "Call",
     "Cancel",
@@ -139,6 +143,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "Alert": "alerts.alert",
     "Call": "calls",
     "Handle": "handle",
     "Job": "job",

@@ -78,6 +78,7 @@ class Settings:
         keep: how long final occurrences are kept, for jobs that do not say otherwise.
         on_store_loss: what nodes, locks and guarded functions do when their store was emptied or exchanged while they
             worked: ``"warn"`` says so and goes on in the empty store, ``"stop"`` says so and starts nothing more.
+        alerts: who is told what went wrong, where the code does not say: text, or tables of ``target``, ``on``, …
         deploy_id: which deploy this is, for start-up tasks with ``scope="deploy"``; ``None``: as far as the code shows.
         generation: which generation of workers, for start-up tasks; ``None``: that of the master process.
     """
@@ -97,6 +98,7 @@ class Settings:
     keep: timedelta = timedelta(days=30)
     retire_after: timedelta = timedelta(days=1)
     on_store_loss: OnStoreLoss = "warn"
+    alerts: str | tuple[Mapping[str, Any], ...] | None = None
     deploy_id: str | None = None
     generation: str | None = None
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -120,7 +122,7 @@ class Settings:
             return format_duration(value)
         if isinstance(value, bool):
             return "true" if value else "false"
-        return mask(str(value)) if name == "url" else str(value)
+        return mask(str(value)) if name in {"url", "alerts"} else str(value)
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={self.shown(name)!r}' for name in self.names())})"
@@ -265,6 +267,14 @@ def _app(value: object, shown: str) -> str:
     return text
 
 
+def _alerts(value: object, shown: str) -> str | tuple[Mapping[str, Any], ...]:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+        return tuple(value)
+    raise InvalidOption(f"{shown}={value!r}: write 'https://hooks.example/… on=failed,missed jobs=billing-*'")
+
+
 def _url(value: object, shown: str) -> str:
     if not isinstance(value, str) or not value.strip():
         path = value if isinstance(value, os.PathLike) else "cronsensus.db"
@@ -345,6 +355,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "keep": _duration,
     "retire_after": _duration,
     "on_store_loss": _choice(OnStoreLoss),
+    "alerts": _alerts,
     "deploy_id": _name,
     "generation": _name,
 }

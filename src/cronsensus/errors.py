@@ -32,6 +32,7 @@
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
     ├── PayloadMismatch              another payload under a key that was used before
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
+    ├── AlertNotSent                 a receiver did not take a message; it is sent again
     ├── BatchFailed                  more items of a batch failed than ``tolerate`` allows
     ├── NodeFailed                   ``Scheduler.run``: this node could not go on, and has ended
     └── TaskControl                  raised *by* a job to steer its own run
@@ -227,6 +228,10 @@ class NodeFailed(CronsensusError):
 
 class BatchFailed(CronsensusError):
     """More items of a batch failed than it tolerates."""
+
+
+class AlertNotSent(CronsensusError):
+    """A receiver did not take a message; it is sent again."""
 
 
 class TaskControl(CronsensusError):

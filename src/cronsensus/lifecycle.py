@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import CronsensusError, StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
+from cronsensus.model.job import JobSpec
 from cronsensus.model.session import SessionSpec
 from cronsensus.opened import OpenedStore
 from cronsensus.participation import Participation
@@ -55,6 +56,8 @@ class Lifecycle:
         self._bus = bus
         self._pause = Event()  # never set: a sleep that a signal handler may interrupt
         self._told_of_nothing = False
+        self.on_declared: Callable[[Store, Sequence[JobSpec]], None] = lambda *_: None
+        """Told when the store has the definitions of a session."""
 
     @property
     def started(self) -> bool:
@@ -254,6 +257,7 @@ class Lifecycle:
             by=self._setup.node_name,
             retire_after=retire_after,
         )
+        self.on_declared(store, specs)
         if defined.superseded:
             _log.warning(
                 "a newer release is running and defines %s otherwise; its definitions stand while it lives",

@@ -42,6 +42,8 @@ def settle(claim: Claim, ending: Ending) -> Outcome:
                 elapsed=ending.elapsed,
                 waiting=True,
                 listed=ending.listed,
+                quiet=ending.quiet,
+                result=ending.result,
             )
         case "raised" | "timed_out" | "retry":
             return _failed(claim, ending)

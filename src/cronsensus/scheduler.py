@@ -11,7 +11,7 @@ cannot start it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
@@ -20,11 +20,12 @@ from cronsensus.acting import Acts
 from cronsensus.bus import Bus
 from cronsensus.clock import Clock
 from cronsensus.config import OnStoreLoss, Settings, load_settings
-from cronsensus.declared import Declarations
+from cronsensus.declared import Declarations, declare
 from cronsensus.definitions import Definitions
 from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, CronsensusError, InvalidOption
 from cronsensus.forking import mind_forks
+from cronsensus.functions import look_at
 from cronsensus.job import Job
 from cronsensus.lifecycle import Lifecycle
 from cronsensus.masking import mask
@@ -40,6 +41,8 @@ from cronsensus.subscriptions import Subscriptions
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from cronsensus.alerts.alert import Alert
+    from cronsensus.alerts.watching import Alerts
     from cronsensus.lock import Lock
 
 T = TypeVar("T")
@@ -101,6 +104,7 @@ class Scheduler:
         tz: the time zone of ``cron`` triggers that name none. Defaults to UTC. Stored triggers always name theirs.
         on_store_loss: what to do when the store is emptied while this process uses it: ``"warn"`` (the default) says so
             and goes on in the empty one, ``"stop"`` says so and starts nothing more.
+        alerts: who is told what went wrong; see ``Alert``.
         clock: for tests.
 
     Raises:
@@ -123,6 +127,7 @@ class Scheduler:
         retire_after: Duration | None = None,
         tz: str | ZoneInfo | None = None,
         on_store_loss: OnStoreLoss | None = None,
+        alerts: Sequence[Alert] = (),
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
@@ -136,7 +141,7 @@ class Scheduler:
             "retire_after": retire_after, "tz": tz, "on_store_loss": on_store_loss,
         }  # fmt: skip
         for name in unknown:
-            raise unknown_option(name, {*self._arguments, "defaults", "clock"}, where="Scheduler")
+            raise unknown_option(name, {*self._arguments, "defaults", "clock", "alerts"}, where="Scheduler")
         self._defaults = _require_defaults(defaults)
         self._declared = Declarations()
         self._setup = Setup(clock, self._declared.digest)
@@ -152,6 +157,20 @@ class Scheduler:
         self._lifecycle = Lifecycle(self._setup, self._declared, self._opened, self._startups, self._bus)
         self._part = self._lifecycle.part
         self.configure({})
+        self._alerts: Alerts | None = None
+        if alerts or self.settings.alerts:
+            self._watch(alerts)
+
+    def _watch(self, alerts: Sequence[Alert]) -> None:
+        from cronsensus.alerts.alert import read_alerts
+        from cronsensus.alerts.watching import JOB, OPTIONS, Alerts
+
+        from_settings = () if alerts or self.settings.alerts is None else read_alerts(self.settings.alerts)
+        self._alerts = made = Alerts([*alerts, *from_settings], lambda: self.store)
+        for one in made.by_name.values():
+            function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
+            self._declared.add_job(declare(function, None, (), None, OPTIONS))
+        self._lifecycle.on_declared = made.ensure
 
     # --- settings and the store --------------------------------------------------------------------------------------
 
@@ -192,6 +211,11 @@ class Scheduler:
     def release(self) -> str:
         """The release under which this process declares its jobs; the same from start to stop."""
         return self._setup.release
+
+    @property
+    def alerts(self) -> Alerts | None:
+        """Who is told what went wrong; ``None``: nobody."""
+        return self._alerts
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 

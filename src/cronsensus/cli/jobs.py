@@ -25,7 +25,7 @@ from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
 from cronsensus.insight.words import counted, exact, relative, shorten
-from cronsensus.model.job import JobView, Policies
+from cronsensus.model.job import JobView, Policies, is_internal
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -72,6 +72,8 @@ def list_(*, text: str | None, paused: bool, retired: bool, guarded: bool, after
 
     def wanted(view: JobView) -> bool:
         if (paused and view.paused_at is None) or (text or "").lower() not in view.spec.name.lower():
+            return False
+        if is_internal(view.spec.name) and not guarded:
             return False
         if view.spec.guarded and not guarded:
             hidden.add(view.spec.name)

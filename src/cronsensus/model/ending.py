@@ -23,6 +23,7 @@ class Ending(Struct, frozen=True, kw_only=True):
         reason: free text: why it was cancelled, skipped, asked for a retry, or waits.
         retry_after: what ``raise Retry(after=…)`` or ``raise Snooze(after=…)`` asked for; a snooze without it sleeps.
         listed: of a batch that sleeps: how many items its list had.
+        quiet: snoozed without a record.
         hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.
         begun: whether the function was called at all, as far as is known here.
@@ -40,3 +41,4 @@ class Ending(Struct, frozen=True, kw_only=True):
     begun: bool = True
     cut_off: bool = False
     listed: int | None = None
+    quiet: bool = False

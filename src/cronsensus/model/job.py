@@ -233,6 +233,14 @@ def check_priority(priority: int) -> None:
     _whole_number("priority", priority)
 
 
+INTERNAL = "cronsensus:"
+
+
+def is_internal(job: str) -> bool:
+    """Whether a job is one of our own, such as the run that watches for an alert."""
+    return job.startswith(INTERNAL)
+
+
 GUARDED = ("once:", "once_per:", "startup:")
 """Prefixes of the names of jobs that stand for guarded functions."""
 APSCHEDULER = "apscheduler:"

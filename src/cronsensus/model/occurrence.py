@@ -195,6 +195,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         waiting: it goes back to pending without a failure: what it waits for is not there yet. Without ``retry_in`` it
             sleeps, due never, until ``Store.awaken``.
         listed: of a batch that sleeps: how many items its list had. Its failures count from 0 again.
+        quiet: of one that waits: it leaves no record of its attempt, and its ``result`` is kept for the next one.
     """
 
     id: int
@@ -208,6 +209,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     elapsed: timedelta = timedelta(0)
     waiting: bool = False
     listed: int | None = None
+    quiet: bool = False
 
 
 class Settled(Struct, frozen=True):

@@ -44,6 +44,8 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.MISSED: frozenset(),
 }
 ACTIVE = frozenset({State.PENDING, State.RUNNING})
+UNWELL = frozenset({State.FAILED, State.MISSED, State.CANCELLED})
+"""Final states that somebody may want to be told of."""
 
 
 def require_transition(old: State, new: State, *, what: str) -> None:

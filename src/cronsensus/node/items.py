@@ -37,6 +37,14 @@ class Batch:
     on_loop: bool = False
 
 
+class Watching(Snooze):
+    """A run of our own that looks now and then: it leaves no record, and ``state`` for its next attempt."""
+
+    def __init__(self, *, after: float, state: str) -> None:
+        super().__init__("watching", after=after)
+        self.state = state
+
+
 class Asleep(Snooze):
     """A batch has listed its items and sleeps until they are done."""
 

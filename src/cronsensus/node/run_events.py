@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from cronsensus.bus import Bus
 from cronsensus.events import PlanCarriedOut, RunEnded, RunStarted, SessionLost, TakenOver
+from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Claim, Outcome, RunEnd, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
@@ -32,13 +33,17 @@ class RunEvents:
         self._begun: dict[tuple[int, int], Claim] = {}
 
     def begun(self, claim: Claim) -> None:
-        """Tell that a run starts."""
+        """Tell that a run starts, unless it is one of our own."""
+        if is_internal(claim.job):
+            return
         self.remember(claim)
         if self._bus.wanted(RunStarted):
             self._bus.emit(RunStarted(**self._of(claim)))
 
     def remember(self, claim: Claim) -> None:
         """Remember whose end the store is going to be told."""
+        if is_internal(claim.job):
+            return
         if self._bus.wanted(RunEnded):
             self._begun[claim.id, claim.token] = claim
 

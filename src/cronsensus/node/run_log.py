@@ -61,7 +61,7 @@ class RunLog:
 
     def ended(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
         """Remember whose end this is, and what the job raised, if there will be anything to say about it."""
-        quiet = outcome.state is State.SUCCEEDED or outcome.state is State.SKIPPED
+        quiet = outcome.state is State.SUCCEEDED or outcome.state is State.SKIPPED or outcome.quiet
         if not quiet or _log.isEnabledFor(logging.INFO):
             self._waiting[claim.id, claim.token] = claim, raised
 
@@ -85,6 +85,8 @@ class RunLog:
                     claim.id, _of_what(claim), claim.attempt, _why(outcome), f"\n{trace}" if trace else "",
                     extra=about, exc_info=exception,
                 )  # fmt: skip
+            case State.PENDING if outcome.quiet:
+                _log.debug("%s looked, and looks again", _run(claim), extra=about)
             case State.PENDING if outcome.waiting and outcome.retry_in is not None:
                 _log.info(
                     "%s is %s; it looks again in %.1fs",

@@ -229,7 +229,8 @@ class Store(Backend):
         - Notes are progress and log lines of running attempts.
         - Outcomes tell how attempts ended. A final state is written with reason, result and error; ``PENDING`` puts the
           occurrence back, due at the store's now + ``retry_in``, with one failure more, and forgets its fingerprint;
-          ``waiting``, without a failure, and without ``retry_in`` to sleep, due never, until ``awaken``.
+          ``waiting``, without a failure, and without ``retry_in`` to sleep, due never, until ``awaken``. ``quiet``, it
+          leaves no run record, and its result for the next attempt.
           Each that is accepted leaves a run record with its token. Reasons, errors and log lines may be any text: what
           a store cannot keep of it (NUL, half characters) it keeps as an escape, so that no message costs a result.
         - A claim that is given back is pending, due as before. ``cut=None``: it was not begun. The attempt is given
@@ -746,6 +747,17 @@ class Store(Backend):
         Of the newest few thousand occurrences by id: what was created long before them is found only while it runs.
         """
         return self._within("ran_since", self._ran_since, as_utc(since, what="since"), limit)
+
+    def ended_badly(self, since: datetime, *, after: int = 0, limit: int = 1000) -> list[Occurrence]:
+        """Return what has failed, or was missed or cancelled, since a moment by the store's clock, by time and id.
+
+        ``after``: those of exactly ``since`` with an id up to this are left out; so a page follows on another.
+        """
+        return self._within("ended_badly", self._ended_badly, as_utc(since, what="since"), after, limit)
+
+    def decided(self, *, after: int = 0, limit: int = 1000) -> list[LedgerRange]:
+        """Return verdict ranges of all jobs, by id; ``after=-1``: only the last one."""
+        return self._within("decided", self._decided, after, limit)
 
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
         """Return the audit trail, newest first.

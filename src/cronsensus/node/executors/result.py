@@ -42,7 +42,7 @@ from cronsensus.errors import (
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
-from cronsensus.node.items import Asleep
+from cronsensus.node.items import Asleep, Watching
 from cronsensus.node.run import Run
 from cronsensus.typed import UNTYPED, Types, signature_of
 
@@ -132,6 +132,8 @@ def _raised(error: BaseException, run: Run) -> Ending:
         return _retry(control)
     if issubclass(kind, Asleep):
         return Ending(kind="snoozed", reason=_said(control), listed=control.listed)
+    if issubclass(kind, Watching):
+        return structs.replace(_snooze(control), result=control.state, quiet=True)
     if issubclass(kind, Snooze):
         return _snooze(control)
     if issubclass(kind, Cancel):

@@ -250,6 +250,16 @@ class Reads(Handle):
                 limit=limit,
             )
 
+    def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]:
+        with self._changed:
+            found = islice(self._space.unwell.after((since, after)), limit)
+            return [occurrence_view(self._space.occurrences[number]) for _, number in found]
+
+    def _decided(self, after: int, limit: int) -> list[LedgerRange]:
+        with self._changed:
+            found = sorted((one for job in self._space.jobs.values() for one in job.ranges), key=lambda one: one.id)
+            return found[-1:] if after < 0 else [one for one in found if one.id > after][:limit]
+
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""
         with self._changed:

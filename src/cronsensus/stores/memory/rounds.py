@@ -341,12 +341,17 @@ class RoundVerbs(Handle):
             state, reason = State.CANCELLED, row.cancel  # it was asked to stop, so it does not run again
         self._space.begin_reserved(row, now - outcome.elapsed)
         waits = outcome.waiting and state is State.PENDING
-        self._space.end_run(row, "snoozed" if waits else _RUN_ENDS[state], now, reason=reason, error=outcome.error)
+        if waits and outcome.quiet:
+            row.runs.pop()
+        else:
+            self._space.end_run(row, "snoozed" if waits else _RUN_ENDS[state], now, reason=reason, error=outcome.error)
         row.error = outcome.error
         if waits:
             row.attempt -= 1
             row.crashes = 0
             row.reason, row.fingerprint, row.error, row.expires_at = reason, None, None, None
+            if outcome.quiet:
+                row.result, row.failures = outcome.result or row.result, 0
             if outcome.listed is not None:
                 self._space.complete_list(row, outcome.listed)
                 row.failures = 0
@@ -365,6 +370,8 @@ class RoundVerbs(Handle):
         row = self._space.occurrences.get(outcome.id)
         if row is None:
             return Settled(outcome.id, outcome.token, accepted=False, state=None)
+        if outcome.quiet and row.token == outcome.token and row.state is State.PENDING:
+            return Settled(outcome.id, outcome.token, accepted=True, state=State.PENDING)
         run = row.run_under(outcome.token)
         if run is not None and run.end in _ANSWERS and outcome.session in {None, run.session}:
             return Settled(outcome.id, outcome.token, accepted=True, state=_ANSWERS[run.end])

@@ -22,7 +22,7 @@ from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import Identity, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
 from cronsensus.model.session import SessionSpec
-from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, Origin, Reason, State, require_transition
+from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, UNWELL, Origin, Reason, State, require_transition
 from cronsensus.planning import next_nominal
 from cronsensus.stores.clock_watch import ClockWatch
 
@@ -237,6 +237,8 @@ class Space:
         """How many items of each batch are in each state."""
         self.items: dict[int, Sorted[int]] = {}
         """The items of each batch, by id."""
+        self.unwell: Sorted[tuple[datetime, int]] = Sorted()
+        """What failed, or was missed or cancelled, as (end, id)."""
         self.listed: Sorted[int] = Sorted()
         """The batches whose list is complete."""
         self.sessions: dict[str, SessionRow] = {}
@@ -427,6 +429,8 @@ class Space:
                 self.sessions[row.session].running.add(row.id)
         elif row.finished_at is not None:
             job.final.add((row.finished_at, row.id))
+            if row.state in UNWELL:
+                self.unwell.add((row.finished_at, row.id))
 
     def _unindex(self, row: OccurrenceRow) -> None:
         job = row.job
@@ -448,6 +452,7 @@ class Space:
                 self.sessions[row.session].running.discard(row.id)
         elif row.finished_at is not None:
             job.final.discard((row.finished_at, row.id))
+            self.unwell.discard((row.finished_at, row.id))
 
     # --- wait queues of locks -----------------------------------------------------------------------------------------
 

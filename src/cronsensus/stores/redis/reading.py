@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cronsensus.codec import clean, dumps, loads
-from cronsensus.instants import from_micros
+from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView, Stretch
@@ -174,6 +174,21 @@ class Reads(Handle):
             rows, position = self._read("sleeping", position, limit - len(found))
             found += [(int(number), job) for number, job in rows if job is not False]
         return found
+
+    def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]:
+        """Return what did not end well since a moment, by time."""
+        rows, names = self._read("ended_badly", str(to_micros(since)), f"{max(after, 0):014d}", limit)
+        known = dict(names)
+        return self._unreadable.readable(rows, lambda row: occurrence(row, known[row[0]]), lambda row: f"run {row[-1]}")
+
+    def _decided(self, after: int, limit: int) -> list[LedgerRange]:
+        """Return verdict ranges of all jobs, by their numbers."""
+        rows = self._read("decided", None if after < 0 else str(after), limit)
+        return self._unreadable.readable(
+            [row for row in rows if row[1] is not False],
+            lambda row: ledger_range(row[1], row[0]),
+            lambda row: f"a verdict of job {row[1]!r} ({row[0][:40]})",
+        )
 
     def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
         """Return the ends of the ledgers of jobs, some hundred rows a step."""

@@ -299,6 +299,7 @@ class RoundVerbs(Handle):
                 length(one.elapsed),
                 one.waiting,
                 None if one.listed is None else str(one.listed),
+                one.quiet,
             ]
             for one in outcomes
         ]

@@ -64,14 +64,17 @@ class Ends:
                 wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
                 if outcome.waiting:
                     due = LATEST_MICROS if outcome.retry_in is None else within_stores(now + wait)
-                    asleep.append((due, reason, outcome.listed, number, token))
+                    asleep.append(
+                        (due, reason, outcome.listed, outcome.result if outcome.quiet else None, number, token)
+                    )
                 else:
                     later.append((within_stores(now + wait), reason, error, number, token))
             else:
                 begun = began(row, now - elapsed)
                 closed.append((str(state), reason, outcome.result, error, begun, now, number, token))
             end = "snoozed" if outcome.waiting and state is State.PENDING else _RUN_ENDS[state]
-            ended.append(run_of(row, now, end, reason, error, ran=elapsed))
+            if not (outcome.quiet and end == "snoozed"):
+                ended.append(run_of(row, now, end, reason, error, ran=elapsed))
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
         # Before those of this call are recorded.
@@ -100,6 +103,8 @@ def _repeated(outcome: Outcome, row: AnyRow | None, became: tuple[int, State] | 
     """Return the first answer to an outcome that this call itself has given, if it has."""
     if row is not None and became is not None and became[0] == outcome.token:
         return Settled(outcome.id, outcome.token, accepted=True, state=became[1])
+    if outcome.quiet and became is None and row is not None and row.token == outcome.token and row.state == "pending":
+        return Settled(outcome.id, outcome.token, accepted=True, state=State.PENDING)
     return None
 
 

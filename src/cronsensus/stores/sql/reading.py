@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from cronsensus.codec import loads, read_error, read_payload
-from cronsensus.instants import from_micros
-from cronsensus.model.ledger import Counts, TrailEntry
+from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.looking import session_views
 from cronsensus.stores.sql.occurrence_rows import instant, is_id, micros
+from cronsensus.stores.sql.reading_jobs import ledger_range
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import bounded, read_one, whole
 
@@ -39,6 +40,19 @@ def occurrences(
 
     first = beginning if after is None else after
     return tx.unreadable.page(limit, first, fetch, _occurrence, lambda row: f"run {row.id}")
+
+
+def ended_badly(tx: Transaction, since: datetime, after: int, limit: int) -> list[Occurrence]:
+    """Return what failed, or was missed or cancelled, since a moment, by time."""
+    rows = tx.send_last("ended_badly", space=tx.namespace, since=to_micros(since), after=after, size=limit)
+    return tx.unreadable.readable(rows, _occurrence, lambda row: f"run {row.id}")
+
+
+def decided(tx: Transaction, after: int, limit: int) -> list[LedgerRange]:
+    """Return verdict ranges of all jobs, by id."""
+    asked: dict[str, Any] = {} if after < 0 else {"after": after, "size": limit}
+    rows = tx.send_last("last_decided" if after < 0 else "decided", space=tx.namespace, **asked)
+    return tx.unreadable.readable(rows, lambda row: ledger_range(row.job, row), lambda row: f"verdict {row.id}")
 
 
 def _matching(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:

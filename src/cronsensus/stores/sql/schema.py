@@ -312,6 +312,14 @@ _partial(
 _partial("cronsensus_occurrences_nominal", _of.job_id, _of.scheduled_for, where="scheduled_for IS NOT NULL")
 _partial("cronsensus_occurrences_final", _of.job_id, _of.finished_at, where="finished_at IS NOT NULL")
 _partial(
+    "cronsensus_occurrences_unwell",
+    _of.namespace,
+    _of.finished_at,
+    _of.id,
+    where="state IN ('failed', 'missed', 'cancelled')",
+    mysql=(_of.namespace, _of.state, _of.finished_at, _of.id),
+)
+_partial(
     "cronsensus_occurrences_items",
     _of.parent,
     _of.state,

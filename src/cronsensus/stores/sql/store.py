@@ -359,6 +359,8 @@ class SqlStore(SqlHandle):
     _sleeping = reads(batching.sleeping)
     _last_of = reads(reading_glances.last_of)
     _ran_since = reads(reading_glances.ran_since)
+    _ended_badly = reads(reading.ended_badly)
+    _decided = reads(reading.decided)
     _trail = reads(reading.trail)
 
     @repeated

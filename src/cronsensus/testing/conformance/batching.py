@@ -13,9 +13,10 @@ from cronsensus.errors import InvalidOption
 from cronsensus.instants import LATEST
 from cronsensus.model.batch import Children, item_key
 from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.fixtures import DAY, HOUR, SECOND, StoreTest
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import settle
 
 
@@ -271,3 +272,74 @@ class Batching(StoreTest):
         self.clock.advance(DAY)
         assert self.store.prune() == 3
         assert Children(None) == self.children_of(batch.id)
+
+    # --- runs that look now and then ----------------------------------------------------------------------------------
+
+    def look_again(self, claim: Claim, result: str | None, store: Store | None = None) -> bool:
+        """Snooze without a record; return whether that was accepted."""
+        outcome = Outcome(
+            id=claim.id,
+            token=claim.token,
+            state=State.PENDING,
+            session=claim.session,
+            reason="waiting: watching",
+            result=result,
+            retry_in=SECOND,
+            waiting=True,
+            quiet=True,
+        )
+        return settle(store or self.store, [outcome])[0].accepted
+
+    def test_a_quiet_snooze_leaves_its_result_and_no_record(self) -> None:
+        self.queue(retries=5)
+        self.session()
+        self.enqueue("watch")
+        self.finish(self.take(), State.PENDING, retry_in=timedelta(0))
+        claim = self.take()
+        assert self.look_again(claim, '"one"')
+        assert self.look_again(claim, '"two"')
+        assert (self.look(claim).result, self.look(claim).state) == ('"one"', State.PENDING)
+        self.clock.advance(SECOND)
+        again = self.take()
+        assert (again.attempt, again.failures) == (claim.attempt, 0)
+        assert self.look(again).result == '"one"'
+        assert not self.look_again(claim, '"three"')
+        assert self.look_again(again, None)
+        assert self.look(again).result == '"one"'
+        assert [run.end for run in self.runs(claim)] == ["retry"]
+
+    def test_what_ended_badly_comes_by_time(self) -> None:
+        self.queue()
+        self.session()
+        states = (State.FAILED, State.SUCCEEDED, State.CANCELLED, State.FAILED)
+        ids = self.fill(4)
+        for claim, state in zip(self.claim(), states, strict=True):
+            self.clock.advance(SECOND)
+            self.finish(claim, state)
+        self.enqueue("late", expires_in=SECOND)
+        self.clock.advance(DAY)
+        self.session("s2")
+        self.claim("s2")
+        found = self.store.ended_badly(START)
+        assert [one.id for one in found[:3]] == [ids[0], ids[2], ids[3]]
+        assert [one.state for one in found] == [State.FAILED, State.CANCELLED, State.FAILED, State.MISSED]
+        at = found[1].finished_at
+        assert at is not None
+        assert [one.id for one in self.store.ended_badly(at, limit=1)] == [ids[2]]
+        assert [one.id for one in self.store.ended_badly(at, after=ids[2])] == [one.id for one in found[2:]]
+        self.store.prune(self.store.now())
+        assert [one.state for one in self.store.ended_badly(START)] == [State.MISSED]
+
+    def test_ranges_of_all_jobs_come_by_number(self) -> None:
+        self.define(self.job("first"), self.job("second"))
+        assert self.store.decided(after=-1) == []
+        self.clock.advance(5 * MINUTE)
+        for job in ("first", "second"):
+            verdict = VerdictRange(minute(1), minute(2), State.MISSED, "catch_up_window", 2)
+            self.fire(minute(3), job=job, verdicts=[verdict])
+        found = self.store.decided()
+        assert [one.job for one in found] == ["first", "second"]
+        assert [(one.range.first, one.range.count) for one in found] == [(minute(1), 2)] * 2
+        assert self.store.decided(after=found[0].id) == found[1:]
+        assert self.store.decided(limit=1) == found[:1]
+        assert self.store.decided(after=-1) == found[1:]

@@ -13,6 +13,7 @@ local function delete_final(job, id, row)
   end
   if FOUND_BY_STATE[row.state] then
     call('ZREM', SPACE .. 'state:' .. row.state, id)
+    call('ZREM', SPACE .. 'unwell', id)
   end
   if row.parent then
     call('ZREM', SPACE .. 'items:' .. row.parent .. ':' .. row.state, id)

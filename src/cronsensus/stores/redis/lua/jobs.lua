@@ -38,6 +38,7 @@ local function add_range(job, last, text, keep)
   local id = next_number('range', '%014.0f')
   call('ZADD', of_job(job, 'ranges'), id, id .. ' ' .. NOW .. ' ' .. text)
   call('ZADD', of_job(job, 'lasts'), last, id)
+  call('ZADD', SPACE .. 'decided', id, id .. ' ' .. job)
   call('ZADD', SPACE .. 'prunable', 'LT', whole(math.min(tonumber(last) + keep, LAST)), job)
 end
 

@@ -9,6 +9,7 @@ local INDEXED = { failed = true, cancelled = true, skipped = true, missed = true
 
 -- Batches that are not over and whose list is complete.
 local LISTED = SPACE .. 'listed'
+local UNWELL = { failed = true, missed = true, cancelled = true }
 
 local function occurrence_key(id)
   return SPACE .. 'occurrence:' .. id
@@ -231,6 +232,9 @@ local function close(id, row, state, changes)
     gather('ZADD', SPACE .. 'state:' .. state, id, id)
   end
   enter_items(id, row, state)
+  if UNWELL[state] then
+    gather('ZADD', SPACE .. 'unwell', NOW, id)
+  end
   if row.listed then
     gather('ZREM', LISTED, id)
   end

@@ -27,7 +27,10 @@ local ANSWERS = {
 }
 
 -- Answer for a run that is not current: as the first time if this token finished it, else no.
-local function answer_again(id, row, token, session)
+local function answer_again(id, row, token, session, quiet)
+  if quiet and row.token == token and row.state == 'pending' then
+    return { true, 'pending' }
+  end
   if row.token == token and row.state ~= 'running' and (not session or session == row.session) then
     local became = ANSWERS[call('HGET', occurrence_key(id), 'end')]
     if became then
@@ -44,13 +47,13 @@ local function answer_again(id, row, token, session)
 end
 
 -- Without a failure (`waits`) it goes back for as long as it waits, or to sleep, and with it a list that is complete.
-local function settle(id, token, state, reason, result, problem, wait, session, ran, waits, listed)
+local function settle(id, token, state, reason, result, problem, wait, session, ran, waits, listed, quiet)
   local row = occurrence(id)
   if not row.state then
     return { false, false }
   end
   if not is_current(row, token, session) then
-    return answer_again(id, row, token, session)
+    return answer_again(id, row, token, session, quiet)
   end
   if state == 'pending' and row.cancel then
     state, reason = 'cancelled', row.cancel -- asked to stop: it does not come back
@@ -69,10 +72,17 @@ local function settle(id, token, state, reason, result, problem, wait, session, 
   change('reason', reason)
   change('error', problem)
   if state == 'pending' and waits then
-    record_run(id, row, 'snoozed', reason)
+    if not quiet then
+      record_run(id, row, 'snoozed', reason)
+    end
     row.attempt, row.crashes, row.expires = whole(row.attempt - 1), nil, nil
     change('attempt', row.attempt)
     call('HDEL', occurrence_key(id), 'fingerprint', 'crashes', 'expires', 'error')
+    change('result', quiet and result)
+    if quiet and not listed then
+      row.failures = nil
+      call('HDEL', occurrence_key(id), 'failures')
+    end
     if listed then
       row.failures = nil
       call('HDEL', occurrence_key(id), 'failures')

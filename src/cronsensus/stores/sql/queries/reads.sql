@@ -37,6 +37,34 @@ WHERE o.namespace = :space {listed}
 -- Read a page of them, the newest first. Race: as above.
 {part: matching} AND o.id < :after ORDER BY o.id DESC LIMIT :size;
 
+-- name: ended_badly
+-- types: since bigint, after bigint, size bigint
+-- Read what failed, or was missed or cancelled, since a moment. Race: one that ends meanwhile may be committed later with an earlier time; so a reader goes back a little each time.
+{part: occurrence}
+FROM cronsensus_occurrences AS o {index: unwell}
+WHERE o.namespace = :space AND o.state IN ('failed', 'missed', 'cancelled') AND o.finished_at >= :since
+    AND (o.finished_at > :since OR o.id > :after)
+ORDER BY o.finished_at, o.id
+LIMIT :size;
+
+-- name: decided
+-- types: after bigint, size bigint
+-- Read a page of verdict ranges of all jobs. Race: as above, with ids.
+SELECT v.id, j.name AS job, v."first", v."last", v.state, v.reason, v."count" AS counted, v.decided_at
+FROM cronsensus_verdicts AS v
+JOIN cronsensus_jobs AS j ON j.id = v.job_id AND j.namespace = :space
+WHERE v.id > :after
+ORDER BY v.id
+LIMIT :size;
+
+-- name: last_decided
+-- Read the last verdict range. Race: none.
+SELECT v.id, j.name AS job, v."first", v."last", v.state, v.reason, v."count" AS counted, v.decided_at
+FROM cronsensus_verdicts AS v
+JOIN cronsensus_jobs AS j ON j.id = v.job_id AND j.namespace = :space
+ORDER BY v.id DESC
+LIMIT 1;
+
 -- name: attempted
 -- Read the occurrences whose attempts are asked for, with what runs of them now. Race: an attempt ends between this and the next statement; both are of one snapshot, where the database has them.
 SELECT o.id, o.job_id, {part: job}, o."key", o.scheduled_for, o.state, o.attempt, o.token, o.session, o.node, o.started_at

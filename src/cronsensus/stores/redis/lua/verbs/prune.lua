@@ -59,6 +59,7 @@ local function prune(job, kept)
     for index = 1, #gone, 2 do
       call('ZREM', of_job(job, 'lasts'), gone[index])
       call('ZREMRANGEBYSCORE', of_job(job, 'ranges'), gone[index], gone[index])
+      call('ZREMRANGEBYSCORE', SPACE .. 'decided', gone[index], gone[index])
       raise(whole(gone[index + 1]))
       deleted = deleted + 1
     end

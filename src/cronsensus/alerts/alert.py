@@ -1,0 +1,120 @@
+"""``Alert``: whom to tell, and of what."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import urlsplit
+
+from cronsensus.alerts.events import EVENTS, Event
+from cronsensus.alerts.sending import Target, check_target
+from cronsensus.errors import InvalidOption
+from cronsensus.masking import mask
+from cronsensus.triggers.options import unknown
+
+DEFAULT = ("failed", "missed")
+_NAME = re.compile(r"[\w.-]{1,100}")
+
+
+class Alert:
+    """Whom to tell of what goes wrong. One node of the cluster sends, whichever is free; another does if it dies.
+
+    Example:
+        >>> from cronsensus import Alert, Scheduler
+        >>> told = []
+        >>> scheduler = Scheduler("memory://", alerts=[Alert(told.extend, on=["failed"], jobs="billing-*", name="ops")])
+
+    Args:
+        target: a URL: ``https://…`` gets JSON, ``mailto://ops@example.org`` a mail, others go through ``apprise``
+            (``pip install "cronsensus[alerts]"``). Or a function, which is called with the events in a thread.
+        on: which events: ``"failed"`` (for good), ``"missed"``, ``"cancelled"``, ``"node_lost"``. Defaults to failed
+            and missed.
+        jobs: patterns of the names of jobs, as ``"billing-*"``. Defaults to all.
+        name: tells alerts apart; on each replica the same. Defaults to one made of the target.
+        secret: a webhook is signed with it: ``X-Cronsensus-Signature`` is ``sha256=`` and the HMAC of the body.
+
+    Raises:
+        InvalidOption: an unknown event, or a target that is none.
+        MissingExtra: the URL needs ``apprise``.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        on: Sequence[str] = DEFAULT,
+        jobs: str | Sequence[str] = "*",
+        name: str | None = None,
+        secret: str | None = None,
+    ) -> None:
+        check_target(target)
+        on = (on,) if isinstance(on, str) else tuple(on)
+        for event in on:
+            if event not in EVENTS:
+                raise InvalidOption(unknown(event, EVENTS, where="on=[…] of an Alert", elsewhere={}))
+        if not on:
+            raise InvalidOption("Alert(on=[]) tells of nothing; name events, as on=['failed', 'missed']")
+        if name is not None and not _NAME.fullmatch(name):
+            raise InvalidOption(f"Alert(name={name!r}): letters, digits, '.', '_' and '-'")
+        self.target = target
+        self.on = on
+        self.jobs = (jobs,) if isinstance(jobs, str) else tuple(jobs)
+        self.name = _named(target) if name is None else name
+        self.secret = secret
+
+    def wants(self, event: Event) -> bool:
+        """Whether somebody is to be told of an event."""
+        return event.event in self.on and (
+            event.job is None or any(fnmatchcase(event.job, pattern) for pattern in self.jobs)
+        )
+
+    @property
+    def shown(self) -> str:
+        """The target as it may be shown to anybody."""
+        return mask(self.target) if isinstance(self.target, str) else getattr(self.target, "__name__", "a function")
+
+    def __repr__(self) -> str:
+        return f"<Alert {self.name}: {', '.join(self.on)} of {', '.join(self.jobs)} to {self.shown}>"
+
+
+def read_alerts(written: str | Sequence[Mapping[str, Any]]) -> list[Alert]:
+    """Return the alerts that a setting names: ``"URL on=failed,missed jobs=a-*; URL …"``, or tables of the same words.
+
+    Raises:
+        InvalidOption: a word that is none, or an alert that cannot be.
+    """
+    if not isinstance(written, str):
+        return [_read(dict(one)) for one in written]
+    return [_read(_words(one)) for one in written.split(";") if one.strip()]
+
+
+def _words(text: str) -> dict[str, Any]:
+    target, *options = text.split()
+    read: dict[str, Any] = {"target": target}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise InvalidOption(f"alerts: {option!r} of {mask(text.strip())!r} is no option; write on=failed,missed")
+        read[name] = value.split(",") if name in {"on", "jobs"} else value
+    return read
+
+
+def _read(options: dict[str, Any]) -> Alert:
+    known = {"target", "on", "jobs", "name", "secret"}
+    for name in options:
+        if name not in known:
+            raise InvalidOption(unknown(name, known, where="an alert of the settings", elsewhere={}))
+    if "target" not in options:
+        raise InvalidOption("an alert of the settings has no target; write target='https://hooks.example/…'")
+    return Alert(options.pop("target"), **options)
+
+
+def _named(target: Target) -> str:
+    if not isinstance(target, str):
+        name = re.sub(r"[^\w.-]", "-", getattr(target, "__qualname__", type(target).__name__))
+        return name.strip("-")[:100] or "function"
+    host = re.sub(r"[^\w.-]", "-", urlsplit(target).hostname or target.partition(":")[0])
+    return f"{host[:60]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"

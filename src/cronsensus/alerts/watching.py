@@ -1,0 +1,141 @@
+"""One run for each alert looks for what is to be told, tells it, and looks again: once for the whole cluster.
+
+It is an occurrence of a job of our own, so the kernel's guarantees hold for it: one node has it, another takes it over
+within a second of a death, and its token fences a node that was frozen. It never ends: each look is an attempt that
+snoozes, and leaves behind up to where it looked (``Mark``) and nothing else. A message that could not be sent fails the
+attempt, which is tried again from the same mark.
+
+Not prevented: a node that dies between the receiver's answer and its own snooze has the message sent again, with the
+same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import json, structs
+
+from cronsensus.alerts.alert import Alert
+from cronsensus.alerts.events import Event, Mark, begin, look
+from cronsensus.alerts.muting import muted
+from cronsensus.alerts.sending import Message, send
+from cronsensus.alerts.words import data, subject, text
+from cronsensus.clock import SystemClock
+from cronsensus.errors import DuplicateJob, InvalidOption
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.words import exact
+from cronsensus.instants import to_micros
+from cronsensus.model.job import INTERNAL, JobSpec
+from cronsensus.model.occurrence import Item
+from cronsensus.node.items import Watching
+from cronsensus.node.run import Run
+from cronsensus.stores.base import Store
+
+EVERY = timedelta(seconds=2)
+"""Between two looks."""
+AT_MOST = 4
+"""Messages of an alert in ``WINDOW``; what comes in between goes with the next one."""
+WINDOW = timedelta(seconds=60)
+JOB = INTERNAL + "alert:"
+KEY = "watch"
+OPTIONS: dict[str, Any] = {
+    "retries": 2**31 - 1, "retry_delay": "1s", "retry_max_delay": "60s", "max_crashes": 2**31 - 1, "timeout": "60s",
+    "concurrency": 1, "priority": 1_000_000, "keep": "1d",
+}  # fmt: skip
+"""Policies of the jobs: they never end, and go before other work."""
+
+_decode = json.Decoder(Mark).decode
+
+
+class Alerts:
+    """The alerts of one scheduler."""
+
+    def __init__(self, alerts: Sequence[Alert], store: Callable[[], Store]) -> None:
+        """Watch ``store`` for them.
+
+        Raises:
+            InvalidOption: something else than alerts.
+            DuplicateJob: two of one name.
+        """
+        for one in alerts:
+            if not isinstance(one, Alert):
+                raise InvalidOption(f"alerts=[{one!r}]: write alerts=[Alert('https://…', on=['failed'])]")
+        self.by_name = {one.name: one for one in alerts}
+        if len(self.by_name) < len(alerts):
+            names = [one.name for one in alerts]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DuplicateJob(f"two alerts are called {twice!r}; give one of them another name=…")
+        self._store = store
+
+    def function_of(self, alert: Alert) -> Callable[..., Any]:
+        """Return what the job of an alert calls."""
+
+        def watch(run: Run) -> None:
+            self._turn(alert, run)
+
+        return watch
+
+    def ensure(self, store: Store, specs: Sequence[JobSpec]) -> None:
+        """See to it that the run of each alert is there: enqueued under one key, by whichever node comes first."""
+        wanted = [Item(job=spec.name, key=KEY) for spec in specs if spec.name.startswith(JOB)]
+        for made in store.enqueue(wanted):
+            # An alert that was retired had its run cancelled; it is declared again.
+            if made.state.final and store.forget(made.job, KEY, by="cronsensus", why="watched anew", only=made.id):
+                store.enqueue([Item(job=made.job, key=KEY)])
+
+    def _turn(self, alert: Alert, run: Run) -> None:
+        store = self._store()
+        mine = store.occurrence(run.id)
+        mark = begin(store) if mine is None or mine.result is None else _decode(mine.result)
+        if mine is not None and mine.result is not None:
+            mark = self._told(alert, store, mark)
+        raise Watching(after=EVERY.total_seconds(), state=json.encode(mark).decode())
+
+    def _told(self, alert: Alert, store: Store, mark: Mark) -> Mark:
+        """Tell what is new; return the mark for the next look, which is the same as long as it is too soon to tell."""
+        found, then = look(store, mark)
+        events = self._without_muted(store, [one for one in found if alert.wants(one)])
+        now = to_micros(store.now())
+        sent = tuple(at for at in mark.sent if at > now - WINDOW // timedelta(microseconds=1))
+        if not events:
+            return structs.replace(then, sent=sent)
+        if len(sent) >= AT_MOST:
+            return mark
+        send(alert.target, self.message(alert, store, events), alert.secret)
+        return structs.replace(then, sent=(*sent, now))
+
+    def message(self, alert: Alert, store: Store, events: Sequence[Event]) -> Message:
+        """Return what is sent of events."""
+        zones: dict[str, Any] = {}
+
+        def shown(event: Event, at: datetime) -> str:
+            if event.job is None:
+                return exact(at)
+            if event.job not in zones:
+                view = store.job(event.job)
+                zones[event.job] = None if view is None else zone_of(view.spec.trigger)
+            zone = zones[event.job]
+            return exact(at) if zone is None else exact(at, zone)
+
+        return Message(alert.name, store.namespace, events, subject(events), text(events, shown), data(events))
+
+    @staticmethod
+    def _without_muted(store: Store, events: list[Event]) -> list[Event]:
+        if not events:
+            return events
+        silent = {one.job for one in muted(store)}
+        return [one for one in events if one.job not in silent]
+
+    def try_out(self, alert: Alert, namespace: str) -> str | None:
+        """Send a message that tells of nothing; return what went wrong."""
+        event = Event(
+            key="test", event=alert.on[0], at=SystemClock().now(), job="test", node="test", reason="only a test"
+        )
+        message = Message(alert.name, namespace, [event], "only a test", "This is only a test.", data([event]))
+        try:
+            send(alert.target, message, alert.secret)
+        except Exception as error:  # noqa: BLE001 - told to whoever tries it
+            return f"{type(error).__name__}: {error}"
+        return None

@@ -1,0 +1,133 @@
+"""``cronsensus alerts``: who is told of what, a test of it, and silence for a job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import click
+
+from cronsensus.alerts.muting import mute, muted, unmute
+from cronsensus.cli.app import application, complete_app, complete_job, opened_store
+from cronsensus.cli.errors import FAILED, OK, CommandError
+from cronsensus.cli.group import Group, Invocation
+from cronsensus.cli.options import DurationType, acting
+from cronsensus.cli.output import Cell, Output
+from cronsensus.insight.lookup import require_job
+from cronsensus.insight.words import brief, relative
+from cronsensus.scheduler import Scheduler
+
+
+@click.group(cls=Group)
+def alerts() -> None:
+    """See who is told of what, try it, and mute a job.
+
+    cronsensus alerts list myapp:scheduler
+    cronsensus alerts test myapp:scheduler
+    cronsensus alerts mute backup --for 2h --reason "the disk is being replaced"
+    """
+
+
+def _loaded(name: str | None) -> Scheduler:
+    if name is not None:
+        Invocation.current().app = name
+    found = application(name).scheduler
+    if found.alerts is None:
+        raise CommandError(
+            "this application declares no alerts",
+            then="write Scheduler(url, alerts=[Alert('https://…', on=['failed', 'missed'])]), or set CRONSENSUS_ALERTS",
+        )
+    return found
+
+
+@alerts.command("list")
+@click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
+def list_(name: str | None) -> None:
+    """List the alerts of an application, and the jobs that are muted.
+
+    cronsensus alerts list myapp:scheduler
+    """
+    scheduler, output = _loaded(name), Output.current()
+    assert scheduler.alerts is not None  # noqa: S101 - for the type checker
+    with opened_store() as store:
+        silent = muted(store)
+    rows = [
+        {"name": one.name, "on": list(one.on), "jobs": list(one.jobs), "target": one.shown}
+        for one in scheduler.alerts.by_name.values()
+    ]
+    quiet = [
+        {"job": one.job, "by": one.by, "reason": one.reason, "seconds": one.left.total_seconds()} for one in silent
+    ]
+    if output.printed_json({"alerts": rows, "muted": quiet}):
+        return
+    output.table(
+        ["alert", "on", "jobs", "to"],
+        [
+            [Cell(one.name, "bold"), ", ".join(one.on), ", ".join(one.jobs), one.shown]
+            for one in scheduler.alerts.by_name.values()
+        ],
+        prose=("on", "to"),
+    )
+    if silent:
+        output.line()
+        output.heading("Muted")
+        output.table(
+            ["job", "for", "by", "reason"],
+            [[Cell(one.job, "bold"), brief(one.left), one.by, one.reason] for one in silent],
+        )
+
+
+@alerts.command()
+@click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
+@click.option("--alert", metavar="NAME", help="Only this one.")
+def test(name: str | None, alert: str | None) -> int:
+    """Send a message by each alert, from here, and say whether it was taken.
+
+    cronsensus alerts test myapp:scheduler
+    """
+    scheduler, output = _loaded(name), Output.current()
+    known = scheduler.alerts
+    assert known is not None  # noqa: S101 - for the type checker
+    if alert is not None and alert not in known.by_name:
+        raise CommandError(f"no alert is called {alert!r}; there are {', '.join(known.by_name)}")
+    failed: dict[str, str | None] = {}
+    for one in known.by_name.values():
+        if alert in {None, one.name}:
+            failed[one.name] = known.try_out(one, scheduler.settings.namespace)
+    if not output.printed_json({"sent": [{"alert": name, "error": error} for name, error in failed.items()]}):
+        for called, error in failed.items():
+            output.line(Cell(f"{called}: {error or 'sent'}", "red" if error else "green"))
+    return FAILED if any(failed.values()) else OK
+
+
+@alerts.command("mute")
+@click.argument("job", shell_complete=complete_job)
+@click.option("--for", "span", type=DurationType(), required=True, metavar="DURATION", help="For how long, as 2h.")
+@acting(reason=True)
+def mute_(job: str, span: timedelta, reason: str, by: str) -> None:
+    """Tell nobody of a job for a while; what happens meanwhile is not told later.
+
+    cronsensus alerts mute backup --for 2h --reason "the disk is being replaced"
+    """
+    output = Output.current()
+    with opened_store() as store:
+        require_job(store, job)
+        until = mute(store, job, span, by=by, why=reason)
+        if not output.printed_json({"job": job, "until": until}):
+            output.line(f"nobody is told of {job} until {until:%Y-%m-%d %H:%M:%S}Z ({relative(until, store.now())})")
+
+
+@alerts.command("unmute")
+@click.argument("job", shell_complete=complete_job)
+@acting(reason=False)
+def unmute_(job: str, reason: str, by: str) -> None:
+    """Tell of a job again.
+
+    cronsensus alerts unmute backup
+    """
+    output = Output.current()
+    with opened_store() as store:
+        was = unmute(store, job, by=by, why=reason)
+        if not was:
+            raise CommandError(f"{job!r} is not muted", then="cronsensus alerts list")
+        if not output.printed_json({"job": job, "muted": False}):
+            output.line(f"alerts tell of {job} again")

@@ -1,0 +1,391 @@
+"""Who is told of what: once, by one node, whatever dies, hangs or refuses."""
+
+import hashlib
+import hmac
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus import Alert, Scheduler, every
+from cronsensus.alerts import watching
+from cronsensus.alerts.events import Event, begin, look
+from cronsensus.alerts.muting import mute, muted, unmute
+from cronsensus.alerts.words import MOST_TOLD, subject, text
+from cronsensus.errors import DuplicateJob, InvalidOption
+from cronsensus.model.occurrence import Item, OccurrenceFilter
+from cronsensus.model.states import State
+from tests.alerts.receivers import mails, webhooks
+from tests.hand_cluster import HandCluster
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(watching, "EVERY", timedelta(seconds=0.2))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, tmp_path):
+    return f"memory://{tmp_path.name}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+def wait_until(what, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.01)
+
+
+# --- once, and what it says -------------------------------------------------------------------------------------------
+
+
+def test_a_failed_run_is_told_once_by_two_nodes(url):
+    with webhooks() as got:
+        nodes = [
+            Scheduler(url, node=f"node-{n}", alerts=[Alert(got.url, jobs="billing-*", secret="k")]) for n in range(2)
+        ]
+        jobs = []
+        for scheduler in nodes:
+
+            @scheduler.job(name="billing-card")
+            def card(number: int) -> None:
+                raise ValueError(f"no card {number}")
+
+            @scheduler.job(name="other")
+            def other() -> None:
+                raise RuntimeError("nobody wants to know")
+
+            jobs.append((card, other))
+        with nodes[0], nodes[1]:
+            time.sleep(0.5)
+            run = jobs[0][0].enqueue(7)
+            jobs[0][1].enqueue()
+            wait_until(lambda: got.bodies)
+            jobs[1][0].enqueue(8)
+            wait_until(lambda: len(got.events) == 2)
+            time.sleep(0.6)
+    assert [(one["job"], one["reason"]) for one in got.events] == [
+        ("billing-card", "ValueError: no card 7"),
+        ("billing-card", "ValueError: no card 8"),
+    ]
+    first = got.bodies[0]
+    assert first["text"] == f"billing-card failed: ValueError: no card 7 (cronsensus runs show {run.id})"
+    assert first["subject"] == "billing-card failed"
+    signature = hmac.new(b"k", got.raw[0], hashlib.sha256).hexdigest()
+    assert got.headers[0]["X-Cronsensus-Signature"] == f"sha256={signature}"
+    assert got.headers[0]["Idempotency-Key"] == first["id"]
+
+
+def test_watching_leaves_no_runs_behind(url):
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, name="ops")])
+    with scheduler:
+        time.sleep(1)
+        [watch] = scheduler.store.occurrences(OccurrenceFilter(job="cronsensus:alert:ops"))
+        assert watch.state in {State.PENDING, State.RUNNING}
+        assert watch.attempt <= 1
+        assert len(scheduler.store.runs(watch.id)) <= 1
+
+
+def test_nothing_from_before_the_alert_is_told(url):
+    def declared(alerts: list[Alert]) -> Scheduler:
+        scheduler = Scheduler(url, alerts=alerts)
+
+        @scheduler.job()
+        def bad(number: int) -> None:
+            raise ValueError(number)
+
+        return scheduler
+
+    before = declared([])
+    with before:
+        before.enqueue("bad", 1).wait("10s")
+        told: list[Event] = []
+        after = declared([Alert(told.extend, name="ops")])
+        with after:
+            time.sleep(0.6)
+            after.enqueue("bad", 2)
+            wait_until(lambda: told)
+            time.sleep(0.5)
+    assert [one.reason for one in told] == ["ValueError: 2"]
+
+
+def test_a_missed_time_is_told_with_its_nominal_time():
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.every("backup", "1h", catch_up_window="90m")
+    mark = begin(cluster.store)
+    cluster.advance(5 * 3600)
+    cluster.fire()
+    events, then = look(cluster.store, mark)
+    missed = [one for one in events if one.event == "missed"]
+    assert [(one.job, one.count) for one in missed] == [("backup", 4)] or missed[0].count in {3, 4}
+    assert "backup did not run at" in text(missed, lambda _, at: at.isoformat())
+    assert "more times" in text(missed, lambda _, at: at.isoformat())
+    assert look(cluster.store, then)[0] == []
+
+
+def test_a_run_that_failed_late_and_out_of_order_is_found_late():
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.declare("work")
+    mark = begin(cluster.store)
+    cluster.store.enqueue([Item(job="work") for _ in range(3)])
+    claims = cluster.claim()
+    cluster.advance(30)
+    cluster.finish(claims[2], State.FAILED)
+    events, mark = look(cluster.store, mark)
+    assert [one.run for one in events] == [claims[2].id]
+    cluster.finish(claims[0], State.FAILED)  # of an earlier id, in the same moment
+    events, mark = look(cluster.store, mark)
+    assert [one.run for one in events] == [claims[0].id]
+    for _ in range(2):
+        cluster.advance(300)
+        events, mark = look(cluster.store, mark)
+        assert events == []
+    assert mark.seen == {}
+
+
+def test_a_node_that_is_gone_is_told(url):
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, on=["node_lost"], name="ops")])
+    with scheduler:
+        time.sleep(0.4)
+        store = scheduler.store
+        from cronsensus.testing.conformance.fixtures import a_session
+
+        store.open_session(a_session("gone"), lease=timedelta(seconds=0.2))
+        wait_until(lambda: store.reclaim() is None or told)
+    assert [(one.event, one.node) for one in told] == [("node_lost", "node of gone")]
+
+
+def test_an_alert_of_a_batch_is_one_and_not_one_for_each_item(url):
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, name="ops")])
+
+    @scheduler.job(items=range(5))
+    def work(number: int) -> None:
+        raise ValueError(number)
+
+    with scheduler:
+        time.sleep(0.3)
+        batch = work.trigger_now()
+        wait_until(lambda: told)
+        time.sleep(0.5)
+    assert [one.run for one in told] == [batch.id]
+
+
+# --- many, muted, by mail ---------------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_failures_make_few_messages(sqlite_url):
+    with webhooks() as got:
+        scheduler = Scheduler(sqlite_url, concurrency=50, alerts=[Alert(got.url)])
+
+        @scheduler.job()
+        async def bad(number: int) -> None:
+            raise ValueError(number)
+
+        with scheduler:
+            time.sleep(0.4)
+            scheduler.enqueue_many(bad.call(number) for number in range(2_000))
+            wait_until(lambda: scheduler.store.counts(limit=5).pending <= 1, 60)
+            wait_until(lambda: len(got.bodies) >= 4 or sum(one["total"] for one in got.bodies) == 2_000, 30)
+            time.sleep(0.6)
+        assert 1 <= len(got.bodies) <= 4
+        assert all(len(one["events"]) <= MOST_TOLD for one in got.bodies)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path):
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+def test_many_events_are_told_in_one_line_and_the_rest_is_counted():
+    from cronsensus.testing.conformance.fixtures import START
+
+    events = [Event(key=str(n), event="failed", at=START, job=f"job-{n % 3}", run=n) for n in range(60)]
+    assert subject(events) == "60 failed of 3 jobs"
+    lines = text(events, lambda _, at: at.isoformat()).splitlines()
+    assert len(lines) == MOST_TOLD + 1
+    assert lines[-1].startswith("… and 10 more: job-")
+
+
+def test_of_a_muted_job_nobody_is_told(url):
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, name="ops")])
+
+    @scheduler.job()
+    def bad(number: int) -> None:
+        raise ValueError(number)
+
+    with scheduler:
+        time.sleep(0.4)
+        mute(scheduler.store, "bad", timedelta(hours=2), by="ada", why="new disk")
+        assert [(one.job, one.by, one.reason) for one in muted(scheduler.store)] == [("bad", "ada", "new disk")]
+        bad.enqueue(1).wait("10s")
+        time.sleep(0.6)
+        assert unmute(scheduler.store, "bad", by="ada", why="")
+        bad.enqueue(2).wait("10s")
+        wait_until(lambda: told)
+    assert [one.reason for one in told] == ["ValueError: 2"]
+
+
+def test_a_mail_is_sent(url, monkeypatch):
+    with mails() as (server, got):
+        monkeypatch.setenv("CRONSENSUS_SMTP_URL", server)
+        scheduler = Scheduler(url, alerts=[Alert("mailto://ops@example.org,ada@example.org")])
+
+        @scheduler.job(every("1h"))
+        def backup() -> None:
+            raise OSError("disk full")
+
+        with scheduler:
+            time.sleep(0.4)
+            backup.trigger_now()
+            wait_until(lambda: got)
+    assert "Subject: [cronsensus] backup failed" in got[0]
+    assert "To: ops@example.org, ada@example.org" in got[0]
+    assert "From: jobs@example.org" in got[0]
+    assert "disk full" in got[0]
+
+
+# --- receivers that hang, refuse, and nodes that die ------------------------------------------------------------------
+
+
+def test_a_receiver_that_hangs_holds_up_no_job(url):
+    with webhooks() as got:
+        got.hangs = True
+        scheduler = Scheduler(url, alerts=[Alert(got.url)])
+
+        @scheduler.job()
+        def work(number: int) -> int:
+            if number < 0:
+                raise ValueError(number)
+            return number
+
+        with scheduler:
+            time.sleep(0.4)
+            work.enqueue(-1)
+            assert got.asked.wait(20)
+            begun = time.monotonic()
+            assert [work.enqueue(n).result("10s") for n in range(20)] == list(range(20))
+            assert time.monotonic() - begun < 5
+            got.go_on.set()
+            wait_until(lambda: got.bodies)
+
+
+def test_a_receiver_that_refuses_gets_it_later(url):
+    with webhooks() as got:
+        got.answers = [500, 503, 200]
+        scheduler = Scheduler(url, alerts=[Alert(got.url)])
+
+        @scheduler.job()
+        def bad(number: int) -> None:
+            raise ValueError(number)
+
+        with scheduler:
+            time.sleep(0.4)
+            bad.enqueue(1)
+            wait_until(lambda: got.bodies, 30)
+            time.sleep(0.6)
+        assert [one["reason"] for one in got.events] == ["ValueError: 1"]
+
+
+PROGRAM = """
+import sys
+from datetime import timedelta
+from cronsensus import Alert, Scheduler, every
+from cronsensus.alerts import watching
+watching.EVERY, watching.AT_MOST = timedelta(seconds=0.5), 1000
+scheduler = Scheduler(sys.argv[1], lease="3s", alerts=[Alert(sys.argv[2])])
+@scheduler.job(every("1s"))
+def bad():
+    raise ValueError("each second")
+scheduler.run()
+"""
+
+
+def test_while_the_node_that_sends_is_killed_each_failure_is_told(sqlite_url):
+    with webhooks() as got:
+
+        def start() -> Any:
+            return subprocess.Popen([sys.executable, "-c", PROGRAM, sqlite_url, got.url], stderr=subprocess.DEVNULL)
+
+        nodes = [start() for _ in range(2)]
+        scheduler = Scheduler(sqlite_url)
+        store = scheduler._opened.ready()
+        try:
+            watch = OccurrenceFilter(states=(State.RUNNING, State.PENDING))
+            wait_until(lambda: any(one.job.startswith("cronsensus:") for one in store.occurrences(watch)))
+            for _ in range(4):
+                time.sleep(2)
+                nodes.pop(0).kill()
+                nodes.append(start())
+            time.sleep(2)
+        finally:
+            for one in nodes:
+                one.terminate()
+            for one in nodes:
+                one.wait(20)
+        failed = store.occurrences(OccurrenceFilter(job="bad", states=(State.FAILED,)), limit=100)
+        scheduler._opened.close()
+        told = [one["run"] for one in got.events]
+        ids = {body["id"]: body for body in got.bodies}
+        once = [event["run"] for body in ids.values() for event in body["events"]]
+        assert len(once) == len(set(once)), "an event was told in two messages"
+        # The last of them may have failed when the nodes were told to stop.
+        assert {one.id for one in failed[3:]} <= set(told)
+
+
+# --- misuse -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Alert(7), "give a URL"),
+        (lambda: Alert("example.org"), "give a URL"),
+        (lambda: Alert("https://"), "names no host"),
+        (lambda: Alert("mailto://"), "name who gets the mail"),
+        (lambda: Alert("https://x.y", on=["fail"]), "failed"),
+        (lambda: Alert("https://x.y", on=[]), "tells of nothing"),
+        (lambda: Alert("https://x.y", name="a b"), "letters, digits"),
+        (lambda: Scheduler("memory://", alerts=["https://x.y"]), "alerts=\\[Alert"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, words):
+    with pytest.raises(InvalidOption, match=words):
+        make()
+
+
+def test_alerts_come_from_the_environment_too(monkeypatch):
+    monkeypatch.setenv(
+        "CRONSENSUS_ALERTS",
+        "https://x.y/hook on=failed,missed jobs=bill-*,mail; mailto://ops@example.org on=node_lost name=ops",
+    )
+    alerts = Scheduler("memory://").alerts
+    assert alerts is not None
+    first, second = alerts.by_name.values()
+    assert (first.target, first.on, first.jobs) == ("https://x.y/hook", ("failed", "missed"), ("bill-*", "mail"))
+    assert (second.name, second.on) == ("ops", ("node_lost",))
+    monkeypatch.setenv("CRONSENSUS_ALERTS", "https://x.y jbs=a")
+    with pytest.raises(InvalidOption, match="jobs"):
+        Scheduler("memory://")
+
+
+def test_two_alerts_of_one_name_are_refused():
+    with pytest.raises(DuplicateJob, match="two alerts are called 'ops'"):
+        Scheduler("memory://", alerts=[Alert(print, name="ops"), Alert("https://x.y", name="ops")])
+
+
+def test_without_alerts_nothing_of_them_is_imported():
+    program = (
+        "import sys; from cronsensus import Scheduler; Scheduler('memory://'); "
+        "print([module for module in sys.modules if 'alerts' in module])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
