@@ -323,7 +323,9 @@ def test_while_the_node_that_sends_is_killed_each_failure_is_told(sqlite_url):
             wait_until(lambda: any(one.job.startswith("cronsensus:") for one in store.occurrences(watch)))
             for _ in range(4):
                 time.sleep(2)
-                nodes.pop(0).kill()
+                killed = nodes.pop(0)
+                killed.kill()
+                killed.wait()
                 nodes.append(start())
             time.sleep(2)
         finally:
@@ -347,14 +349,14 @@ def test_while_the_node_that_sends_is_killed_each_failure_is_told(sqlite_url):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Alert(7), "give a URL"),
+        (lambda: Alert(7), "give a URL"),  # type: ignore[arg-type]
         (lambda: Alert("example.org"), "give a URL"),
         (lambda: Alert("https://"), "names no host"),
         (lambda: Alert("mailto://"), "name who gets the mail"),
         (lambda: Alert("https://x.y", on=["fail"]), "failed"),
         (lambda: Alert("https://x.y", on=[]), "tells of nothing"),
         (lambda: Alert("https://x.y", name="a b"), "letters, digits"),
-        (lambda: Scheduler("memory://", alerts=["https://x.y"]), "alerts=\\[Alert"),
+        (lambda: Scheduler("memory://", alerts=["https://x.y"]), "alerts=\\[Alert"),  # type: ignore[list-item]
     ],
 )
 def test_what_makes_no_sense_is_refused(make, words):

@@ -426,6 +426,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "Its job is {0}; it looks again {1}.": "任务状态：{0}；将在{1:c}再次查看。",
         "It is due {0} after {1} failed attempts.": "它将在 {0:c}到期，此前失败 {1} 次。",
         "It is due {0} after {1} failed attempt.": "它将在 {0:c}到期，此前失败 {1} 次。",
+        "It is a batch of {0}, and waits for {1} of them: {2} run, {3} wait.": "这是一个批次（{0}），还在等其中 {1} 项：{2} 项在运行，{3} 项在等待。",
         "It is due {0}.": "它将在 {0:c}到期。",
         "It was due {0}, and nodes with room are alive: {1}.": "它到期于 {0:c}，且有空闲的节点在线：{1}。",
         "It was due {0}: a node will take it within moments.": "它到期于 {0:c}：马上会有节点领取。",
@@ -463,6 +464,7 @@ CLAUSES: Mapping[str, str] = MappingProxyType(
         "the job was retired": "任务已退役",
         "it waits on its node for a free slot": "它在节点上等待空位",
         "what it waits for was not there yet": "它等待的东西尚未就绪",
+        "its batch was over, or cancelled, before it began": "开始之前，它所属的批次已经结束或被取消",
         "the job said so": "任务如此要求",
         "no reason on record": "没有记录原因",
     }
