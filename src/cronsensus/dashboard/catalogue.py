@@ -427,6 +427,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "It is due {0} after {1} failed attempts.": "它将在 {0:c}到期，此前失败 {1} 次。",
         "It is due {0} after {1} failed attempt.": "它将在 {0:c}到期，此前失败 {1} 次。",
         "It is a batch of {0}, and waits for {1} of them: {2} run, {3} wait.": "这是一个批次（{0}），还在等其中 {1} 项：{2} 项在运行，{3} 项在等待。",
+        "It comes after {0}, and waits for that.": "它排在 {0} 之后，正在等待。",
         "It is due {0}.": "它将在 {0:c}到期。",
         "It was due {0}, and nodes with room are alive: {1}.": "它到期于 {0:c}，且有空闲的节点在线：{1}。",
         "It was due {0}: a node will take it within moments.": "它到期于 {0:c}：马上会有节点领取。",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronsensus.insight.words import brief, counted
-from cronsensus.model.batch import MOST_ITEMS, Children, shown_key
+from cronsensus.model.batch import HELD, MOST_ITEMS, Children, shown_key
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -84,7 +84,7 @@ def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: 
     if one.parent is not None:
         return None
     children = store.children([one.id], limit=2 * MOST_ITEMS)[one.id]
-    if not children.total and one.listed is None:
+    if not children.total and (one.listed is None or one.listed == HELD):
         return None
     begun = min((run.started_at for run in attempts), default=one.created_at)
     running = _some(store, one.id, State.RUNNING, _LOOKED_AT) if children.running else []

@@ -10,7 +10,7 @@ from typing import Any
 
 from cronsensus.codec import read_payload
 from cronsensus.instants import LATEST
-from cronsensus.model.batch import Children
+from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
@@ -294,11 +294,13 @@ class Reads(Handle):
             skipped=min(counts[State.SKIPPED], limit),
         )
 
-    def _sleeping(self, after: int, limit: int) -> list[tuple[int, str]]:
+    def _sleeping(self, after: int, limit: int) -> list[Sleeper]:
         with self._changed:
             rows = (self._space.occurrences[number] for number in self._space.listed.after(after))
             asleep = (row for row in rows if row.state is State.PENDING and row.due_at >= LATEST)
-            return [(row.id, row.job.spec.name) for row in islice(asleep, limit)]
+            return [
+                Sleeper(row.id, row.job.spec.name, row.scheduled_for, row.created_at) for row in islice(asleep, limit)
+            ]
 
     def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
         """Return the ends of the ledgers of jobs."""

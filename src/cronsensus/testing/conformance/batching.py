@@ -134,7 +134,9 @@ class Batching(StoreTest):
         self.clock.advance(SECOND)
         assert self.sleep(batch, listed=2)
         assert self.look(batch).due_at == LATEST
-        assert [(batch.id, "queue")] == self.store.sleeping()
+        [sleeper] = self.store.sleeping()
+        assert (sleeper.id, sleeper.job, sleeper.scheduled_for) == (batch.id, "queue", None)
+        assert sleeper.created_at == self.look(batch).created_at
         view = self.store.look()
         assert view.backlog
         assert view.next_pending in {None, LATEST}
@@ -227,8 +229,8 @@ class Batching(StoreTest):
         for claim in claims:
             self.sleep(claim, listed=0)
         ids = sorted(claim.id for claim in claims)
-        assert ids[:2] == [number for number, _ in self.store.sleeping(limit=2)]
-        assert ids[2:] == [number for number, _ in self.store.sleeping(after=ids[1])]
+        assert ids[:2] == [one.id for one in self.store.sleeping(limit=2)]
+        assert ids[2:] == [one.id for one in self.store.sleeping(after=ids[1])]
 
     def test_of_two_last_items_that_end_at_once_one_sees_none_open(self) -> None:
         batch = self.batch(items=2)
