@@ -224,6 +224,11 @@ class Scheduler:
         """The jobs that this process's code declares, by name."""
         return self._definitions.jobs
 
+    @property
+    def declared(self) -> Declarations:
+        """What this process's code declares."""
+        return self._declared
+
     job = _Of(lambda self: self._definitions.job)
     function = _Of(lambda self: self._definitions.function)
     add_job = _Of(lambda self: self._definitions.add_job)

@@ -18,8 +18,8 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 
 CONTRACT = (
-    "demo next explain run lint migrate dashboard jobs runs nodes locks alerts trail once ledger why audit db doctor "
-    "health config"
+    "demo next explain run lint migrate dashboard jobs runs nodes locks alerts trail once graph ledger why audit "
+    "db doctor health config"
 )
 HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
 
@@ -66,6 +66,7 @@ ARGUMENTS = {
     "alerts test": ["alerting:scheduler"],
     "alerts mute": ["tick", "--for", "2h", "--reason", "x"],
     "alerts unmute": ["tock"],
+    "graph": ["alerting:scheduler"],
     "jobs show": ["tick"],
     "jobs pause": ["tick", "--reason", "x"],
     "jobs resume": ["tick"],
