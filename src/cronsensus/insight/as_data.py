@@ -69,7 +69,7 @@ def batch_data(batch: BatchView) -> dict[str, Any]:
         "done": batch.done,
         "total": batch.children.total,
         "nodes": batch.running,
-        "failed_keys": list(batch.failed),
+        "failed_keys": list(batch.failed.values()),
         "items_per_second": batch.rate,
         "seconds_left": None if batch.left is None else batch.left.total_seconds(),
     }

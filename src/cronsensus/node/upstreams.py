@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from cronsensus.model.batch import Sleeper
 from cronsensus.model.gate import Gate, Rule, Verdict, gate
@@ -15,6 +15,8 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST_STEP, _LONGEST_STEP = timedelta(minutes=1), timedelta(days=366 * 5)
 MOST_IN_PERIOD = 10_000
@@ -38,7 +40,7 @@ class After:
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Generic[T_co]):
     """One occurrence that a run came after.
 
     Attributes:
@@ -49,17 +51,23 @@ class Upstream:
     job: str
     scheduled_for: datetime
     verdict: str
-    result: Any = None
+    result: T_co = cast("Any", None)  # noqa: RUF009
     run: int | None = None
 
 
 class Upstreams:
     """What a run came after, by job or by name."""
 
-    def __init__(self, found: Mapping[str, tuple[Upstream, ...]]) -> None:
+    def __init__(self, found: Mapping[str, tuple[Upstream[Any], ...]]) -> None:
         self._found = found
 
-    def __getitem__(self, job: Any) -> Upstream:
+    @overload
+    def __getitem__(self, job: str) -> Upstream[Any]: ...
+    @overload
+    def __getitem__(self, job: Callable[..., Coroutine[Any, Any, T]]) -> Upstream[T]: ...
+    @overload
+    def __getitem__(self, job: Callable[..., T]) -> Upstream[T]: ...
+    def __getitem__(self, job: Any) -> Upstream[Any]:
         """Return the occurrence of an upstream; of several nominal times the last.
 
         Raises:
@@ -67,7 +75,13 @@ class Upstreams:
         """
         return self.all(job)[-1]
 
-    def all(self, job: Any) -> tuple[Upstream, ...]:
+    @overload
+    def all(self, job: str) -> tuple[Upstream[Any], ...]: ...
+    @overload
+    def all(self, job: Callable[..., Coroutine[Any, Any, T]]) -> tuple[Upstream[T], ...]: ...
+    @overload
+    def all(self, job: Callable[..., T]) -> tuple[Upstream[T], ...]: ...
+    def all(self, job: Any) -> tuple[Upstream[Any], ...]:
         """Return the occurrences of an upstream, the earliest first: those ``"all_in_period"``.
 
         Raises:
@@ -101,7 +115,7 @@ class Gates:
         self._jobs: dict[str, JobView | None] = {}
         self._seen: dict[tuple[str, datetime], _Seen] = {}
 
-    def decide(self, after: After, one: Sleeper) -> tuple[Gate, dict[str, tuple[Upstream, ...]]]:
+    def decide(self, after: After, one: Sleeper) -> tuple[Gate, dict[str, tuple[Upstream[Any], ...]]]:
         """Return what to do with an occurrence, and what it came after. One without a nominal time has no gate."""
         if one.scheduled_for is None:
             return Gate("run"), {}
@@ -166,7 +180,7 @@ class Gates:
         return _Seen("wait", None)
 
 
-def _upstream(job: str, time: datetime, seen: _Seen, after: After) -> Upstream:
+def _upstream(job: str, time: datetime, seen: _Seen, after: After) -> Upstream[Any]:
     one = seen.occurrence
     if one is None:
         return Upstream(job, time, seen.verdict)
