@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from cronsensus.audit.nominal import Nominals
 from cronsensus.audit.batches import Batches
+from cronsensus.audit.nominal import Nominals
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
