@@ -481,6 +481,7 @@ CLAUSES: Mapping[str, str] = MappingProxyType(
         "what it waits for was not there yet": "它等待的东西尚未就绪",
         "its batch was over, or cancelled, before it began": "开始之前，它所属的批次已经结束或被取消",
         "the job said so": "任务如此要求",
+        "the batch that it is an item of had ended": "它所属的批次已结束",
         "{0} items": "{0} 项",
         "{0} item": "{0} 项",
         "no reason on record": "没有记录原因",

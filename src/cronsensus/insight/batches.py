@@ -57,22 +57,13 @@ class BatchView:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many items are in each state, those that ended first; states without any are left out."""
-        one = self.children
-        known = {
-            "succeeded": one.succeeded, "skipped": one.skipped, "failed": one.failed, "cancelled": one.cancelled,
-            "running": one.running, "pending": one.pending,
-        }  # fmt: skip
-        return {state: count for state, count in known.items() if count}
+        """How many items are in each state; states without any are left out."""
+        return counts_of(self.children)
 
     @property
     def text(self) -> str:
         """Return how far it is, in one line."""
-        one = self.children
-        words = {"pending": "waiting"}
-        said = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in self.counts.items()) or "none yet"
-        listed = "" if one.listed is not None or (one.state is not None and one.state.final) else " so far"
-        return f"{counted(one.total, 'item')}{listed}: {said}"
+        return items_text(self.children)
 
     @property
     def pace(self) -> str:
@@ -84,6 +75,23 @@ class BatchView:
 
 
 _FAST = 10
+
+
+def counts_of(one: Children) -> dict[str, int]:
+    """Return how many items are in each state, those that ended first; states without any are left out."""
+    known = {
+        "succeeded": one.succeeded, "skipped": one.skipped, "failed": one.failed, "cancelled": one.cancelled,
+        "running": one.running, "pending": one.pending,
+    }  # fmt: skip
+    return {state: count for state, count in known.items() if count}
+
+
+def items_text(one: Children) -> str:
+    """Return how far the items of a batch are, in one line."""
+    words = {"pending": "waiting"}
+    said = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(one).items()) or "none yet"
+    listed = "" if one.listed is not None or (one.state is not None and one.state.final) else " so far"
+    return f"{counted(one.total, 'item')}{listed}: {said}"
 
 
 def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: datetime) -> BatchView | None:
