@@ -412,22 +412,26 @@ def test_a_claim_that_fails_each_time_keeps_no_result_from_the_store():
 # --- whether it decides ----------------------------------------------------------------------------------------------
 
 
+def decides(bench: Bench) -> bool:
+    return bench.round.decides
+
+
 def test_a_node_decides_until_twice_the_sleep_that_it_planned_has_passed():
     bench = Bench(job(trigger=every("1h")))
-    assert not bench.round.decides
+    assert not decides(bench)
     planned = bench.round.step()
     bench.clock.advance(planned + max(planned, GRACE) - 0.01)
-    assert bench.round.decides
+    assert decides(bench)
     bench.clock.advance(0.02)
-    assert not bench.round.decides
+    assert not decides(bench)
     bench.round.step()
-    assert bench.round.decides
+    assert decides(bench)
 
 
 def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
     bench = Bench(job(trigger=every("1h")))
     bench.round.step()
-    assert bench.round.decides
+    assert decides(bench)
 
     def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("gone")
@@ -436,9 +440,9 @@ def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
         patched.setattr(bench.store, "_look", away)
         bench.clock.advance(60)
         bench.round.step()
-        assert not bench.round.decides
+        assert not decides(bench)
     bench.clock.advance(60)
     bench.round.step()
-    assert bench.round.decides
+    assert decides(bench)
     bench.round.drain()
-    assert not bench.round.decides
+    assert not decides(bench)

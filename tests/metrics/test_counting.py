@@ -81,10 +81,10 @@ def test_a_node_that_is_started_again_goes_on_counting(scheduler: Scheduler) -> 
     @scheduler.job()
     def good() -> None: ...
 
-    for number in (1, 2):
+    for _ in range(2):
         with scheduler:
             good.enqueue().result("20s")
-            until(lambda number=number: series(counted)["claims_total[result=won]"] == number)
+    until(lambda: series(counted)["claims_total[result=won]"] == 2)
 
 
 def test_takeovers_and_errors_of_the_store_are_counted(scheduler: Scheduler) -> None:

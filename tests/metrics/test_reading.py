@@ -1,11 +1,14 @@
 """What a page tells of the store: jobs, queues, slots; and how seldom it asks."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.metrics import Metrics
 from cronsensus.metrics import reading as module
@@ -94,7 +97,7 @@ def test_the_store_is_asked_once_in_two_seconds_and_what_it_says_is_not_kept_whe
     broken = False
 
     @contextmanager
-    def span(verb: str):
+    def span(verb: str) -> Iterator[None]:
         asked[verb] += 1
         if broken:
             raise StoreUnavailable("gone")
@@ -110,6 +113,26 @@ def test_the_store_is_asked_once_in_two_seconds_and_what_it_says_is_not_kept_whe
     assert b"cronsensus_slots" in metrics.page()
     monkeypatch.setattr("cronsensus.metrics.collector.READ_EVERY", 0.0)
     assert metrics.page() == b""
+
+
+def test_for_a_scraper_that_comes_regularly_the_store_is_read_before_it_comes(
+    cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronsensus.metrics.collector.READ_EVERY", 2.0)
+    planned: list[float] = []
+    metrics = Metrics(cluster.store)
+    metrics._clock = clock = ManualClock()
+
+    def timer(seconds: float, function: Callable[[], object]) -> Thread:
+        planned.append(seconds)
+        return Thread(target=function)
+
+    monkeypatch.setattr("cronsensus.metrics.collector.threading.Timer", timer)
+    for seconds in (15, 15, 15, 4, 15, 300, 300):
+        clock.advance(seconds)
+        metrics.page()
+    # The first interval is none yet.
+    assert planned == [14.0]
 
 
 @needs_promtool

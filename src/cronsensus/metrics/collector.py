@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from cronsensus.clock import SystemClock
+from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.forking import mind_forks
 from cronsensus.logger import Logger
@@ -20,6 +21,10 @@ READ_EVERY = 2.0
 """Seconds for which a reading of the store is shown again."""
 PATIENCE = 5.0
 """Seconds that a scrape waits for another one that is reading the store."""
+AHEAD = 1.0
+"""Seconds before the next scrape at which the store is read for it, where scrapes come at equal intervals."""
+REGULAR = (4.0, 120.0)
+"""Least and most seconds of such an interval."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _log = Logger("cronsensus.metrics")
@@ -48,7 +53,7 @@ class Metrics:
         patterns = (jobs,) if isinstance(jobs, str) else tuple(jobs)
         self._source = source
         self._counting: Counting | None = counting(source, patterns) if isinstance(source, Scheduler) else None
-        self._clock = SystemClock()
+        self._clock: Clock = SystemClock()
         self._patterns = patterns
         mind_forks(self)
         self.forked()
@@ -58,10 +63,13 @@ class Metrics:
         self._lock = threading.Lock()
         self._reader = Reader(self._patterns, self._clock)
         self._page: tuple[float, Reading, bytes] | None = None
+        self._told = ""
+        self._asked_at = self._interval = 0.0
 
     def page(self) -> bytes:
         """Return everything in Prometheus's text format (``CONTENT_TYPE``)."""
         found = self._read()
+        self._read_ahead()
         counted = b"" if self._counting is None else _text_of(self._counting.collect())
         return (b"" if found is None else found[2]) + counted
 
@@ -93,11 +101,28 @@ class Metrics:
                 reading = self._reader.read(store)
                 found = self._page = self._clock.monotonic(), reading, _text(reading)
         except CronsensusError as error:
-            _log.warning("the store cannot be read, so this scrape has no series of jobs and queues: %s", error)
+            if (why := str(error)) != self._told:
+                _log.warning("the store cannot be read, so scrapes have no series of jobs and queues: %s", why)
+            self._told = why
             return None
+        else:
+            self._told = ""
         finally:
             self._lock.release()
         return found
+
+    def _read_ahead(self) -> None:
+        """Have the store read for a scraper that comes again in as long as it stayed away, as Prometheus does.
+
+        So a scrape does not wait for the store, and that is asked no more often.
+        """
+        now, before = self._clock.monotonic(), self._interval
+        self._interval, self._asked_at = now - self._asked_at, now
+        if REGULAR[0] <= self._interval <= REGULAR[1] and abs(self._interval - before) < AHEAD:
+            ahead = threading.Timer(self._interval - AHEAD, self._read)
+            ahead.daemon = True
+            with suppress(RuntimeError):  # the interpreter is at its end, or no more threads can be had
+                ahead.start()
 
 
 # The text by hand: it is simple, and of thousands of series the library takes three times as long to write it.
@@ -109,8 +134,9 @@ def _text_of(families: Iterable[Metric]) -> bytes:
         name = family.name + ("_total" if family.type == "counter" else "")
         lines += f"# HELP {name} {family.documentation}", f"# TYPE {name} {family.type}"
         for one in family.samples:
-            labels = ",".join([f'{label}="{_escaped(value)}"' for label, value in one.labels.items()])
-            lines.append(f"{one.name}{{{labels}}} {one.value!r}" if labels else f"{one.name} {one.value!r}")
+            name, of, value, *_ = one
+            labels = ",".join([f'{label}="{_escaped(text)}"' for label, text in of.items()])
+            lines.append(f"{name}{{{labels}}} {value!r}" if labels else f"{name} {value!r}")
     return ("\n".join(lines) + "\n").encode()
 
 
