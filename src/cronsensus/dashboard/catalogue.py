@@ -479,7 +479,6 @@ CLAUSES: Mapping[str, str] = MappingProxyType(
         "the job was retired": "任务已退役",
         "it waits on its node for a free slot": "它在节点上等待空位",
         "what it waits for was not there yet": "它等待的东西尚未就绪",
-        "its batch was over, or cancelled, before it began": "开始之前，它所属的批次已经结束或被取消",
         "the job said so": "任务如此要求",
         "the batch that it is an item of had ended": "它所属的批次已结束",
         "{0} items": "{0} 项",
