@@ -56,6 +56,8 @@ class BatchWatch:
         self._thread: threading.Thread | None = None
         self._asked: dict[int, str] = {}
         self._ended: set[str] = set()
+        self._behind: Mapping[str, set[str]] = {}
+        self._known = 0
         self._event = Event()
         self._stopping = Event()
         self._pause = PAUSE[0]
@@ -118,14 +120,23 @@ class BatchWatch:
 
     def has_dependents(self, job: str) -> bool:
         """Whether a job of this node comes after that one."""
-        return bool(self._dependents(job))
+        return job in self._dependents()
 
-    def _dependents(self, job: str) -> set[str]:
-        return {
-            name
-            for name, one in self._registry.items()
-            if one.after is not None and any(rule.job == job for rule in one.after.rules)
-        }
+    @property
+    def has_gates(self) -> bool:
+        """Whether any job of this node comes after another."""
+        return bool(self._dependents())
+
+    def _dependents(self) -> Mapping[str, set[str]]:
+        """Return which jobs come after which; asked at the end of each run, and so worked out only when one is added."""
+        if self._known != len(self._registry):
+            found: dict[str, set[str]] = {}
+            registry = dict(self._registry)
+            for name, one in registry.items():
+                for rule in () if one.after is None else one.after.rules:
+                    found.setdefault(rule.job, set()).add(name)
+            self._behind, self._known = found, len(registry)
+        return self._behind
 
     # --- may a batch go on? -----------------------------------------------------------------------------------------
 
@@ -195,7 +206,7 @@ class BatchWatch:
 
     def _look_behind(self, ended: Collection[str]) -> None:
         """Wake what sleeps behind jobs of which a run has ended."""
-        names = set().union(*(self._dependents(job) for job in ended))
+        names = set().union(*(self._dependents().get(job, set()) for job in ended))
         gates, last = Gates(self.store), 0
         while page := self.store.sleeping(after=last, limit=_PAGE):
             self._wake_behind([one for one in page if one.job in names], gates)

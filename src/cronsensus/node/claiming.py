@@ -166,6 +166,8 @@ class Claiming:
 
     def _through_gates(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """Return claims without those that wait for others, or are skipped because of them: these are settled here."""
+        if not self._batches.has_gates:
+            return claims
         behind = [claim for claim in claims if self._batches.after_of(claim.spec.function) is not None]
         behind = [claim for claim in behind if claim.scheduled_for is not None]
         if not behind:
