@@ -15,7 +15,7 @@ from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node
 from cronsensus.insight.summaries import job_next, job_state
 from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobView
+from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
@@ -245,7 +245,8 @@ def _candidates(
         names, more = index.find(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
         return index.views(store, names), more
     found = store.jobs(after=after, limit=_AT_ONCE)
-    return found, found[-1].spec.name if only and len(found) == _AT_ONCE else None
+    shown = [view for view in found if not is_internal(view.spec.name)]
+    return shown, found[-1].spec.name if only and len(found) == _AT_ONCE else None
 
 
 def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:
@@ -264,7 +265,7 @@ def now_page(store: Store) -> Now:
     there = [node for node in found if node.life is not None]
     alive = [node for node in there if node.state == "alive"]
     counts = store.counts()
-    views = store.jobs(limit=MOST_JOBS + 1)
+    views = [view for view in store.jobs(limit=MOST_JOBS + 1) if not is_internal(view.spec.name)]
     running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=10)
     since = at - DAY
     failed = _failed_since(store, since)

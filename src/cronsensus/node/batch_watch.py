@@ -128,7 +128,7 @@ class BatchWatch:
         return bool(self._dependents())
 
     def _dependents(self) -> Mapping[str, set[str]]:
-        """Return which jobs come after which; asked at the end of each run, and so worked out only when one is added."""
+        """Return which jobs come after which; asked at the end of each run, so worked out when one is added."""
         if self._known != len(self._registry):
             found: dict[str, set[str]] = {}
             registry = dict(self._registry)
