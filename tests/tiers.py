@@ -19,6 +19,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("*40ms*", "the same"),
     ("tests/chaos/test_freeze.py*", "sleeps past real leases"),
     ("tests/chaos/test_transactions.py*", "kills around the commit, on each server"),
+    ("tests/chaos/test_batches.py*", "a batch of half a minute on each server, whose nodes are killed"),
     ("tests/stores/test_presence.py*", "waits for signs of life to go, on each server"),
     ("tests/stores/redis/test_presence.py*", "the same"),
     ("tests/stores/sql/test_mysql_presence.py*", "the same"),
