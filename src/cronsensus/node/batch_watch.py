@@ -61,7 +61,11 @@ class BatchWatch:
         self._event = Event()
         self._stopping = Event()
         self._pause = PAUSE[0]
+        self._looked_at = float("-inf")
+        self._sweep_at = clock.monotonic() + SWEEP[0]
         self._open_at: dict[int, float] = {}
+        self.on_told: Callable[[], None] = self._wake_thread
+        """Has ``look`` called soon; the simulation turns it by hand."""
         self.on_over: Callable[[int], None] = lambda _: None
 
     @property
@@ -73,9 +77,15 @@ class BatchWatch:
             return self._own
 
     def begin(self) -> None:
+<<<<<<< HEAD
         """Begin to watch, if this node has jobs with items, or such that come after others."""
         if any(one.batch is not None or one.after is not None for one in self._registry.values()):
             self._ensure_thread()
+=======
+        """Begin to watch, if this node has jobs with items."""
+        if any(one.batch is not None for one in self._registry.values()):
+            self.on_told()
+>>>>>>> batch-seen
 
     def stop(self) -> None:
         """Stop watching, and close the handle."""
@@ -144,6 +154,34 @@ class BatchWatch:
         """Note that an item of a batch has ended here, or that it went to sleep; asked on the thread."""
         with self._lock:
             self._asked[batch] = function
+        self.on_told()
+
+    def look(self) -> float:
+        """Wake what may go on of what was told, and now and then of all that sleep; return the seconds until then.
+
+        Raises nothing; what could not be asked is asked again.
+        """
+        self._looked_at = self._clock.monotonic()
+        with self._lock:
+            asked, self._asked = self._asked, {}
+        try:
+            if asked:
+                self._look(asked)
+                self._sweep_at = min(self._sweep_at, self._looked_at + SWEEP[0])
+            if self._looked_at >= self._sweep_at:
+                self._sweep_at = self._looked_at + SWEEP[0 if self._sweep() else 1]
+        except StoreError as error:
+            _log.debug("batches that may go on could not be looked for: %s", error)
+            with self._lock:
+                self._asked = asked | self._asked
+            self._sweep_at = self._looked_at + AGAIN
+        except Exception:  # noqa: BLE001 - logged
+            if not self._stopping.is_set():
+                _log.exception("a mistake in cronsensus; please report it. Batches are looked at again")
+            self._sweep_at = self._looked_at + SWEEP[0]
+        return max(0.0, self._sweep_at - self._clock.monotonic())
+
+    def _wake_thread(self) -> None:
         self._ensure_thread()
         self._event.set()
 
@@ -162,12 +200,13 @@ class BatchWatch:
             self._thread.start()
 
     def _run(self) -> None:
-        looked_at, sweep_at = float("-inf"), self._clock.monotonic() + SWEEP[0]
+        wait = SWEEP[0]
         while not self._stopping.is_set():
-            self._event.wait(max(0.0, sweep_at - self._clock.monotonic()))
-            if self._stopping.wait(max(0.0, looked_at + self._pause - self._clock.monotonic())):
+            self._event.wait(wait)
+            if self._stopping.wait(max(0.0, self._looked_at + self._pause - self._clock.monotonic())):
                 return
             self._event.clear()
+<<<<<<< HEAD
             looked_at = self._clock.monotonic()
             with self._lock:
                 asked, self._asked = self._asked, {}
@@ -191,6 +230,9 @@ class BatchWatch:
                 if not self._stopping.is_set():
                     _log.exception("a mistake in cronsensus; please report it. Batches are looked at again")
                 sweep_at = looked_at + SWEEP[0]
+=======
+            wait = self.look()
+>>>>>>> batch-seen
 
     def _sweep(self) -> bool:
         """Look at all that sleep; return whether anything does."""
