@@ -77,15 +77,9 @@ class BatchWatch:
             return self._own
 
     def begin(self) -> None:
-<<<<<<< HEAD
         """Begin to watch, if this node has jobs with items, or such that come after others."""
         if any(one.batch is not None or one.after is not None for one in self._registry.values()):
-            self._ensure_thread()
-=======
-        """Begin to watch, if this node has jobs with items."""
-        if any(one.batch is not None for one in self._registry.values()):
             self.on_told()
->>>>>>> batch-seen
 
     def stop(self) -> None:
         """Stop watching, and close the handle."""
@@ -164,9 +158,13 @@ class BatchWatch:
         self._looked_at = self._clock.monotonic()
         with self._lock:
             asked, self._asked = self._asked, {}
+            ended, self._ended = self._ended, set()
         try:
+            if ended:
+                self._look_behind(ended)
             if asked:
                 self._look(asked)
+            if asked or ended:
                 self._sweep_at = min(self._sweep_at, self._looked_at + SWEEP[0])
             if self._looked_at >= self._sweep_at:
                 self._sweep_at = self._looked_at + SWEEP[0 if self._sweep() else 1]
@@ -174,6 +172,7 @@ class BatchWatch:
             _log.debug("batches that may go on could not be looked for: %s", error)
             with self._lock:
                 self._asked = asked | self._asked
+                self._ended |= ended
             self._sweep_at = self._looked_at + AGAIN
         except Exception:  # noqa: BLE001 - logged
             if not self._stopping.is_set():
@@ -189,8 +188,7 @@ class BatchWatch:
         """Note that a run of a job has ended here that others come after; asked on the thread."""
         with self._lock:
             self._ended.add(job)
-        self._ensure_thread()
-        self._event.set()
+        self.on_told()
 
     def _ensure_thread(self) -> None:
         with self._lock:
@@ -206,33 +204,7 @@ class BatchWatch:
             if self._stopping.wait(max(0.0, self._looked_at + self._pause - self._clock.monotonic())):
                 return
             self._event.clear()
-<<<<<<< HEAD
-            looked_at = self._clock.monotonic()
-            with self._lock:
-                asked, self._asked = self._asked, {}
-                ended, self._ended = self._ended, set()
-            try:
-                if ended:
-                    self._look_behind(ended)
-                if asked:
-                    self._look(asked)
-                if asked or ended:
-                    sweep_at = min(sweep_at, looked_at + SWEEP[0])
-                if looked_at >= sweep_at:
-                    sweep_at = looked_at + SWEEP[0 if self._sweep() else 1]
-            except StoreError as error:
-                _log.debug("batches that may go on could not be looked for: %s", error)
-                with self._lock:
-                    self._asked = asked | self._asked
-                    self._ended |= ended
-                sweep_at = looked_at + AGAIN
-            except Exception:  # noqa: BLE001 - logged
-                if not self._stopping.is_set():
-                    _log.exception("a mistake in cronsensus; please report it. Batches are looked at again")
-                sweep_at = looked_at + SWEEP[0]
-=======
             wait = self.look()
->>>>>>> batch-seen
 
     def _sweep(self) -> bool:
         """Look at all that sleep; return whether anything does."""
