@@ -48,6 +48,22 @@ def test_a_cancelled_enqueue_is_done_whole_or_not_at_all_and_can_be_said_again()
     assert each_await(scenario) >= 1
 
 
+def test_a_cancelled_look_takes_nothing_from_the_next_one():
+    async def scenario(cut: CutTask) -> None:
+        place = Place()
+        handle = await place.scheduler.options("work", key="k").aenqueue()
+        await cut(place.scheduler.afind("work", key="k"))
+        await cut(handle.aprogress())
+        found = await place.scheduler.afind("work", key="k")
+        assert found is not None
+        assert found.id == handle.id
+        assert (await handle.aprogress()).total == 0
+        await asyncio.get_running_loop().shutdown_default_executor()
+        place.close()
+
+    assert each_await(scenario) >= 1
+
+
 def test_a_cancelled_wait_for_a_result_takes_nothing_from_the_next_one():
     async def scenario(cut: CutTask) -> None:
         scheduler = new_scheduler()
@@ -255,6 +271,9 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
     (Job, "enqueue"): lambda verb, *_: verb(),
     (Job, "enqueue_many"): lambda verb, job, *_: verb([job.call(), job.call()]),
     (JobWithOptions, "enqueue"): lambda verb, *_: verb(),
+    (Job, "enqueue_batch"): lambda verb, *_: verb([1, 2]),
+    (Scheduler, "enqueue_batch"): lambda verb, job, *_: verb(job, [1, 2]),
+    (Handle, "cancel"): lambda verb, *_: verb(reason="x"),
     (Job, "pause"): lambda verb, *_: verb(reason="x"),
     (Job, "resume"): lambda verb, *_: verb(),
     (Job, "trigger_now"): lambda verb, *_: verb(),
@@ -264,6 +283,7 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
 """What has an async twin of the same name with an ``a``, and how to call it."""
 ELSEWHERE = {
     (Scheduler, "astart"), (Scheduler, "astop"), (Handle, "await_"), (Handle, "aresult"),
+    (Scheduler, "afind"), (Handle, "aprogress"),
     (Scheduler, "arun_startup"),  # tests/once/test_startup.py
     (StartupCoordinator, "acquire"), (StartupCoordinator, "release"),  # tests/once/test_coordinator.py
     *((kind, name) for kind in (Lock, Lease) for name in ("aacquire", "arelease", "aextend", "areacquire", "aowned",
@@ -279,7 +299,7 @@ class Place:
         self.scheduler = scheduler = new_scheduler()
 
         @scheduler.job(every("1h"))
-        def work() -> None: ...
+        def work(_number: int = 0) -> None: ...
 
         scheduler.job(every("1h"), name="paused")(lambda: None)
         waits, final = (scheduler.enqueue(name) for name in ("work", "paused"))
@@ -295,6 +315,7 @@ class Place:
             Job: work,
             JobWithOptions: work.options(priority=1),
             Once: once,
+            Handle: waits,
         }
         self.given = [work, waits, final]
 

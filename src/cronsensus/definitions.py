@@ -16,9 +16,12 @@ from cronsensus.declared import (
     require_room_for_jitter,
     require_trigger,
 )
+from cronsensus.dependencies import DEFAULTS, AfterOptions, Upstreams, read_after
+from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
 from cronsensus.functions import Function, look_at
 from cronsensus.job import Declare, Job
+from cronsensus.model.gate import When
 from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, unknown_option
 from cronsensus.operations import Operations
 from cronsensus.triggers import Trigger
@@ -27,7 +30,9 @@ from cronsensus.twins import twin
 F = TypeVar("F", bound=Callable[..., Any])
 
 _JOB_OPTIONS = {
+    *("overdue", "slow"),
     *("trigger", "name", "executor", "args", "kwargs"), *PolicyOptions.__annotations__, *BatchOptions.__annotations__,
+    *AfterOptions.__annotations__,
 }  # fmt: skip
 
 
@@ -63,6 +68,11 @@ class Definitions:
         stop_after: int | None = None,
         collect: Callable[..., Any] | None = None,
         shards: int | None = None,
+        after: Upstreams | None = None,
+        when: When | Mapping[Any, When] | None = None,
+        wait_for: Duration | None = None,
+        overdue: Duration | None = None,
+        slow: Duration | None = None,
         **policies: Unpack[PolicyOptions],
     ) -> Declare:
         """Declare a job. The function stays what it was: calling it calls it.
@@ -86,6 +96,14 @@ class Definitions:
             collect: is called when all items are done, with an iterator over what they returned; its result is that of
                 the batch.
             shards: makes each run a batch of so many calls without an item: ``run.shard`` of ``run.shards``.
+            after: jobs that must have ended first, each for the same nominal time: ``[extract, rates]``. Without a
+                trigger of its own it has theirs. ``{hourly: "all_in_period", rates: "latest_before"}`` says which of
+                their times count, where they have other schedules.
+            when: how they must have ended: ``"succeeded"`` (the default), ``"ended"`` or ``"failed"``; or a mapping.
+                Otherwise the run is skipped: upstream failed, skipped or missing.
+            wait_for: how long a run waits for them, from its creation on. Defaults to a day.
+            overdue: no success for so long is told, where an ``Alert`` asks for it.
+            slow: a run that takes longer is told, likewise.
             policies: see ``Policies``; durations may be seconds, ``timedelta``, or text like ``"15m"``.
 
         Raises:
@@ -98,6 +116,7 @@ class Definitions:
         _require_job_options(policies)
         # Here and not in the decorator: without its parentheses, @scheduler.job calls nothing but this.
         require_trigger(trigger)
+        of_after: AfterOptions = {"after": after, "when": when, "wait_for": wait_for}
         of_batch: BatchOptions = {
             "items": items, "item_key": item_key, "tolerate": tolerate, "stop_after": stop_after, "collect": collect,
             "shards": shards,
@@ -110,7 +129,17 @@ class Definitions:
             if batch is not None:
                 registered = dataclasses.replace(looked_at.registered, batch=batch)
                 looked_at = dataclasses.replace(looked_at, registered=registered)
-            declaration = declare(looked_at, trigger, args, kwargs, policies)
+            chosen, options = trigger, dict(policies)
+            behind = read_after(looked_at.name, of_after, trigger, self._declared, policies)
+            if behind is not None:
+                chosen, options = behind[1], {**DEFAULTS, **policies}
+                registered = dataclasses.replace(looked_at.registered, after=behind[0])
+                looked_at = dataclasses.replace(looked_at, registered=registered)
+            declaration = dataclasses.replace(
+                declare(looked_at, chosen, args, kwargs, options),
+                within=None if overdue is None else parse_duration(overdue, what="overdue"),
+                takes=None if slow is None else parse_duration(slow, what="slow"),
+            )
             if self._started():
                 return self._declare_late(declaration)
             self._declared.add_job(declaration)

@@ -166,10 +166,15 @@ class Scheduler:
 
     def _watch(self, alerts: Sequence[Alert]) -> None:
         from cronsensus.alerts.alert import read_alerts
+        from cronsensus.alerts.conditions import Expected
         from cronsensus.alerts.watching import JOB, OPTIONS, Alerts
 
         from_settings = () if alerts or self.settings.alerts is None else read_alerts(self.settings.alerts)
-        self._alerts = made = Alerts([*alerts, *from_settings], lambda: self.store)
+        self._alerts = made = Alerts(
+            [*alerts, *from_settings],
+            lambda: self.store,
+            lambda: {name: Expected(*said) for name, said in self._declared.expected().items()},
+        )
         for one in made.by_name.values():
             function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
             self._declared.add_job(declare(function, None, (), None, OPTIONS))
@@ -226,6 +231,11 @@ class Scheduler:
     def jobs(self) -> dict[str, Job[..., Any]]:
         """The jobs that this process's code declares, by name."""
         return self._definitions.jobs
+
+    @property
+    def declared(self) -> Declarations:
+        """What this process's code declares."""
+        return self._declared
 
     job = _Of(lambda self: self._definitions.job)
     function = _Of(lambda self: self._definitions.function)

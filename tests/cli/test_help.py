@@ -12,13 +12,14 @@ from typing import Any
 import click
 import pytest
 
+from cronsensus.alerts.muting import mute
 from cronsensus.cli import cli
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 
 CONTRACT = (
-    "demo next explain run lint migrate dashboard jobs runs nodes locks trail once ledger why audit db doctor health "
-    "config"
+    "demo next explain run lint migrate dashboard jobs runs nodes locks alerts trail once graph ledger why audit "
+    "db doctor health config"
 )
 HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
 
@@ -61,6 +62,11 @@ ARGUMENTS = {
     "explain": ["tick"],
     "lint": ["myjobs:scheduler"],
     "migrate apscheduler": ["aps:scheduler"],
+    "alerts list": ["alerting:scheduler"],
+    "alerts test": ["alerting:scheduler"],
+    "alerts mute": ["tick", "--for", "2h", "--reason", "x"],
+    "alerts unmute": ["tock"],
+    "graph": ["alerting:scheduler"],
     "jobs show": ["tick"],
     "jobs pause": ["tick", "--reason", "x"],
     "jobs resume": ["tick"],
@@ -90,6 +96,11 @@ def test_every_command_that_prints_data_prints_one_json_document(
 ) -> None:
     write("myjobs.py", 'from cronsensus import Scheduler\nscheduler = Scheduler("memory://")\n')
     write(
+        "alerting.py",
+        "from cronsensus import Alert, Scheduler\n"
+        'scheduler = Scheduler("memory://", alerts=[Alert(len, name="ops")])\n',
+    )
+    write(
         "aps.py", "from apscheduler.schedulers.background import BackgroundScheduler as Theirs\nscheduler = Theirs()\n"
     )
     cluster.every("tick", "1m", overlap="queue")
@@ -101,6 +112,8 @@ def test_every_command_that_prints_data_prints_one_json_document(
     guarded = JobSpec(name="once:charge", function="once:charge", source="runtime")
     cluster.store.define_jobs([guarded], release="r1")
     cluster.store.enqueue([Item(job=guarded.name, key="k")])
+    cluster.every("tock", "1h")
+    mute(cluster.store, "tock", timedelta(hours=1), by="ada", why="new disk")
     cluster.store.lock("reindex", "web-1", ttl=timedelta(hours=1))
     answer = cluster(*path, *ARGUMENTS.get(" ".join(path), []), "-o", "json")
     assert answer.code in {0, 1}, answer
@@ -117,6 +130,10 @@ def test_the_table_names_every_command_of_the_contract() -> None:
         "nodes drain",
         "locks list",
         "locks break",
+        "alerts list",
+        "alerts test",
+        "alerts mute",
+        "alerts unmute",
         "once forget",
         "migrate apscheduler",
         "db upgrade",

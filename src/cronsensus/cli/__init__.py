@@ -36,6 +36,7 @@ COMMANDS = {
         "once": "Forget what is recorded of a call of a guarded function.",
     },
     "Find out and prove": {
+        "graph": "Show which job comes after which, and how far a night is.",
         "ledger": "Show the verdict on each nominal time of a job.",
         "why": "Say why a job did or did not run at a time.",
         "audit": "Check the whole ledger: each nominal time once, none missing.",

@@ -8,12 +8,13 @@ from math import isfinite
 from typing import Any
 
 from cronsensus.handle import Handle
-from cronsensus.insight.batches import BatchView
+from cronsensus.insight.batches import BatchView, counts_of
 from cronsensus.insight.failures import FailureGroup
 from cronsensus.insight.ledger import LedgerLine
 from cronsensus.insight.life import Life
 from cronsensus.insight.summaries import error_text
 from cronsensus.instants import format_instant
+from cronsensus.model.batch import HELD
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Enqueued, LogLine, Occurrence, RunView
@@ -52,7 +53,8 @@ def occurrence_data(one: Occurrence) -> dict[str, Any]:
     return {
         **fields(one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"),
         **fields(one, "failures token node session cancel_requested retry_of"),
-        **fields(one, "parent listed"),
+        "parent": one.parent,
+        "listed": None if one.listed == HELD else one.listed,
         "seconds": seconds(one.started_at, one.finished_at),
         # A job may say anything, and JSON has no word for infinity.
         "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],
@@ -67,7 +69,7 @@ def batch_data(batch: BatchView) -> dict[str, Any]:
         "done": batch.done,
         "total": batch.children.total,
         "nodes": batch.running,
-        "failed_keys": list(batch.failed),
+        "failed_keys": list(batch.failed.values()),
         "items_per_second": batch.rate,
         "seconds_left": None if batch.left is None else batch.left.total_seconds(),
     }
@@ -122,6 +124,7 @@ def line_data(line: LedgerLine) -> dict[str, Any]:
             "started_after": None if line.first_start is None else line.first_start - line.first,
             "seconds": seconds(one.started_at, one.finished_at),
             "error": error_text(one.error) or None,
+            "items": None if line.items is None else counts_of(line.items),
         }
     return data
 

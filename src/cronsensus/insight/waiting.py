@@ -10,7 +10,7 @@ from enum import StrEnum
 from cronsensus.insight.live_nodes import nodes_there, takes_work
 from cronsensus.insight.words import counted, exact, relative
 from cronsensus.instants import LATEST
-from cronsensus.model.batch import MOST_ITEMS
+from cronsensus.model.batch import HELD, MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -34,6 +34,7 @@ class Cause(StrEnum):
     LOOK = "the next look of a node"
     FUNCTION = "a node with its function"
     ITEMS = "its items"
+    UPSTREAM = "another job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,9 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
             f"It was cut off, and {keeper} runs it again in the next process that looks, within seconds where one "
             "lives.",
         )
+    if one.due_at >= LATEST and one.listed == HELD:
+        whom = (one.reason or "").removeprefix(f"{Reason.WAITING}: for ")
+        return _wait(Cause.UPSTREAM, f"It comes after {whom}, and waits for that.")
     if one.due_at >= LATEST and one.listed is not None:
         return _for_items(store, one)
     if one.due_at > now and (one.reason or "").startswith(f"{Reason.WAITING}: "):

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from typing import Literal, NamedTuple
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.states import State
@@ -20,6 +21,8 @@ from cronsensus.model.states import State
 ITEM_PREFIX = "@item/"
 """Keys of items start with it: no user's key does, and no nominal time's."""
 LONGEST_ITEM_KEY = 370
+HELD = -1
+"""In place of how many items a list had: it sleeps behind other jobs, and has not begun."""
 MOST_ITEMS = 1_000_000
 """Most items of one list."""
 
@@ -56,6 +59,15 @@ class Children:
     def total(self) -> int:
         """How many there are, as far as was counted."""
         return self.open + self.not_done + self.succeeded + self.skipped
+
+
+class Sleeper(NamedTuple):
+    """An occurrence that sleeps until it is woken: a batch, or what comes after another job."""
+
+    id: int
+    job: str
+    scheduled_for: datetime | None
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,16 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import ExcInfo, Logger, together
 from cronsensus.membership.lease import SessionLease
+from cronsensus.model.batch import HELD
 from cronsensus.model.ending import Ending
+from cronsensus.model.gate import Gate
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
@@ -43,6 +46,7 @@ from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction, uncommitted
 from cronsensus.node.said import Key, Said
+from cronsensus.node.upstreams import Upstream
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
 
@@ -95,8 +99,10 @@ class ActiveRuns:
         self._run_log = run_log
         self._run_events = run_events
         self._batches = batches
-        self._of_batch: dict[Key, tuple[int, str]] = {}
-        """Of ends that the store has yet to take: the batch that may go on then, and its function."""
+        self._to_tell: dict[Key, list[Callable[[], None]]] = {}
+        """Of ends that the store has yet to take: who is told then, because something may go on."""
+        self.upstreams: dict[Key, dict[str, tuple[Upstream[Any], ...]]] = {}
+        """Of claims that are to begin: what they came after."""
         self.in_doubt = False
         self.progress_buffer = ProgressBuffer(clock, wake)
         self._waiting: dict[Key, _Waiting] = {}
@@ -360,6 +366,7 @@ class ActiveRuns:
             run_transaction=run_transaction,
             trusted=lambda: lease.trusted,
             add_items=add_items,
+            upstreams=self.upstreams.pop((claim.id, claim.token), {}),
         )
         return Call(claim, run, registered)
 
@@ -439,10 +446,11 @@ class ActiveRuns:
         key = (answer.id, answer.token)
         committing = self._committing.pop(key, None)
         self._known_since.pop(key, None)
-        if (batch := self._of_batch.pop(key, None)) is not None and (
+        if (tell := self._to_tell.pop(key, None)) is not None and (
             answer.state is not State.PENDING or outcome.waiting
         ):
-            self._batches.tell(*batch)
+            for one in tell:
+                one()
         if answer.accepted:
             if committing is not None and answer.state is State.SUCCEEDED:
                 # Its effects are in the same database, and are forgotten with its end: then it has to run again.
@@ -474,6 +482,21 @@ class ActiveRuns:
             session=claim.session,
             state=State.CANCELLED,
             reason=Reason.BATCH_ENDED,
+        )
+        self._to_settle(claim, outcome)
+
+    def hold(self, claim: Claim, gate: Gate) -> None:
+        """Settle a claim that its gate does not let through: it sleeps, or is skipped."""
+        waits = gate.decision == "wait"
+        outcome = Outcome(
+            id=claim.id,
+            token=claim.token,
+            session=claim.session,
+            state=State.PENDING if waits else State.SKIPPED,
+            reason=f"{Reason.WAITING}: {gate.reason}" if waits else gate.reason,
+            waiting=waits,
+            quiet=waits,
+            listed=HELD if waits else None,
         )
         self._to_settle(claim, outcome)
 
@@ -568,10 +591,15 @@ class ActiveRuns:
 
     def _to_settle(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
         self._outcomes[claim.id, claim.token] = outcome
+        tell: list[Callable[[], None]] = []
         if claim.parent is not None:
-            self._of_batch[claim.id, claim.token] = claim.parent, claim.spec.function
+            tell.append(partial(self._batches.tell, claim.parent, claim.spec.function))
         elif outcome.listed is not None:
-            self._of_batch[claim.id, claim.token] = claim.id, claim.spec.function
+            tell.append(partial(self._batches.tell, claim.id, claim.spec.function))
+        if outcome.state is not State.PENDING and self._batches.has_dependents(claim.job):
+            tell.append(partial(self._batches.tell_ended, claim.job))
+        if tell:
+            self._to_tell[claim.id, claim.token] = tell
         self._run_log.ended(claim, outcome, raised)
         self._run_events.remember(claim)
 

@@ -10,16 +10,17 @@ once do no harm.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.batch import Tolerance, phase
+from cronsensus.model.batch import Sleeper, Tolerance, phase
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Registered
+from cronsensus.node.upstreams import After, Gates
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
@@ -54,6 +55,9 @@ class BatchWatch:
         self._own: Store | None = None
         self._thread: threading.Thread | None = None
         self._asked: dict[int, str] = {}
+        self._ended: set[str] = set()
+        self._behind: Mapping[str, set[str]] = {}
+        self._known = 0
         self._event = Event()
         self._stopping = Event()
         self._pause = PAUSE[0]
@@ -69,8 +73,8 @@ class BatchWatch:
             return self._own
 
     def begin(self) -> None:
-        """Begin to watch, if this node has jobs with items."""
-        if any(one.batch is not None for one in self._registry.values()):
+        """Begin to watch, if this node has jobs with items, or such that come after others."""
+        if any(one.batch is not None or one.after is not None for one in self._registry.values()):
             self._ensure_thread()
 
     def stop(self) -> None:
@@ -107,12 +111,46 @@ class BatchWatch:
         """Ask of the next item whether its batch is open: an operator has just cancelled something that runs here."""
         self._open_at = {}
 
+    # --- what comes after what? ---------------------------------------------------------------------------------------
+
+    def after_of(self, function: str) -> After | None:
+        """Return what the occurrences of a job come after; ``None``: nothing."""
+        registered = self._registry.get(function)
+        return None if registered is None else registered.after
+
+    def has_dependents(self, job: str) -> bool:
+        """Whether a job of this node comes after that one."""
+        return job in self._dependents()
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether any job of this node comes after another."""
+        return bool(self._dependents())
+
+    def _dependents(self) -> Mapping[str, set[str]]:
+        """Return which jobs come after which; asked at the end of each run, so worked out when one is added."""
+        if self._known != len(self._registry):
+            found: dict[str, set[str]] = {}
+            registry = dict(self._registry)
+            for name, one in registry.items():
+                for rule in () if one.after is None else one.after.rules:
+                    found.setdefault(rule.job, set()).add(name)
+            self._behind, self._known = found, len(registry)
+        return self._behind
+
     # --- may a batch go on? -----------------------------------------------------------------------------------------
 
     def tell(self, batch: int, function: str) -> None:
         """Note that an item of a batch has ended here, or that it went to sleep; asked on the thread."""
         with self._lock:
             self._asked[batch] = function
+        self._ensure_thread()
+        self._event.set()
+
+    def tell_ended(self, job: str) -> None:
+        """Note that a run of a job has ended here that others come after; asked on the thread."""
+        with self._lock:
+            self._ended.add(job)
         self._ensure_thread()
         self._event.set()
 
@@ -133,9 +171,13 @@ class BatchWatch:
             looked_at = self._clock.monotonic()
             with self._lock:
                 asked, self._asked = self._asked, {}
+                ended, self._ended = self._ended, set()
             try:
+                if ended:
+                    self._look_behind(ended)
                 if asked:
                     self._look(asked)
+                if asked or ended:
                     sweep_at = min(sweep_at, looked_at + SWEEP[0])
                 if looked_at >= sweep_at:
                     sweep_at = looked_at + SWEEP[0 if self._sweep() else 1]
@@ -143,6 +185,7 @@ class BatchWatch:
                 _log.debug("batches that may go on could not be looked for: %s", error)
                 with self._lock:
                     self._asked = asked | self._asked
+                    self._ended |= ended
                 sweep_at = looked_at + AGAIN
             except Exception:  # noqa: BLE001 - logged
                 if not self._stopping.is_set():
@@ -151,14 +194,57 @@ class BatchWatch:
 
     def _sweep(self) -> bool:
         """Look at all that sleep; return whether anything does."""
-        last, page = 0, [(0, "")]
+        last, gates = 0, None
         while page := self.store.sleeping(after=last, limit=_PAGE):
-            self._look(dict(page))
-            last = page[-1][0]
+            behind = [one for one in page if self.after_of(one.job) is not None]
+            if behind:
+                gates = gates or Gates(self.store)
+                self._wake_behind(behind, gates)
+            self._look_at_batches({one.id: one.job for one in page})
+            last = page[-1].id
         return last > 0
 
-    def _look(self, batches: Mapping[int, str]) -> None:
+    def _look_behind(self, ended: Collection[str]) -> None:
+        """Wake what sleeps behind jobs of which a run has ended."""
+        names = set().union(*(self._dependents().get(job, set()) for job in ended))
+        gates, last = Gates(self.store), 0
+        while page := self.store.sleeping(after=last, limit=_PAGE):
+            self._wake_behind([one for one in page if one.job in names], gates)
+            last = page[-1].id
+
+    def _wake_behind(self, sleepers: Sequence[Sleeper], gates: Gates) -> None:
+        ready = []
+        for one in sleepers:
+            after = self.after_of(one.job)
+            if after is None or self._is_begun(one):
+                continue
+            if gates.decide(after, one)[0].decision != "wait":
+                ready.append(one.id)
+        if ready and self.store.awaken(ready):
+            self._wake()
+
+    def _is_begun(self, one: Sleeper) -> bool:
+        """Whether it is a batch that went through its gate, and sleeps for its items."""
+        registered = self._registry.get(one.job)
+        if registered is None or registered.batch is None:
+            return False
+        listed = self.store.children([one.id])[one.id].listed
+        return listed is not None and listed >= 0
+
+    def _look(self, asked: Mapping[int, str]) -> None:
+        """Wake those that wait for nothing any more: batches, and what comes after other jobs."""
+        behind = [number for number, function in asked.items() if self.after_of(function) is not None]
+        found = [one for number in behind if (one := self.store.occurrence(number)) is not None]
+        if found:
+            sleepers = [Sleeper(one.id, one.job, one.scheduled_for, one.created_at) for one in found]
+            self._wake_behind(sleepers, Gates(self.store))
+        self._look_at_batches(asked)
+
+    def _look_at_batches(self, batches: Mapping[int, str]) -> None:
         """Wake those of these batches that wait for nothing any more."""
+        batches = {number: function for number, function in batches.items() if not self._only_behind(function)}
+        if not batches:
+            return
         tolerances = {batch: self._tolerance(function) for batch, function in batches.items()}
         stops = [one.counts for one in tolerances.values() if one.stop_after]
         found = self.store.children(batches, limit=max(FEW, *stops) if stops else FEW)
@@ -172,10 +258,15 @@ class BatchWatch:
             for batch, children in found.items()
             if children.state is State.PENDING
             and children.listed is not None
+            and children.listed >= 0
             and phase(children.listed, children, tolerances[batch]) != "wait"
         ]
         if ready and self.store.awaken(ready):
             self._wake()
+
+    def _only_behind(self, function: str) -> bool:
+        registered = self._registry.get(function)
+        return registered is not None and registered.after is not None and registered.batch is None
 
     def _tolerance(self, function: str) -> Tolerance:
         registered = self._registry.get(function)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import datetime
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.model.batch import Sleeper
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -27,6 +29,7 @@ from cronsensus.node.run_log import RunLog
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Todo
+from cronsensus.node.upstreams import Gates
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
 
@@ -58,6 +61,8 @@ class Claiming:
         self._run_log = run_log
         self._batches = batches
         self._answers_lost = False
+        self._passed: set[int] = set()
+        """Claims that went through their gates, within one call."""
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
         """Told by which sign the store was found to have lost a moment."""
 
@@ -122,7 +127,7 @@ class Claiming:
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
-        claims = self._without_ended_batches(claims)
+        claims = self._through_gates(self._without_ended_batches(claims))
         for claim in claims:
             if self._active_runs.said.over(claim.id, lease.session):
                 why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
@@ -158,6 +163,43 @@ class Claiming:
             if claim.parent in over:
                 self._active_runs.close_item(claim)
         return [claim for claim in claims if claim.parent not in over]
+
+    def _through_gates(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Return claims without those that wait for others, or are skipped because of them: these are settled here."""
+        if not self._batches.has_gates:
+            return claims
+        behind = [claim for claim in claims if self._batches.after_of(claim.spec.function) is not None]
+        behind = [claim for claim in behind if claim.scheduled_for is not None]
+        if not behind:
+            return claims
+        try:
+            gates = Gates(self._store)
+            for claim in behind:
+                self._pass(claim, gates)
+        except StoreError:
+            # What cannot be asked is not begun.
+            for claim in behind:
+                if claim.id not in self._passed:
+                    self._active_runs.give_back(claim)
+        gone = {claim.id for claim in behind} - self._passed
+        self._passed.clear()
+        return [claim for claim in claims if claim.id not in gone]
+
+    def _pass(self, claim: Claim, gates: Gates) -> None:
+        """Let a claim through its gate, or settle it."""
+        after = self._batches.after_of(claim.spec.function)
+        assert after is not None  # noqa: S101 - for the type checker
+        sleeper = Sleeper(claim.id, claim.job, claim.scheduled_for, self._created_at(claim))
+        decided, upstreams = gates.decide(after, sleeper)
+        if decided.decision == "run":
+            self._passed.add(claim.id)
+            self._active_runs.upstreams[claim.id, claim.token] = upstreams
+        else:
+            self._active_runs.hold(claim, decided)
+
+    def _created_at(self, claim: Claim) -> datetime:
+        found = None if claim.listed is None else self._store.occurrence(claim.id)
+        return claim.claimed_at if found is None else found.created_at
 
     def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""

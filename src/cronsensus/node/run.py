@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import Context, ContextVar
 from datetime import datetime
@@ -17,6 +17,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
 from cronsensus.model.states import Origin
 from cronsensus.node.run_transaction import RunTransaction
+from cronsensus.node.upstreams import Upstream, Upstreams
 from cronsensus.typed import Types
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Run:
         run_transaction: RunTransaction | None = None,
         trusted: Callable[[], bool] = lambda: True,
         add_items: Callable[[Iterable[Any]], int] | None = None,
+        upstreams: Mapping[str, tuple[Upstream[Any], ...]] | None = None,
     ) -> None:
         self.id: int = claim.id
         self.namespace: str = namespace
@@ -95,6 +97,7 @@ class Run:
         self._run_transaction = run_transaction
         self._trusted = trusted
         self._add_items = add_items
+        self._upstreams = upstreams
         self.batch: int | None = claim.parent
         self._at_end: list[Callable[[], None]] = []
         self.is_over = False
@@ -157,6 +160,20 @@ class Run:
     def _shard(self) -> tuple[int, int]:
         number, _, many = shown_key(self.key).partition("/") if self.batch is not None else ("", "", "")
         return (int(number), int(many)) if number.isdecimal() and many.isdecimal() else (0, 1)
+
+    @property
+    def upstream(self) -> Upstreams:
+        """What this run came after: ``run.upstream[extract].result``; see ``after=`` of ``Scheduler.job``.
+
+        Raises:
+            UnsupportedFunction: the job runs in a process of its own.
+        """
+        if self._upstreams is None:
+            raise UnsupportedFunction(
+                f"this run of {self.job!r} is in a process of its own (executor='process'), which does not know what "
+                "it came after; use executor='thread'"
+            )
+        return Upstreams(self._upstreams)
 
     def add_items(self, items: Iterable[Any]) -> int:
         """Add items to the batch that this run is an item, or the lister, of; return how many.

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from cronsensus.model.acquiring import Ask, NotWon
-from cronsensus.model.batch import Children
+from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
@@ -196,7 +196,7 @@ class Backend(ABC):
     @abstractmethod
     def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]: ...
     @abstractmethod
-    def _sleeping(self, after: int, limit: int) -> list[tuple[int, str]]: ...
+    def _sleeping(self, after: int, limit: int) -> list[Sleeper]: ...
     @abstractmethod
     def _last_of(self, names: Sequence[str], limit: int) -> dict[str, Past]: ...
     @abstractmethod

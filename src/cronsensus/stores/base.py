@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from cronsensus.errors import InvalidOption
 from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, NotWon
-from cronsensus.model.batch import Children
+from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
@@ -730,14 +730,15 @@ class Store(Backend):
         numbers = tuple(dict.fromkeys(batches))
         return self._within("children", self._children, numbers, limit) if numbers else {}
 
-    def sleeping(self, *, after: int = 0, limit: int = 200) -> list[tuple[int, str]]:
-        """Return the batches that sleep with a complete list, by id: each with the name of its job."""
+    def sleeping(self, *, after: int = 0, limit: int = 200) -> list[Sleeper]:
+        """Return what sleeps, by id: batches with a complete list, and what comes after other jobs (``listed=0``)."""
         return self._within("sleeping", self._sleeping, after, limit)
 
     def last_of(self, jobs: Sequence[str], *, limit: int = 30) -> dict[str, Past]:
         """Return the last ``limit`` occurrences and verdict ranges of each of up to a few dozen jobs, in one read.
 
-        A job that is not there is left out.
+        A job that is not there is left out. A batch stands for its items: of a job that has any, it is looked for among
+        the newest few thousand occurrences, and by nominal time.
         """
         return self._within("last_of", self._last_of, tuple(dict.fromkeys(jobs)), limit) if jobs else {}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cronsensus.codec import read_payload
 from cronsensus.instants import LATEST
-from cronsensus.model.batch import Children
+from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
@@ -294,11 +294,13 @@ class Reads(Handle):
             skipped=min(counts[State.SKIPPED], limit),
         )
 
-    def _sleeping(self, after: int, limit: int) -> list[tuple[int, str]]:
+    def _sleeping(self, after: int, limit: int) -> list[Sleeper]:
         with self._changed:
             rows = (self._space.occurrences[number] for number in self._space.listed.after(after))
             asleep = (row for row in rows if row.state is State.PENDING and row.due_at >= LATEST)
-            return [(row.id, row.job.spec.name) for row in islice(asleep, limit)]
+            return [
+                Sleeper(row.id, row.job.spec.name, row.scheduled_for, row.created_at) for row in islice(asleep, limit)
+            ]
 
     def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
         """Return the ends of the ledgers of jobs."""
@@ -306,11 +308,15 @@ class Reads(Handle):
             rows = [self._space.jobs[name] for name in jobs if name in self._space.jobs]
             return {
                 row.spec.name: Past(
-                    tuple(glance(self._space.occurrences[one]) for one in islice(row.ids.before(1 << 62), limit)),
+                    tuple(glance(self._space.occurrences[one]) for one in islice(self._whole(row), limit)),
                     tuple(islice(reversed(row.ranges), limit)),
                 )
                 for row in rows
             }
+
+    def _whole(self, job: JobRow) -> Iterator[int]:
+        """Yield what a job has, the newest first, without the items of batches."""
+        return (one for one in job.ids.before(1 << 62) if self._space.occurrences[one].parent is None)
 
     def _ran_since(self, since: datetime, limit: int) -> list[Glance]:
         """Return what runs, and what ended since."""
@@ -385,6 +391,8 @@ def glance(row: OccurrenceRow) -> Glance:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        parent=row.parent,
+        listed=row.listed,
     )
 
 

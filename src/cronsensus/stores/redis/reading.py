@@ -8,7 +8,7 @@ from typing import Any
 
 from cronsensus.codec import clean, dumps, loads
 from cronsensus.instants import from_micros, to_micros
-from cronsensus.model.batch import Children
+from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
@@ -166,13 +166,19 @@ class Reads(Handle):
         rows = self._read("children", [occurrence_id(number) for number in numbers])
         return {number: children(row, limit) for number, row in zip(numbers, rows, strict=True)}
 
-    def _sleeping(self, after: int, limit: int) -> list[tuple[int, str]]:
+    def _sleeping(self, after: int, limit: int) -> list[Sleeper]:
         """Return the batches that sleep; asked again from where the last look stopped."""
-        found: list[tuple[int, str]] = []
+        found: list[Sleeper] = []
         position: Any = f"{max(after, 0):014d}"
         while position is not False and len(found) < limit:
             rows, position = self._read("sleeping", position, limit - len(found))
-            found += [(int(number), job) for number, job in rows if job is not False]
+            found += [
+                Sleeper(
+                    int(number), job, None if nominal is False else from_micros(int(nominal)), from_micros(int(made))
+                )
+                for number, job, nominal, made in rows
+                if job is not False
+            ]
         return found
 
     def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]:
@@ -196,7 +202,7 @@ class Reads(Handle):
         at_once = max(1, _GLANCES_AT_ONCE // max(1, limit))
         for start in range(0, len(jobs), at_once):
             some = list(jobs[start : start + at_once])
-            for name, row in zip(some, self._read("last_of", some, limit), strict=True):
+            for name, row in zip(some, self._read("last_of", some, limit, LOOKED_THROUGH), strict=True):
                 if row is not False:
                     found[name] = Past(tuple(self._glances(row[0], name)), tuple(self._last_ranges(name, row[1])))
         return found
@@ -220,7 +226,7 @@ class Reads(Handle):
         return sorted(found.values(), key=lambda one: -one.id)[:limit]
 
     def _glances(self, rows: Sequence[Any], job: str) -> list[Glance]:
-        return self._unreadable.readable(rows, lambda row: glance(row, job), lambda row: f"run {row[-1]}")
+        return self._unreadable.readable(rows, lambda row: glance(row, job), lambda row: f"run {row[11]}")
 
     def _identity(self) -> Identity | None:
         """Return which store this is; there is none before its first session."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cronsensus.instants import LATEST_MICROS
-from cronsensus.model.batch import Children
+from cronsensus.instants import LATEST_MICROS, from_micros
+from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.occurrence_rows import is_id
+from cronsensus.stores.sql.occurrence_rows import instant, is_id
 from cronsensus.stores.sql.transaction import Transaction
 
 
@@ -34,10 +34,10 @@ def _children(row: AnyRow) -> Children:
     )
 
 
-def sleeping(tx: Transaction, after: int, limit: int) -> list[tuple[int, str]]:
+def sleeping(tx: Transaction, after: int, limit: int) -> list[Sleeper]:
     """Return a page of the batches that sleep, each with the name of its job."""
     rows = tx.send_last("sleeping", space=tx.namespace, never=LATEST_MICROS, after=after, size=limit)
-    return [(row.id, row.job) for row in rows]
+    return [Sleeper(row.id, row.job, instant(row.scheduled_for), from_micros(row.created_at)) for row in rows]
 
 
 def awaken(tx: Transaction, numbers: Sequence[int]) -> int:

@@ -58,6 +58,19 @@ class Batching(StoreTest):
         """Read where a batch stands."""
         return self.store.children([batch], limit=limit)[batch]
 
+    def test_the_last_of_a_job_are_batches_not_their_items(self) -> None:
+        first = self.batch(items=3)
+        self.sleep(first, listed=3)
+        alone = self.enqueue("alone")
+        self.enqueue("batch 2", origin=Origin.BATCH)
+        [second] = [one for one in self.claim(limit=9) if one.key == "batch 2"]
+        self.items(second.id, 4)
+        found = self.store.last_of(["queue"], limit=5)["queue"].glances
+        assert [second.id, alone.id, first.id] == [one.id for one in found]
+        assert [one.listed for one in found] == [None, None, 3]
+        assert [second.id] == [one.id for one in self.store.last_of(["queue"], limit=1)["queue"].glances]
+        assert {first.id} == {one.parent for one in self.store.ran_since(START) if one.parent is not None}
+
     # --- items ------------------------------------------------------------------------------------------------------
 
     def test_items_know_their_batch_in_claims_and_reads(self) -> None:
@@ -134,7 +147,9 @@ class Batching(StoreTest):
         self.clock.advance(SECOND)
         assert self.sleep(batch, listed=2)
         assert self.look(batch).due_at == LATEST
-        assert [(batch.id, "queue")] == self.store.sleeping()
+        [sleeper] = self.store.sleeping()
+        assert (sleeper.id, sleeper.job, sleeper.scheduled_for) == (batch.id, "queue", None)
+        assert sleeper.created_at == self.look(batch).created_at
         view = self.store.look()
         assert view.backlog
         assert view.next_pending in {None, LATEST}
@@ -227,8 +242,8 @@ class Batching(StoreTest):
         for claim in claims:
             self.sleep(claim, listed=0)
         ids = sorted(claim.id for claim in claims)
-        assert ids[:2] == [number for number, _ in self.store.sleeping(limit=2)]
-        assert ids[2:] == [number for number, _ in self.store.sleeping(after=ids[1])]
+        assert ids[:2] == [one.id for one in self.store.sleeping(limit=2)]
+        assert ids[2:] == [one.id for one in self.store.sleeping(after=ids[1])]
 
     def test_of_two_last_items_that_end_at_once_one_sees_none_open(self) -> None:
         batch = self.batch(items=2)

@@ -23,7 +23,7 @@ LEFT JOIN cronsensus_occurrences AS b ON b.id = :batch AND b.namespace = :space;
 -- name: sleeping
 -- types: never bigint, size bigint
 -- Read a page of batches that sleep. Race: one is woken meanwhile; waking it again does nothing.
-SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job
+SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job, o.scheduled_for, o.created_at
 FROM cronsensus_occurrences AS o {index: listed}
 WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AND o.state = 'pending'
     AND o.due_at = :never AND o.id > :after

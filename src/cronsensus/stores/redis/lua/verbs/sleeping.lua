@@ -10,9 +10,9 @@ for _, id in ipairs(page) do
   if #found >= limit then
     break
   end
-  local row = read(occurrence_key(id), 'job', 'state', 'due')
+  local row = read(occurrence_key(id), 'job', 'state', 'due', 'nominal', 'created')
   if is_asleep(row) then
-    found[#found + 1] = { id, try(name_of, row.job) or false }
+    found[#found + 1] = { id, try(name_of, row.job) or false, row.nominal or false, row.created }
   elseif row.state ~= 'pending' and row.state ~= 'running' then
     redis.pcall('ZREM', LISTED, id) -- a node of a version before this one ended it
   end

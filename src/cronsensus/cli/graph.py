@@ -1,0 +1,78 @@
+"""``cronsensus graph``: which job comes after which, and how far a night is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from cronsensus.cli.app import application, complete_app, opened_store
+from cronsensus.cli.errors import CommandError
+from cronsensus.cli.group import Command, Invocation
+from cronsensus.cli.output import Cell, Output, word
+from cronsensus.dependencies import edges
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.graph import Graph, graph_of, mermaid, states_at
+from cronsensus.insight.words import exact, read_time
+
+
+@click.command(cls=Command)
+@click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
+@click.option("--job", metavar="JOB", help="Only what it comes after, and what comes after it.")
+@click.option("--at", "time", metavar="TIME", help="With the states of this nominal time; 2h means two hours ago.")
+@click.option("--mermaid", "as_mermaid", is_flag=True, help="As a diagram for Mermaid, which GitHub draws.")
+def graph(*, name: str | None, job: str | None, time: str | None, as_mermaid: bool) -> None:
+    """Show which job comes after which.
+
+    cronsensus graph myapp:scheduler
+    cronsensus graph myapp:scheduler --job load --at 2026-11-27T01:00:00Z
+    cronsensus graph myapp:scheduler --mermaid
+    """
+    if name is not None:
+        Invocation.current().app = name
+    scheduler, output = application(name).scheduler, Output.current()
+    found = graph_of(edges(scheduler.declared))
+    if job is not None:
+        if job not in found.jobs:
+            raise CommandError(f"{job!r} comes after no job, and none after it", then="cronsensus graph")
+        found = found.around(job)
+    states: dict[str, str] = {}
+    at: datetime | None = None
+    if time is not None:
+        with opened_store() as store:
+            zone = zone_of(next((spec.trigger for spec in scheduler.declared.specs() if spec.trigger), None))
+            at = read_time(time, store.now(), tz=zone, what="--at")
+            states = states_at(store, found, at)
+    rows = [
+        {
+            "job": one,
+            "after": [{"job": rule.job, "when": rule.when, "which": rule.which} for rule in found.rules.get(one, ())],
+            "state": states.get(one),
+        }
+        for one in found.jobs
+    ]
+    if output.printed_json({"at": at, "jobs": rows}):
+        return
+    if as_mermaid:
+        output.line(mermaid(found, states))
+        return
+    if at is not None:
+        output.heading(f"for {exact(at)}")
+    _draw(output, found, states)
+
+
+def _draw(output: Output, found: Graph, states: dict[str, str]) -> None:
+    if not found.jobs:
+        output.line("no job comes after another; write @scheduler.job(after=[…])")
+    for layer, names in enumerate(found.layers):
+        for one in names:
+            rules = found.rules.get(one, ())
+            said = ", ".join(
+                rule.job
+                + ("" if rule.when == "succeeded" else f" ({rule.when})")
+                + ("" if rule.which == "same" else f" ({rule.which})")
+                for rule in rules
+            )
+            state = word(states[one]) if one in states else None
+            line = "    " * layer + one + (f"  ◂ {said}" if said else "") + (f"  [{state.text}]" if state else "")
+            output.line(Cell(line, state.style if state else ""))

@@ -1,0 +1,141 @@
+"""Jobs with ``after=``: what a user writes, checked, and made into what a node needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict
+
+from cronsensus.acting import Named, name_of
+from cronsensus.clock import SystemClock
+from cronsensus.declared import Declarations
+from cronsensus.durations import Duration, parse_duration
+from cronsensus.errors import InvalidOption
+from cronsensus.instants import format_instant
+from cronsensus.model.gate import Rule, When, Which
+from cronsensus.model.job import check_choice
+from cronsensus.node.upstreams import After, last_until
+from cronsensus.triggers import Trigger
+
+WAIT_FOR = timedelta(days=1)
+Upstreams = Sequence[Named | str] | Mapping[Any, Literal["same", "all_in_period", "latest_before"]]
+
+
+class AfterOptions(TypedDict, total=False):
+    """The options of a job that comes after others; see ``Scheduler.job``."""
+
+    after: Upstreams | None
+    when: When | Mapping[Any, When] | None
+    wait_for: Duration | None
+
+
+DEFAULTS: dict[str, Any] = {"overlap": "allow", "concurrency": 1, "catch_up": "all"}
+"""Policies of such a job, unless it says otherwise: its upstreams decide which nights run."""
+
+
+def read_after(
+    job: str, options: Mapping[str, Any], own: Trigger | None, declared: Declarations, policies: Mapping[str, Any]
+) -> tuple[After, Trigger] | None:
+    """Return what the occurrences of a job come after, and its trigger; ``None``: it comes after nothing.
+
+    Raises:
+        InvalidOption: an upstream that is not declared, or options that make no sense; the message says what to write.
+    """
+    given = options.get("after")
+    if not given:
+        for name in ("when", "wait_for"):
+            if options.get(name) is not None:
+                raise InvalidOption(f"{name}=… is for jobs that come after others; give after=[…]")
+        return None
+    if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
+        raise InvalidOption(f"after={given!r}: write after=[extract], or after={{extract: 'latest_before'}}")
+    if policies.get("overlap", "allow") != "allow":
+        raise InvalidOption(
+            f"{job!r} comes after others, so overlap={policies['overlap']!r} would let one that waits stop all behind "
+            "it; leave it out (concurrency=1 keeps its runs apart)"
+        )
+    which = {name_of(one): which for one, which in given.items()} if isinstance(given, Mapping) else {}
+    names = list(which) if which else [name_of(one) for one in given]
+    for name in names:
+        if declared.spec(name) is None:
+            raise InvalidOption(
+                f"{job!r} comes after {name!r}, which is not declared here; declare it above (a job cannot come after "
+                "itself, or in a circle)"
+            )
+        check_choice(which.get(name, "same"), Which, what=f"after={{{name}: …}}")
+    trigger = own or _common(job, names, declared)
+    _require_same(job, trigger, [name for name in names if which.get(name) is None], declared, own=own is not None)
+    wait_for = options.get("wait_for")
+    return (
+        After(
+            rules=tuple(Rule(name, _when(options.get("when"), name), which.get(name, "same")) for name in names),
+            wait_for=WAIT_FOR if wait_for is None else parse_duration(wait_for, what="wait_for"),
+            types={name: function.registered.types for name in names if (function := declared.function_of(name))},
+            trigger=trigger,
+        ),
+        trigger,
+    )
+
+
+def _when(when: Any, job: str) -> When:
+    if isinstance(when, Mapping):
+        when = next((value for one, value in when.items() if name_of(one) == job), None)
+    chosen: When = check_choice("succeeded" if when is None else when, When, what="when")
+    return chosen
+
+
+def _common(job: str, names: Sequence[str], declared: Declarations) -> Trigger:
+    """Return the trigger of the upstreams, which are all the same."""
+    triggers = {name: spec.trigger for name in names if (spec := declared.spec(name)) is not None}
+    for name, trigger in triggers.items():
+        if trigger is None:
+            raise InvalidOption(
+                f"{job!r} comes after {name!r}, which has no schedule, so there is no time that both have; give "
+                f"{job!r} a trigger of its own and after={{{name}: 'latest_before'}}"
+            )
+    first = next(iter(triggers.values()))
+    assert first is not None  # noqa: S101 - as checked
+    return first
+
+
+def _require_same(job: str, trigger: Trigger, names: Sequence[str], declared: Declarations, *, own: bool) -> None:
+    """Raise where a job and one of its upstreams have different schedules, and nothing is said about it."""
+    for name in names:
+        spec = declared.spec(name)
+        theirs = None if spec is None else spec.trigger
+        if theirs is not None and theirs.to_json() == trigger.in_zone(declared.zone).to_json():
+            continue
+        raise InvalidOption(_choices(job, trigger, name, theirs, own=own))
+
+
+def _choices(job: str, trigger: Trigger, name: str, theirs: Trigger | None, *, own: bool) -> str:
+    now = SystemClock().now().astimezone(UTC)
+    at = trigger.next_after(now)
+    whose = f"{job!r} has" if own else "the upstream before it has"
+    said = f"{name!r} has another schedule than {whose}, so say which of its times count: "
+    if at is None or theirs is None:
+        return f"{said}after={{{name}: 'latest_before'}}"
+    before = last_until(theirs, at)
+    previous = last_until(trigger, at - timedelta(microseconds=1))
+    first = None if previous is None else theirs.next_after(previous)
+    latest = "none yet" if before is None else format_instant(before)
+    period = "none" if first is None or first > at else f"{format_instant(first)} to {latest}"
+    return (
+        f"{said}after={{{name}: …}}. Of {job} at {format_instant(at)} that would be with 'latest_before' {latest}, "
+        f"with 'all_in_period' {period}, with 'same' {_same(theirs, at)}"
+    )
+
+
+def _same(theirs: Trigger, at: datetime) -> str:
+    return format_instant(at) if theirs.next_after(at - timedelta(microseconds=1)) == at else "none, ever missing"
+
+
+def edges(declared: Declarations) -> dict[str, tuple[Rule, ...]]:
+    """Return what each declared job comes after, by name."""
+    found = {}
+    for spec in declared.specs():
+        function = declared.function_of(spec.name)
+        after = None if function is None else function.registered.after
+        if after is not None:
+            found[spec.name] = after.rules
+    return found

@@ -1,0 +1,91 @@
+"""Which job comes after which: layers from left to right, and the states of one nominal time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronsensus.model.gate import Rule
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.stores.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Jobs, and what each comes after.
+
+    Attributes:
+        layers: the jobs in an order in which each stands behind all that it comes after.
+    """
+
+    rules: Mapping[str, Sequence[Rule]]
+    layers: tuple[tuple[str, ...], ...]
+
+    @property
+    def jobs(self) -> list[str]:
+        """All jobs, layer by layer."""
+        return [one for layer in self.layers for one in layer]
+
+    def around(self, job: str) -> Graph:
+        """Return what a job comes after, directly or not, and what comes after it."""
+        before, behind = {job}, {job}
+        for _ in self.layers:
+            before |= {rule.job for one in before for rule in self.rules.get(one, ())}
+            behind |= {one for one, rules in self.rules.items() if any(rule.job in behind for rule in rules)}
+        kept = before | behind
+        return graph_of(self.rules, kept)
+
+
+def graph_of(rules: Mapping[str, Sequence[Rule]], only: set[str] | None = None) -> Graph:
+    """Return the graph of what each job comes after."""
+    jobs = {*rules, *(rule.job for each in rules.values() for rule in each)}
+    jobs = jobs if only is None else jobs & only
+    kept = {one: [rule for rule in each if rule.job in jobs] for one, each in rules.items() if one in jobs}
+    depth: dict[str, int] = {}
+
+    def of(job: str) -> int:
+        if job not in depth:
+            depth[job] = 1 + max((of(rule.job) for rule in kept.get(job, ())), default=-1)
+        return depth[job]
+
+    for job in jobs:
+        of(job)
+    last = max(depth.values(), default=-1)
+    layers = (tuple(sorted(one for one in jobs if depth[one] == layer)) for layer in range(last + 1))
+    return Graph(kept, tuple(layers))
+
+
+def states_at(store: Store, graph: Graph, at: datetime) -> dict[str, str]:
+    """Return what became of each job's occurrence of a nominal time; jobs that have none are left out."""
+    found: dict[str, str] = {}
+    for job in graph.jobs:
+        where = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
+        if newest := store.occurrences(where, limit=1):
+            found[job] = str(newest[0].state)
+        elif ranges := store.ranges(job, since=at, until=at, limit=1):
+            found[job] = str(ranges[0].range.state)
+    return found
+
+
+_COLOURS = {
+    "succeeded": "#2e7d32", "failed": "#c62828", "skipped": "#757575", "running": "#1565c0", "pending": "#f9a825",
+}  # fmt: skip
+
+
+def mermaid(graph: Graph, states: Mapping[str, str]) -> str:
+    """Return the graph as a diagram of Mermaid."""
+    number = {job: f"j{index}" for index, job in enumerate(graph.jobs)}
+    lines = ["flowchart LR"]
+    for job, name in number.items():
+        said = f"{job}<br/>{states[job]}" if job in states else job
+        lines.append(f'    {name}["{said.replace(chr(34), "#quot;")}"]')
+    for job, rules in graph.rules.items():
+        for rule in rules:
+            label = " ".join(word for word in (rule.when, rule.which) if word not in {"succeeded", "same"})
+            arrow = f"-- {label} -->" if label else "-->"
+            lines.append(f"    {number[rule.job]} {arrow} {number[job]}")
+    for job, state in states.items():
+        if state in _COLOURS:
+            lines.append(f"    style {number[job]} stroke:{_COLOURS[state]},stroke-width:3px")
+    return "\n".join(lines)

@@ -1,0 +1,81 @@
+"""One job after another: may an occurrence begin, seeing what became of those that it comes after?
+
+Asked of what the store has recorded, each time the occurrence is claimed; so nothing is counted, and no edge is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+When = Literal["succeeded", "ended", "failed"]
+Which = Literal["same", "all_in_period", "latest_before"]
+Verdict = Literal["wait", "succeeded", "failed", "cancelled", "skipped", "missed", "missing"]
+"""Of one nominal time of a job. ``"missing"``: it was decided, and there is nothing; or there is no such job."""
+
+_WELL: Mapping[When, frozenset[Verdict]] = {
+    "succeeded": frozenset({"succeeded"}),
+    "ended": frozenset({"succeeded", "failed", "cancelled", "skipped"}),
+    "failed": frozenset({"failed", "cancelled"}),
+}
+_WORDS: Mapping[Verdict, str] = {
+    "succeeded": "succeeded", "failed": "failed", "cancelled": "failed", "skipped": "skipped", "missed": "missing",
+    "missing": "missing",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What an occurrence comes after.
+
+    Attributes:
+        job: the upstream's name.
+        when: how that must have ended.
+        which: of its nominal times: the ``"same"``, ``"all_in_period"`` since the dependent's own one before, or the
+            ``"latest_before"`` it, itself included.
+    """
+
+    job: str
+    when: When = "succeeded"
+    which: Which = "same"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What to do with an occurrence.
+
+    Attributes:
+        decision: ``"run"``, ``"wait"`` or ``"skip"`` it.
+        reason: for what it waits, or why it is skipped.
+    """
+
+    decision: Literal["run", "wait", "skip"]
+    reason: str = ""
+
+
+def gate(
+    rules: Sequence[Rule], verdicts: Mapping[str, Sequence[Verdict]], *, waited: timedelta, wait_for: timedelta
+) -> Gate:
+    """Return whether an occurrence runs.
+
+    Args:
+        rules: what it comes after.
+        verdicts: of each upstream, by name; of several nominal times all must be well.
+        waited: since its creation.
+        wait_for: how long it may.
+    """
+    waits: list[str] = []
+    for rule in rules:
+        found = verdicts[rule.job]
+        bad = next((one for one in found if one != "wait" and one not in _WELL[rule.when]), None)
+        if bad is not None:
+            return Gate("skip", f"upstream {_WORDS[bad]}: {rule.job}")
+        if "wait" in found:
+            waits.append(rule.job)
+    if not waits:
+        return Gate("run")
+    if waited > wait_for:
+        return Gate("skip", f"upstream late: {', '.join(waits)}")
+    return Gate("wait", f"for {', '.join(waits)}")

@@ -1,0 +1,203 @@
+"""What became of the jobs that an occurrence comes after: read from the ledger, and put before its gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
+
+from cronsensus.model.batch import Sleeper
+from cronsensus.model.gate import Gate, Rule, Verdict, gate
+from cronsensus.model.job import JobView
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+from cronsensus.triggers import Trigger
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST_STEP, _LONGEST_STEP = timedelta(minutes=1), timedelta(days=366 * 5)
+MOST_IN_PERIOD = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What the occurrences of a job come after, as its declaration says.
+
+    Attributes:
+        rules: one for each upstream.
+        wait_for: how long one may wait, from its creation on.
+        types: how each upstream's result is read, by its name.
+        trigger: of the job itself, which says what a period is.
+    """
+
+    rules: tuple[Rule, ...]
+    wait_for: timedelta
+    types: Mapping[str, Any]
+    trigger: Trigger | None
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream(Generic[T_co]):
+    """One occurrence that a run came after.
+
+    Attributes:
+        result: what its function returned; ``None`` if it did not succeed.
+        run: its number; ``None``: there was no occurrence, only a verdict.
+    """
+
+    job: str
+    scheduled_for: datetime
+    verdict: str
+    result: T_co = cast("Any", None)  # noqa: RUF009
+    run: int | None = None
+
+
+class Upstreams:
+    """What a run came after, by job or by name."""
+
+    def __init__(self, found: Mapping[str, tuple[Upstream[Any], ...]]) -> None:
+        self._found = found
+
+    @overload
+    def __getitem__(self, job: str) -> Upstream[Any]: ...
+    @overload
+    def __getitem__(self, job: Callable[..., Coroutine[Any, Any, T]]) -> Upstream[T]: ...
+    @overload
+    def __getitem__(self, job: Callable[..., T]) -> Upstream[T]: ...
+    def __getitem__(self, job: Any) -> Upstream[Any]:
+        """Return the occurrence of an upstream; of several nominal times the last.
+
+        Raises:
+            KeyError: this run did not come after it.
+        """
+        return self.all(job)[-1]
+
+    @overload
+    def all(self, job: str) -> tuple[Upstream[Any], ...]: ...
+    @overload
+    def all(self, job: Callable[..., Coroutine[Any, Any, T]]) -> tuple[Upstream[T], ...]: ...
+    @overload
+    def all(self, job: Callable[..., T]) -> tuple[Upstream[T], ...]: ...
+    def all(self, job: Any) -> tuple[Upstream[Any], ...]:
+        """Return the occurrences of an upstream, the earliest first: those ``"all_in_period"``.
+
+        Raises:
+            KeyError: as above.
+        """
+        name = job if isinstance(job, str) else getattr(job, "name", job)
+        if not self._found.get(name):
+            known = ", ".join(self._found) or "nothing: it was not started by its schedule"
+            raise KeyError(f"this run did not come after {name!r}; it came after {known}")
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+class _Seen(NamedTuple):
+    verdict: Verdict
+    occurrence: Occurrence | None
+
+
+class Gates:
+    """One look at the gates of several occurrences: what one upstream became is read once."""
+
+    def __init__(self, store: Store) -> None:
+        """Look into ``store``."""
+        self._store = store
+        self._now = store.now()
+        self._jobs: dict[str, JobView | None] = {}
+        self._seen: dict[tuple[str, datetime], _Seen] = {}
+
+    def decide(self, after: After, one: Sleeper) -> tuple[Gate, dict[str, tuple[Upstream[Any], ...]]]:
+        """Return what to do with an occurrence, and what it came after. One without a nominal time has no gate."""
+        if one.scheduled_for is None:
+            return Gate("run"), {}
+        found = {rule.job: list(self._of(rule, one.scheduled_for, after.trigger)) for rule in after.rules}
+        verdicts: dict[str, Sequence[Verdict]] = {
+            job: [seen.verdict for _, seen in times] or ["missing"] for job, times in found.items()
+        }
+        decided = gate(after.rules, verdicts, waited=self._now - one.created_at, wait_for=after.wait_for)
+        if decided.decision != "run":
+            return decided, {}
+        return decided, {
+            job: tuple(_upstream(job, time, seen, after) for time, seen in times) for job, times in found.items()
+        }
+
+    def _of(self, rule: Rule, time: datetime, own: Trigger | None) -> Iterator[tuple[datetime, _Seen]]:
+        """Give the nominal times of an upstream that count, with what became of each."""
+        if rule.which == "same":
+            yield time, self._at(rule.job, time)
+            return
+        view = self._job(rule.job)
+        trigger = None if view is None else view.spec.trigger
+        if trigger is None:
+            return
+        last = last_until(trigger, time)
+        if rule.which == "latest_before":
+            if last is not None:
+                yield last, self._at(rule.job, last)
+            return
+        begin = None if own is None else last_until(own, time - _MICROSECOND)
+        at = trigger.next_after(time - timedelta(days=1) if begin is None else begin)
+        for _ in range(MOST_IN_PERIOD):
+            if at is None or at > time:
+                return
+            yield at, self._at(rule.job, at)
+            at = trigger.next_after(at)
+
+    def _job(self, name: str) -> JobView | None:
+        if name not in self._jobs:
+            self._jobs[name] = self._store.job(name)
+        return self._jobs[name]
+
+    def _at(self, job: str, time: datetime) -> _Seen:
+        if (job, time) not in self._seen:
+            self._seen[job, time] = self._look(job, time)
+        return self._seen[job, time]
+
+    def _look(self, job: str, time: datetime) -> _Seen:
+        # The job first: what its watermark has passed was decided by then, so it is found by the reads that follow.
+        view = self._job(job)
+        if view is None:
+            return _Seen("missing", None)
+        at = OccurrenceFilter(job=job, scheduled_from=time, scheduled_until=time)
+        if newest := self._store.occurrences(at, limit=1):
+            state = newest[0].state
+            return _Seen(cast("Verdict", str(state)) if state.final else "wait", newest[0])
+        if ranges := self._store.ranges(job, since=time, until=time, limit=1):
+            return _Seen("skipped" if ranges[0].range.state is State.SKIPPED else "missed", None)
+        if view.watermark >= time or view.retired_at is not None:
+            return _Seen("missing", None)
+        if view.paused_at is not None and time >= view.paused_at:
+            return _Seen("skipped", None)
+        return _Seen("wait", None)
+
+
+def _upstream(job: str, time: datetime, seen: _Seen, after: After) -> Upstream[Any]:
+    one = seen.occurrence
+    if one is None:
+        return Upstream(job, time, seen.verdict)
+    types = after.types.get(job)
+    result = None if one.state is not State.SUCCEEDED or types is None else types.read_result(one.result)
+    return Upstream(job, time, seen.verdict, result, one.id)
+
+
+def last_until(trigger: Trigger, time: datetime) -> datetime | None:
+    """Return the last nominal time up to ``time``, included; ``None``: there was none for years."""
+    step = _FIRST_STEP
+    while step <= _LONGEST_STEP:
+        at = trigger.next_after(time - step)
+        if at is not None and at <= time:
+            last = at
+            while (at := trigger.next_after(last)) is not None and at <= time:
+                last = at
+            return last
+        step *= 2
+    return None

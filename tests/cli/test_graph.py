@@ -1,0 +1,60 @@
+"""Which job comes after which, on the command line."""
+
+import json
+
+PROGRAM = """
+from cronsensus import Scheduler, cron
+scheduler = Scheduler("memory://")
+@scheduler.job(cron("0 2 * * *"))
+def extract(): ...
+@scheduler.job(cron("0 2 * * *"))
+def rates(): ...
+@scheduler.job(after=[extract, rates])
+def load(): ...
+@scheduler.job(cron("0 6 * * *"), after={load: "latest_before"}, when="ended")
+def report(): ...
+"""
+
+
+def test_jobs_stand_behind_what_they_come_after(command, write):
+    write("nightly.py", PROGRAM)
+    answer = command("graph", "nightly:scheduler")
+    assert answer.code == 0
+    assert answer.out.splitlines() == [
+        "extract",
+        "rates",
+        "    load  ◂ extract, rates",
+        "        report  ◂ load (ended) (latest_before)",
+    ]
+
+
+def test_a_diagram_has_each_edge(command, write):
+    write("nightly.py", PROGRAM)
+    out = command("graph", "nightly:scheduler", "--mermaid").out
+    assert out.startswith("flowchart LR")
+    assert out.count("-->") == 3
+    assert "-- ended latest_before -->" in out
+
+
+def test_around_one_job_there_is_only_what_it_depends_on(command, write):
+    write("nightly.py", PROGRAM + "\n@scheduler.job(after=[rates])\ndef other(): ...\n")
+    data = json.loads(command("graph", "nightly:scheduler", "--job", "load", "-o", "json").out)
+    assert [one["job"] for one in data["jobs"]] == ["extract", "rates", "load", "report"]
+    assert data["jobs"][2]["after"][0] == {"job": "extract", "when": "succeeded", "which": "same"}
+
+
+def test_the_states_of_a_night_stand_beside_the_jobs(cluster, write):
+    write("nightly.py", PROGRAM.replace("memory://", cluster.url))
+    cluster.join()
+    cluster.every("extract", "1h")
+    at = cluster.advance(3600)
+    cluster.run_once()
+    answer = cluster("graph", "nightly:scheduler", "--at", at.isoformat())
+    assert "extract  [succeeded]" in answer.out
+
+
+def test_a_job_that_is_in_no_graph_is_said_to_be_in_none(command, write):
+    write("nightly.py", PROGRAM)
+    answer = command("graph", "nightly:scheduler", "--job", "nothing")
+    assert answer.code == 2
+    assert "'nothing' comes after no job" in answer.err
