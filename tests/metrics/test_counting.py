@@ -75,7 +75,7 @@ def test_runs_are_counted_by_job_and_verdict(scheduler: Scheduler) -> None:
     assert promtool("check", "metrics", page=page) == ""
 
 
-def test_a_node_that_is_started_again_goes_on_counting(scheduler: Scheduler) -> None:
+def test_a_node_that_is_started_again_goes_on_counting(scheduler: Scheduler, caplog: pytest.LogCaptureFixture) -> None:
     counted = Metrics(scheduler)
 
     @scheduler.job()
@@ -85,6 +85,7 @@ def test_a_node_that_is_started_again_goes_on_counting(scheduler: Scheduler) -> 
         with scheduler:
             good.enqueue().result("20s")
     until(lambda: series(counted)["claims_total[result=won]"] == 2)
+    assert [one.getMessage() for one in caplog.records if one.name == "cronsensus.events"] == []
 
 
 def test_takeovers_and_errors_of_the_store_are_counted(scheduler: Scheduler) -> None:

@@ -135,17 +135,24 @@ class Counting:
                 self._take_stats_of(scheduler)
 
     def _take_stats_of(self, scheduler: Scheduler) -> None:
-        (node, seen), stats = self._seen, scheduler.stats
+        node, seen = self._seen
+        stats = scheduler.stats or node  # one that has left may have counted since
+        if stats is not node:
+            if node is not None:
+                self._add(node, seen)
+            seen = NodeStats()
         if stats is not None:
-            now = replace(stats)
-            seen = seen if stats is node else NodeStats()
-            self._seen = stats, now
-            self._claims.labels("won").inc(now.claimed - seen.claimed)
-            self._claims.labels("lost").inc(now.lost_races - seen.lost_races)
-            self._claims.labels("refused").inc(now.refused - seen.refused)
+            self._seen = stats, self._add(stats, seen)
         # After a fork it counts from zero.
         dropped, self._dropped = self._dropped, scheduler.events_dropped
         self._dropped_events.inc(max(0, self._dropped - dropped))
+
+    def _add(self, stats: NodeStats, seen: NodeStats) -> NodeStats:
+        now = replace(stats)
+        self._claims.labels("won").inc(now.claimed - seen.claimed)
+        self._claims.labels("lost").inc(now.lost_races - seen.lost_races)
+        self._claims.labels("refused").inc(now.refused - seen.refused)
+        return now
 
 
 class _Runs:
