@@ -174,6 +174,7 @@ class Scheduler:
             [*alerts, *from_settings],
             lambda: self.store,
             lambda: {name: Expected(*said) for name, said in self._declared.expected().items()},
+            lambda: self.settings.dashboard_url,
         )
         for one in made.by_name.values():
             function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
