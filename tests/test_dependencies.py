@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -11,12 +12,14 @@ import pytest
 
 from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
-from cronsensus.errors import InvalidOption
+from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.insight.why import why
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step
 from cronsensus.node import batch_watch
 from cronsensus.node.upstreams import last_until
+from cronsensus.stores.memory import MemoryStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -409,3 +412,61 @@ def test_to_ask_for_what_it_did_not_come_after_says_what_there_is(url):
         error = alone.enqueue().wait("10s").error
     assert error is not None
     assert "did not come after 'extract'" in error.message
+
+
+# --- no way around the gate -------------------------------------------------------------------------------------------
+
+
+def test_a_claim_whose_answer_was_lost_goes_through_its_gate_when_it_is_found(monkeypatch):
+    scheduler, order = Scheduler("memory://lost-before-a-gate"), []
+    step = MemoryStore.step
+
+    def loses_claims(self: MemoryStore, session: str, said: Step) -> Done:
+        done = step(self, session, said)
+        if "lost" not in order and any(claim.job == "second" for claim in done.claims):
+            order.append("lost")
+            raise StoreUnavailable("the answer is lost")
+        return done
+
+    monkeypatch.setattr(MemoryStore, "step", loses_claims)
+
+    @scheduler.job(every("2s"))
+    def first() -> None:
+        time.sleep(0.7)
+        order.append("first")
+
+    @scheduler.job(after=[first])
+    def second(run: Run) -> None:
+        order.append(run.upstream[first].verdict)
+
+    with scheduler:
+        wait_until(lambda: len(order) >= 3)
+    assert order[:3] == ["lost", "first", "succeeded"]
+
+
+def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream_is_tried_again(url):
+    scheduler, listed, fails = Scheduler(url), [], threading.Event()
+
+    @scheduler.job(every("1h"))
+    def first() -> None:
+        if fails.is_set():
+            raise ValueError("the second time")
+
+    def shops() -> list[str]:
+        listed.append(1)
+        return ["paris", "lyon"]
+
+    @scheduler.job(after=[first], items=shops, collect=lambda results: len(list(results)))
+    def close(shop: str) -> None:
+        fails.wait(10)
+        time.sleep(0.5)
+
+    with scheduler:
+        now = scheduler.store.now()
+        [one] = scheduler.backfill("first", now - timedelta(minutes=60), now)[:1]
+        [batch] = scheduler.backfill("close", now - timedelta(minutes=60), now)[:1]
+        wait_until(lambda: listed)
+        fails.set()
+        scheduler.retry(one.id).wait("10s")
+        assert batch.wait("20s").state is State.SUCCEEDED
+    assert listed == [1]

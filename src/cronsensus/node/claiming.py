@@ -6,6 +6,7 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +16,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
-from cronsensus.model.batch import Sleeper
+from cronsensus.model.batch import HELD, Sleeper
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -127,7 +128,7 @@ class Claiming:
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
-        claims = self._through_gates(self._without_ended_batches(claims))
+        claims = self._admitted(claims)
         for claim in claims:
             if self._active_runs.said.over(claim.id, lease.session):
                 why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
@@ -146,6 +147,10 @@ class Claiming:
         if claims:
             # Only now: what takes these words may take its time.
             self._run_log.started(claims)
+
+    def _admitted(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Return which of these claims may begin, however this node came to hear of them; the others end here."""
+        return self._through_gates(self._without_ended_batches(claims))
 
     def _without_ended_batches(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """Return claims without items of batches that are over: those end here."""
@@ -172,15 +177,16 @@ class Claiming:
         behind = [claim for claim in behind if claim.scheduled_for is not None]
         if not behind:
             return claims
+        left = deque(behind)
         try:
             gates = Gates(self._store)
-            for claim in behind:
-                self._pass(claim, gates)
+            while left:
+                self._pass(left[0], gates)
+                left.popleft()
         except StoreError:
             # What cannot be asked is not begun.
-            for claim in behind:
-                if claim.id not in self._passed:
-                    self._active_runs.give_back(claim)
+            for claim in left:
+                self._active_runs.give_back(claim)
         gone = {claim.id for claim in behind} - self._passed
         self._passed.clear()
         return [claim for claim in claims if claim.id not in gone]
@@ -191,7 +197,8 @@ class Claiming:
         assert after is not None  # noqa: S101 - for the type checker
         sleeper = Sleeper(claim.id, claim.job, claim.scheduled_for, self._created_at(claim))
         decided, upstreams = gates.decide(after, sleeper)
-        if decided.decision == "run":
+        # A batch that has been listed went through its gate: what is retried of its upstreams since does not undo it.
+        if decided.decision == "run" or (claim.listed is not None and claim.listed != HELD):
             self._passed.add(claim.id)
             self._active_runs.upstreams[claim.id, claim.token] = upstreams
         else:
@@ -240,6 +247,8 @@ class Claiming:
 
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
+        if not self._admitted([claim]):
+            return
         seen = ClockSample(self._store.now(), self._clock.monotonic())
         if claim.reserved:
             self._active_runs.reserve([claim], lease)
