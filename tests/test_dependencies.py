@@ -470,3 +470,20 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
         scheduler.retry(one.id).wait("10s")
         assert batch.wait("20s").state is State.SUCCEEDED
     assert listed == [1]
+
+
+def test_a_job_that_is_added_with_the_function_of_one_that_comes_after_others_comes_after_nothing(url):
+    """It once slept for ever: held by its function's edges, and looked for by its own."""
+    scheduler, ran = Scheduler(url), []
+
+    @scheduler.job(cron("0 3 * * *"))
+    def first() -> None: ...
+
+    @scheduler.job(after=[first])
+    def second(run: Run) -> None:
+        ran.append(run.job)
+
+    with scheduler:
+        scheduler.add_job(second, every("1s"), name="other")
+        wait_until(lambda: ran)
+    assert set(ran) == {"other"}

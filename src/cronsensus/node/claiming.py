@@ -173,7 +173,7 @@ class Claiming:
         """Return claims without those that wait for others, or are skipped because of them: these are settled here."""
         if not self._batches.has_gates:
             return claims
-        behind = [claim for claim in claims if self._batches.after_of(claim.spec.function) is not None]
+        behind = [claim for claim in claims if self._batches.after_of(claim.job) is not None]
         behind = [claim for claim in behind if claim.scheduled_for is not None]
         if not behind:
             return claims
@@ -193,7 +193,7 @@ class Claiming:
 
     def _pass(self, claim: Claim, gates: Gates) -> None:
         """Let a claim through its gate, or settle it."""
-        after = self._batches.after_of(claim.spec.function)
+        after = self._batches.after_of(claim.job)
         assert after is not None  # noqa: S101 - for the type checker
         sleeper = Sleeper(claim.id, claim.job, claim.scheduled_for, self._created_at(claim))
         decided, upstreams = gates.decide(after, sleeper)
