@@ -14,11 +14,13 @@ from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.insight.why import why
+from cronsensus.model.batch import Sleeper
+from cronsensus.model.gate import Gate, Rule
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.node import batch_watch
-from cronsensus.node.upstreams import last_until
+from cronsensus.node.upstreams import After, Gates, last_until
 from cronsensus.stores.memory import MemoryStore
 
 
@@ -245,6 +247,30 @@ def test_the_last_time_up_to_one_is_found_for_any_trigger():
     assert found is not None
     assert moment - timedelta(minutes=7) < found <= moment
     assert last_until(at("2030-01-01T00:00:00Z"), moment) is None
+    often = every("1s", end="2026-03-01T00:00:00Z")
+    assert last_until(often, moment) == datetime(2026, 3, 1, tzinfo=UTC)  # of millions
+
+
+def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypatch):
+    scheduler = Scheduler("memory://a-long-period")
+
+    @scheduler.job(every("1m"))
+    def often() -> None: ...
+
+    with scheduler:
+        pass
+    until = scheduler.store.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    scheduler.backfill("often", until - timedelta(hours=8), until)
+    after = After((Rule("often", "succeeded", "all_in_period"),), timedelta(days=1), {}, every("8h"))
+    one = Sleeper(1, "report", until, scheduler.store.now())
+    reads = Counter[str]()
+    for verb in ("_occurrences", "_ranges"):
+        real = getattr(MemoryStore, verb)
+        monkeypatch.setattr(MemoryStore, verb, lambda *a, real=real, verb=verb, **b: reads.update([verb]) or real(*a, **b))
+    assert Gates(scheduler.store).decide(after, one)[0] == Gate("wait", "for often")
+    assert sum(reads.values()) <= 5
+    monkeypatch.setattr("cronsensus.node.upstreams.MOST_IN_PERIOD", 100)
+    assert Gates(scheduler.store).decide(after, one)[0] == Gate("skip", "upstream missing: often")
 
 
 # --- waiting, lost wake-ups, deaths -----------------------------------------------------------------------------------
