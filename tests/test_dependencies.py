@@ -266,7 +266,8 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
     reads = Counter[str]()
     for verb in ("_occurrences", "_ranges"):
         real = getattr(MemoryStore, verb)
-        monkeypatch.setattr(MemoryStore, verb, lambda *a, real=real, verb=verb, **b: reads.update([verb]) or real(*a, **b))
+        counted = lambda *a, real=real, verb=verb, **b: reads.update([verb]) or real(*a, **b)  # noqa: E731
+        monkeypatch.setattr(MemoryStore, verb, counted)
     assert Gates(scheduler.store).decide(after, one)[0] == Gate("wait", "for often")
     assert sum(reads.values()) <= 5
     monkeypatch.setattr("cronsensus.node.upstreams.MOST_IN_PERIOD", 100)
