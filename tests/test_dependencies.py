@@ -264,10 +264,16 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
     after = After((Rule("often", "succeeded", "all_in_period"),), timedelta(days=1), {}, every("8h"))
     one = Sleeper(1, "report", until, scheduler.store.now())
     reads = Counter[str]()
+
+    def counting(verb: str, real: Any) -> Any:
+        def read(*args: Any, **named: Any) -> Any:
+            reads[verb] += 1
+            return real(*args, **named)
+
+        return read
+
     for verb in ("_occurrences", "_ranges"):
-        real = getattr(MemoryStore, verb)
-        counted = lambda *a, real=real, verb=verb, **b: reads.update([verb]) or real(*a, **b)  # noqa: E731
-        monkeypatch.setattr(MemoryStore, verb, counted)
+        monkeypatch.setattr(MemoryStore, verb, counting(verb, getattr(MemoryStore, verb)))
     assert Gates(scheduler.store).decide(after, one)[0] == Gate("wait", "for often")
     assert sum(reads.values()) <= 5
     monkeypatch.setattr("cronsensus.node.upstreams.MOST_IN_PERIOD", 100)

@@ -287,7 +287,7 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
 @pytest.mark.parametrize("decision", ["wait", "skip"])
 def test_what_a_gate_settled_is_not_given_back_because_the_next_one_could_not_be_asked(bench, monkeypatch, decision):
     """Two ends of one claim would be sent, and one of them refused."""
-    answers = iter([(Gate(decision, "for first"), {})])
+    answers: Any = iter([(Gate(decision, "for first"), {})])
 
     def decide(*_: Any) -> Any:
         for answer in answers:
