@@ -21,6 +21,7 @@ BENCHES = (
     "startup",
     *BESIDE_PEERS,
     "batch",
+    "chain",
     "freeze",
     "herd",
     "crowd",
