@@ -14,7 +14,7 @@ class Options:
         jobs: how many jobs ``stored`` stores, and how many ``drain`` drains (instead of as many as take some seconds).
         seconds: for how long ``cadence`` measures each library, and ``apscheduler`` each of its four.
         rounds: how often ``drain`` measures each, ``takeover`` kills ours, ``lock`` hands each lock around,
-            `pages` asks each.
+            `pages` asks each, `metrics` scrapes.
         only: the libraries to run beside ours; empty: all.
     """
 

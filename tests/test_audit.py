@@ -15,6 +15,7 @@ from cronsensus.audit import Report, audit
 from cronsensus.audit.report import MOST_LEFT_OPEN, Lateness
 from cronsensus.clock import ManualClock
 from cronsensus.errors import InvalidOption, UnknownJob
+from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Claim, Item, Outcome, scheduled_key
@@ -974,3 +975,62 @@ def test_runs_read_together_are_those_read_one_by_one(tmp_path, on_file):
     assert sorted(map(len, alone)) == [0, 0, 1, 2, 2]
     assert any(run.end is None for runs in alone for run in runs)
     ledger.store.close()
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def batch_of(ledger: Ledger, items: int) -> tuple[Claim, list[int]]:
+    """Let a batch list items and sleep, its items succeed, and the batch too, a minute ago."""
+    ledger.store.enqueue([Item(job="tick", key="batch", origin=Origin.BATCH)])
+    [batch] = ledger.claim()
+    made = [
+        Item(job="tick", key=item_key(batch.id, str(n)), origin=Origin.BATCH, parent=batch.id) for n in range(items)
+    ]
+    numbers = [one.id for one in ledger.store.enqueue(made)]
+    asleep = Outcome(
+        id=batch.id, token=batch.token, state=State.PENDING, session=batch.session, waiting=True, listed=items
+    )
+    settle(ledger.store, [asleep])
+    ledger.finish(ledger.claim())
+    ledger.store.awaken([batch.id])
+    ledger.finish(ledger.claim())
+    ledger.clock.advance(60)
+    return batch, numbers
+
+
+def test_a_batch_whose_items_are_all_done_is_in_order():
+    ledger = Ledger(replace(tick(), trigger=None))
+    batch, _ = batch_of(ledger, 5)
+    assert ledger.store.occurrence(batch.id).state is State.SUCCEEDED
+    assert ledger.audit().findings == []
+
+
+def test_a_batch_that_succeeded_before_an_item_ended_is_found():
+    ledger = Ledger(replace(tick(), trigger=None))
+    batch, _ = batch_of(ledger, 5)
+    late = Item(job="tick", key=item_key(batch.id, "late"), origin=Origin.BATCH, parent=batch.id)
+    ledger.store.enqueue([late])
+    [finding] = ledger.audit().findings
+    assert (finding.kind, finding.occurrences) == ("stuck", (batch.id,))
+    assert "is a batch that succeeded, and 1 of its items is open" in finding.sentence
+
+
+def test_a_batch_that_succeeded_without_an_item_of_its_list_is_found():
+    ledger = Ledger(replace(tick(), trigger=None))
+    batch, numbers = batch_of(ledger, 5)
+    ledger.store._space.delete(ledger.store._space.occurrences[numbers[2]])
+    [finding] = ledger.audit().findings
+    assert (finding.kind, finding.occurrences) == ("missing", (batch.id,))
+    assert "of 5 items that succeeded, and has 4 of them" in finding.sentence
+
+
+def test_an_item_without_its_batch_is_found_unless_that_may_have_been_pruned():
+    ledger = Ledger(replace(tick(keep="1h"), trigger=None))
+    batch, numbers = batch_of(ledger, 2)
+    ledger.store._space.delete(ledger.store._space.occurrences[batch.id])
+    report = ledger.audit()
+    assert {(one.kind, one.occurrences[0]) for one in report.findings} == {("stray", number) for number in numbers}
+    assert f"is an item of batch {batch.id}, which the store does not have" in report.findings[0].sentence
+    ledger.clock.advance(3600)
+    assert ledger.audit().ok

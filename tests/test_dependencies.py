@@ -48,19 +48,20 @@ def verdicts(scheduler: Scheduler, job: str) -> list[tuple[str, str | None]]:
 
 
 def test_a_job_runs_after_its_upstreams_for_the_same_time_and_sees_their_results(url):
-    scheduler, seen = Scheduler(url), []
+    scheduler = Scheduler(url)
+    seen: list[Any] = []
 
     @scheduler.job(every("1s"))
-    def extract(run: Run) -> int:
+    def extract(run: Run) -> Any:
         time.sleep(0.1)
-        return run.scheduled_for.second
+        return run.scheduled_for and run.scheduled_for.second
 
     @scheduler.job(every("1s"))
     async def rates() -> str:
         return "EUR"
 
     @scheduler.job(after=[extract, rates])
-    def load(run: Run) -> int:
+    def load(run: Run) -> Any:
         one = run.upstream[extract]
         seen.append((run.scheduled_for, one.scheduled_for, one.result, run.upstream["rates"].result, one.verdict))
         return one.result
@@ -121,7 +122,7 @@ def test_what_follows_a_failure_is_said_by_when(url, when, expected):
 
 
 def test_a_diamonds_foot_runs_once_for_each_time(url):
-    scheduler, feet = Scheduler(url), Counter()
+    scheduler, feet = Scheduler(url), Counter[Any]()
 
     @scheduler.job(every("1s"))
     def top() -> None: ...
@@ -143,7 +144,8 @@ def test_a_diamonds_foot_runs_once_for_each_time(url):
 
 
 def test_a_chain_goes_from_link_to_link_at_once(url):
-    scheduler, ended = Scheduler(url), []
+    scheduler = Scheduler(url)
+    ended: list[Any] = []
 
     @scheduler.job(every("1s"))
     def link_0() -> None: ...
@@ -205,15 +207,16 @@ def test_a_batch_is_an_upstream_and_may_come_after_others(url):
 
 
 def test_upstreams_of_another_schedule_by_their_period_and_by_the_latest(url):
-    scheduler, seen = Scheduler(url), []
+    scheduler = Scheduler(url)
+    seen: list[Any] = []
 
     @scheduler.job(every("1s"))
-    def hourly(run: Run) -> int:
-        return run.scheduled_for.second
+    def hourly(run: Run) -> Any:
+        return run.scheduled_for and run.scheduled_for.second
 
     @scheduler.job(every("2s"))
-    def rates(run: Run) -> int:
-        return run.scheduled_for.second
+    def rates(run: Run) -> Any:
+        return run.scheduled_for and run.scheduled_for.second
 
     @scheduler.job(every("4s"), after={hourly: "all_in_period", rates: "latest_before"})
     def report(run: Run) -> None:
@@ -348,9 +351,10 @@ def test_each_night_is_loaded_once_although_nodes_are_killed_between_the_two(sql
     loaded = store.occurrences(OccurrenceFilter(job="load", states=(State.SUCCEEDED,)), limit=100)
     extracted = store.occurrences(OccurrenceFilter(job="extract", states=(State.SUCCEEDED,)), limit=100)
     assert len(loaded) >= 5
-    ended = {one.scheduled_for: one.finished_at for one in extracted}
-    assert all(one.started_at >= ended[one.scheduled_for] for one in loaded), "one began before its upstream ended"
-    assert all(one.result == str(one.scheduled_for.second) for one in loaded)
+    ended: dict[Any, Any] = {one.scheduled_for: one.finished_at for one in extracted}
+    loads: list[Any] = loaded
+    assert all(one.started_at >= ended[one.scheduled_for] for one in loads), "one began before its upstream ended"
+    assert all(one.result == str(one.scheduled_for.second) for one in loads)
     report = audit(store)
     scheduler._opened.close()
     assert report.ok, report

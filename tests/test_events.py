@@ -14,6 +14,7 @@ import pytest
 from cronsensus import InvalidOption, Scheduler, State, at, open_store
 from cronsensus.events import Event, PlanCarriedOut, RunEnded, RunStarted, SessionLost, StoreVerb
 from cronsensus.model.occurrence import Item
+from cronsensus.model.states import Origin
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import take
@@ -58,7 +59,7 @@ def test_a_run_that_succeeds_is_told_when_it_starts_and_when_the_store_has_its_e
         assert scheduler._part.node is not None
         session = scheduler._part.node.session
     about = {"node": "me", "job": "work", "occurrence": handle.id, "key": "k", "scheduled_for": None, "attempt": 1}
-    same = about | {"token": start.token, "session": session}
+    same = about | {"token": start.token, "session": session, "origin": Origin.ENQUEUE}
     assert start == RunStarted(**same)
     assert end == RunEnded(**same, end="succeeded", seconds=end.seconds)
     assert 0 <= end.seconds < PATIENCE

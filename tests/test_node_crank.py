@@ -15,7 +15,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal
 from cronsensus.node.progress import ProgressBuffer
-from cronsensus.node.round import Round
+from cronsensus.node.round import GRACE, Round
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import say
@@ -407,3 +407,42 @@ def test_a_claim_that_fails_each_time_keeps_no_result_from_the_store():
         assert bench.round.stats.settled == ended
     assert isinstance(bench.store, CannotClaimBesideResults)
     assert bench.store.failed >= 3
+
+
+# --- whether it decides ----------------------------------------------------------------------------------------------
+
+
+def decides(bench: Bench) -> bool:
+    return bench.round.decides
+
+
+def test_a_node_decides_until_twice_the_sleep_that_it_planned_has_passed():
+    bench = Bench(job(trigger=every("1h")))
+    assert not decides(bench)
+    planned = bench.round.step()
+    bench.clock.advance(planned + max(planned, GRACE) - 0.01)
+    assert decides(bench)
+    bench.clock.advance(0.02)
+    assert not decides(bench)
+    bench.round.step()
+    assert decides(bench)
+
+
+def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
+    bench = Bench(job(trigger=every("1h")))
+    bench.round.step()
+    assert decides(bench)
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.store, "_look", away)
+        bench.clock.advance(60)
+        bench.round.step()
+        assert not decides(bench)
+    bench.clock.advance(60)
+    bench.round.step()
+    assert decides(bench)
+    bench.round.drain()
+    assert not decides(bench)

@@ -19,6 +19,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("*40ms*", "the same"),
     ("tests/chaos/test_freeze.py*", "sleeps past real leases"),
     ("tests/chaos/test_transactions.py*", "kills around the commit, on each server"),
+    ("tests/chaos/test_batches.py*", "a batch of half a minute on each server, whose nodes are killed"),
     ("tests/stores/test_presence.py*", "waits for signs of life to go, on each server"),
     ("tests/stores/redis/test_presence.py*", "the same"),
     ("tests/stores/sql/test_mysql_presence.py*", "the same"),
@@ -32,6 +33,8 @@ LONG: tuple[tuple[str, str], ...] = (
     ),
     ("tests/integrations/test_apscheduler_struck.py::*live_on*", "the same"),
     ("tests/integrations/test_apscheduler_struck.py::*is_away*", "several seconds of a store that is away"),
+    ("tests/metrics/test_served.py::test_workers_of_gunicorn*", "starts gunicorn"),
+    ("tests/metrics/test_rules.py*", "promtool plays twenty minutes of each rule"),
     ("tests/test_example_keep_in_web_servers.py*", "starts gunicorn and uvicorn, and counts what eight workers run"),
     (
         "tests/stores/sql/test_*_faults.py*",
@@ -41,6 +44,10 @@ LONG: tuple[tuple[str, str], ...] = (
     (
         "tests/dashboard/test_in_chromium.py*",
         "a real browser before three real nodes; pages are asked by HTTP in every commit",
+    ),
+    (
+        "tests/simulation/test_batch_nights.py::*to_its_end*[[][1-9]*",
+        "fifty nights of batches more; ten in every commit",
     ),
     # Many processes at one thing.
     ("tests/stores/sql/test_migrations.py::test_eight_processes*", "eight processes on an empty file"),

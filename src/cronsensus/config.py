@@ -79,6 +79,7 @@ class Settings:
         on_store_loss: what nodes, locks and guarded functions do when their store was emptied or exchanged while they
             worked: ``"warn"`` says so and goes on in the empty store, ``"stop"`` says so and starts nothing more.
         alerts: who is told what went wrong, where the code does not say: text, or tables of ``target``, ``on``, …
+        heartbeat_url: what a node that decides on time pings each minute, for a service that tells if nobody does.
         deploy_id: which deploy this is, for start-up tasks with ``scope="deploy"``; ``None``: as far as the code shows.
         generation: which generation of workers, for start-up tasks; ``None``: that of the master process.
     """
@@ -99,6 +100,7 @@ class Settings:
     retire_after: timedelta = timedelta(days=1)
     on_store_loss: OnStoreLoss = "warn"
     alerts: str | tuple[Mapping[str, Any], ...] | None = None
+    heartbeat_url: str | None = None
     deploy_id: str | None = None
     generation: str | None = None
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -122,6 +124,9 @@ class Settings:
             return format_duration(value)
         if isinstance(value, bool):
             return "true" if value else "false"
+        if name == "heartbeat_url":  # who knows it may ping in our place
+            scheme, _, rest = str(value).partition("://")
+            return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}/***"
         return mask(str(value)) if name in {"url", "alerts"} else str(value)
 
     def __repr__(self) -> str:
@@ -282,6 +287,12 @@ def _url(value: object, shown: str) -> str:
     return value.strip()
 
 
+def _web_url(value: object, shown: str) -> str:
+    if not isinstance(value, str) or not value.strip().lower().startswith(("http://", "https://")):
+        raise InvalidOption(f"{shown}={value!r}: write a URL that takes a ping, such as https://hc-ping.com/UUID")
+    return value.strip()
+
+
 def _duration(value: object, shown: str) -> timedelta:
     if not isinstance(value, (timedelta, int, float, str)):
         raise InvalidDuration(f"{shown}={value!r}: write seconds or text like '15m'")
@@ -356,6 +367,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "retire_after": _duration,
     "on_store_loss": _choice(OnStoreLoss),
     "alerts": _alerts,
+    "heartbeat_url": _web_url,
     "deploy_id": _name,
     "generation": _name,
 }

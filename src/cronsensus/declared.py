@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -31,6 +32,8 @@ class Declaration:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     options: dict[str, Any]
+    within: timedelta | None = None
+    takes: timedelta | None = None
 
     def spec(self, base: Policies, zone: str) -> JobSpec:
         """Return the definition, with ``base`` and ``zone`` for what the decorator leaves out."""
@@ -145,6 +148,11 @@ class Declarations:
         """Change the policies, and the zone, for what decorators left out."""
         self.base, self.zone = base, zone
         self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self._jobs.items()}
+
+    def expected(self) -> dict[str, tuple[timedelta | None, timedelta | None]]:
+        """Return how often jobs are to succeed, and how long they may take, of those that say so."""
+        said = self._jobs.items()
+        return {name: (one.within, one.takes) for name, one in said if one.within is not None or one.takes is not None}
 
     def digest(self) -> str:
         """Return a hash of all definitions: equal code gives an equal one on every replica."""

@@ -17,7 +17,7 @@ from cronsensus.declared import (
     require_trigger,
 )
 from cronsensus.dependencies import DEFAULTS, AfterOptions, Upstreams, read_after
-from cronsensus.durations import Duration
+from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
 from cronsensus.functions import Function, look_at
 from cronsensus.job import Declare, Job
@@ -30,6 +30,7 @@ from cronsensus.twins import twin
 F = TypeVar("F", bound=Callable[..., Any])
 
 _JOB_OPTIONS = {
+    *("overdue", "slow"),
     *("trigger", "name", "executor", "args", "kwargs"), *PolicyOptions.__annotations__, *BatchOptions.__annotations__,
     *AfterOptions.__annotations__,
 }  # fmt: skip
@@ -70,6 +71,8 @@ class Definitions:
         after: Upstreams | None = None,
         when: When | Mapping[Any, When] | None = None,
         wait_for: Duration | None = None,
+        overdue: Duration | None = None,
+        slow: Duration | None = None,
         **policies: Unpack[PolicyOptions],
     ) -> Declare:
         """Declare a job. The function stays what it was: calling it calls it.
@@ -99,6 +102,8 @@ class Definitions:
             when: how they must have ended: ``"succeeded"`` (the default), ``"ended"`` or ``"failed"``; or a mapping.
                 Otherwise the run is skipped: upstream failed, skipped or missing.
             wait_for: how long a run waits for them, from its creation on. Defaults to a day.
+            overdue: no success for so long is told, where an ``Alert`` asks for it.
+            slow: a run that takes longer is told, likewise.
             policies: see ``Policies``; durations may be seconds, ``timedelta``, or text like ``"15m"``.
 
         Raises:
@@ -130,7 +135,11 @@ class Definitions:
                 chosen, options = behind[1], {**DEFAULTS, **policies}
                 registered = dataclasses.replace(looked_at.registered, after=behind[0])
                 looked_at = dataclasses.replace(looked_at, registered=registered)
-            declaration = declare(looked_at, chosen, args, kwargs, options)
+            declaration = dataclasses.replace(
+                declare(looked_at, chosen, args, kwargs, options),
+                within=None if overdue is None else parse_duration(overdue, what="overdue"),
+                takes=None if slow is None else parse_duration(slow, what="slow"),
+            )
             if self._started():
                 return self._declare_late(declaration)
             self._declared.add_job(declaration)

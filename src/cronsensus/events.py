@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from cronsensus.errors import InvalidOption
 from cronsensus.model.occurrence import RunEnd, RunError, Takeover
 from cronsensus.model.plan import VerdictRange
+from cronsensus.model.states import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class _OfRun(Event):
     attempt: int
     token: int
     session: str
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from cronsensus.node.node import Node
+    from cronsensus.pinging import Pinging
 
 _log = Logger("cronsensus.scheduler")
 
@@ -54,6 +55,7 @@ class Lifecycle:
         self._opened = opened
         self._startups = startups
         self._bus = bus
+        self._pinging: Pinging | None = None
         self._pause = Event()  # never set: a sleep that a signal handler may interrupt
         self._told_of_nothing = False
         self.on_declared: Callable[[Store, Sequence[JobSpec]], None] = lambda *_: None
@@ -63,6 +65,12 @@ class Lifecycle:
     def started(self) -> bool:
         """Whether a node of this scheduler takes part."""
         return self.part.node is not None
+
+    @property
+    def decides(self) -> bool:
+        """Whether a node of this scheduler takes part, and its last decisions were on time."""
+        node = self.part.node
+        return node is not None and node.decides
 
     def start(self, *, wait: Duration = 0) -> None:
         """Begin to run jobs, on threads of their own; returns at once. Brings the store's schema up to date first.
@@ -189,10 +197,24 @@ class Lifecycle:
         self._opened.ready()
         self._setup.keep_release()
         self._startups.start_up(loop, asked_to_stop)
+        self._ping()
+
+    def _ping(self) -> None:
+        self._ping_no_more()  # a start that is tried again
+        if (url := self._setup.settings.heartbeat_url) is not None:
+            from cronsensus.pinging import Pinging
+
+            self._pinging = Pinging(url, lambda: self.decides)
+            self._pinging.begin()
+
+    def _ping_no_more(self) -> None:
+        if self._pinging is not None:
+            self._pinging.end()
 
     def _left(self) -> None:
         if self.part.over:
             self._startups.end_watching()
+            self._ping_no_more()
         with self._opened.lock:
             if self.part.over:
                 self._setup.forget_release()

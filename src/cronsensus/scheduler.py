@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cronsensus.alerts.alert import Alert
     from cronsensus.alerts.watching import Alerts
     from cronsensus.lock import Lock
+    from cronsensus.node.stats import NodeStats
 
 T = TypeVar("T")
 
@@ -105,6 +106,7 @@ class Scheduler:
         on_store_loss: what to do when the store is emptied while this process uses it: ``"warn"`` (the default) says so
             and goes on in the empty one, ``"stop"`` says so and starts nothing more.
         alerts: who is told what went wrong; see ``Alert``.
+        heartbeat_url: is pinged each minute while this node decides on time, as healthchecks.io and others want it.
         clock: for tests.
 
     Raises:
@@ -128,6 +130,7 @@ class Scheduler:
         tz: str | ZoneInfo | None = None,
         on_store_loss: OnStoreLoss | None = None,
         alerts: Sequence[Alert] = (),
+        heartbeat_url: str | None = None,
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
@@ -138,7 +141,7 @@ class Scheduler:
         self._arguments = {
             "url": url, "namespace": namespace, "lease": lease, "concurrency": concurrency, "node": node,
             "release": release, "drain_timeout": drain_timeout, "fast_evidence": fast_evidence,
-            "retire_after": retire_after, "tz": tz, "on_store_loss": on_store_loss,
+            "retire_after": retire_after, "tz": tz, "on_store_loss": on_store_loss, "heartbeat_url": heartbeat_url,
         }  # fmt: skip
         for name in unknown:
             raise unknown_option(name, {*self._arguments, "defaults", "clock", "alerts"}, where="Scheduler")
@@ -163,10 +166,15 @@ class Scheduler:
 
     def _watch(self, alerts: Sequence[Alert]) -> None:
         from cronsensus.alerts.alert import read_alerts
+        from cronsensus.alerts.conditions import Expected
         from cronsensus.alerts.watching import JOB, OPTIONS, Alerts
 
         from_settings = () if alerts or self.settings.alerts is None else read_alerts(self.settings.alerts)
-        self._alerts = made = Alerts([*alerts, *from_settings], lambda: self.store)
+        self._alerts = made = Alerts(
+            [*alerts, *from_settings],
+            lambda: self.store,
+            lambda: {name: Expected(*said) for name, said in self._declared.expected().items()},
+        )
         for one in made.by_name.values():
             function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
             self._declared.add_job(declare(function, None, (), None, OPTIONS))
@@ -320,6 +328,17 @@ class Scheduler:
     def started(self) -> bool:
         """Whether a node of this scheduler takes part."""
         return self._lifecycle.started
+
+    @property
+    def decides(self) -> bool:
+        """Whether a node of this scheduler takes part, and its last decisions were on time."""
+        return self._lifecycle.decides
+
+    @property
+    def stats(self) -> NodeStats | None:
+        """What the node has done since it started; ``None``: there is none."""
+        node = self._part.node
+        return None if node is None else node.stats
 
     start = _Of(lambda self: self._lifecycle.start)
     astart = _Of(lambda self: self._lifecycle.astart)

@@ -178,6 +178,48 @@ def test_an_alert_of_a_batch_is_one_and_not_one_for_each_item(url):
     assert [one.run for one in told] == [batch.id]
 
 
+def test_a_job_that_has_not_succeeded_for_too_long_is_told_once_and_when_it_is_well_again(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    events = ["overdue", "recovered", "failed"]
+    scheduler, broken = Scheduler(url, alerts=[Alert(told.extend, on=events, name="ops")]), [True]
+
+    @scheduler.job(overdue="700ms")
+    def backup() -> None:
+        if broken:
+            raise OSError("disk full")
+
+    with scheduler:
+        backup.enqueue().wait("10s")
+        wait_until(lambda: sorted(one.event for one in told) == ["failed", "overdue"])
+        time.sleep(0.6)
+        broken.clear()
+        backup.enqueue().wait("10s")
+        wait_until(lambda: len(told) >= 4)
+    assert sorted(one.event for one in told) == ["failed", "overdue", "recovered", "recovered"]
+    [overdue] = [one for one in told if one.event == "overdue"]
+    assert overdue.reason == "no success for 700ms: it has never succeeded"
+    well = {one.reason for one in told if one.event == "recovered"}
+    assert well == {"it has succeeded again", "it has succeeded at last"}
+
+
+def test_a_run_that_takes_too_long_is_told_once(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, on="slow", name="ops")])
+
+    @scheduler.job(slow="300ms")
+    def report() -> None:
+        time.sleep(1.5)
+
+    with scheduler:
+        time.sleep(0.3)
+        run = report.enqueue()
+        run.wait("10s")
+        time.sleep(0.3)
+    assert [(one.event, one.run, one.reason) for one in told] == [("slow", run.id, "it has run for more than 300ms")]
+
+
 # --- many, muted, by mail ---------------------------------------------------------------------------------------------
 
 

@@ -86,3 +86,11 @@ def test_what_is_no_batch_is_said_to_be_none(cluster):
     assert answer.code == 2
     assert "run 1 is no batch" in answer.err
     assert "runs show 1" in answer.err
+
+
+def test_the_ledger_says_how_the_items_of_a_night_ended(cluster, batch):
+    answer = cluster("ledger", "close", "--from", "2h")
+    assert "6 items: 2 succeeded, 1 failed, 1 running, 2 waiting" in answer.text
+    [line] = cluster("ledger", "close", "--from", "2h", "-o", "json").data["lines"]
+    assert line["items"] == {"succeeded": 2, "failed": 1, "running": 1, "pending": 2}
+    assert line["started_after"] == 0

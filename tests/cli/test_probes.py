@@ -174,3 +174,21 @@ def test_probes_of_another_host_say_within_its_lease_that_a_busy_node_stands_sti
     node.hit(signal.SIGSTOP)
     assert node.seconds_until_told() < LEASE + LATE
     node.agrees("gone")
+
+
+def test_ready_tells_that_nobody_decides_although_a_node_lives(cluster: Any) -> None:
+    cluster.join("web-1")
+    cluster.every("tick", "1m")
+    cluster.advance(90)
+    assert cluster("health", "--ready").code == 0
+    cluster.advance(60)
+    assert cluster("health").code == 0
+    asked = cluster("health", "--ready")
+    assert asked.code == 1
+    assert asked.out.startswith("fail: the store answers, 1 live node, but nobody has decided tick, which was due 1m")
+    assert "tick" in cluster("health", "--ready", "-o", "json").data["not_ready"]
+    cluster.fire()
+    assert cluster("health", "--ready").code == 0
+    [session] = cluster.store.sessions()
+    cluster.store.drain(session.id, by="ada", why="deploy")
+    assert "but it drains" in cluster("health", "--ready").out

@@ -41,7 +41,7 @@ class Emitted(Bus):
 def ended(**changes: Any) -> RunEnded:
     values: dict[str, Any] = {
         "node": "me", "job": "work", "occurrence": 7, "key": "k", "scheduled_for": T0, "attempt": 2, "token": 9,
-        "session": "s",
+        "session": "s", "origin": Origin.SCHEDULE,
     }  # fmt: skip
     return RunEnded(**values | changes)
 

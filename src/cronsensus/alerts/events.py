@@ -20,7 +20,7 @@ from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
-EVENTS = ("failed", "missed", "cancelled", "node_lost")
+EVENTS = ("failed", "missed", "cancelled", "overdue", "slow", "recovered", "node_lost")
 """What there is to be told of."""
 AGAIN = timedelta(seconds=60)
 """So far before the last look the next one begins: no transaction of ours is open for so long."""
@@ -68,6 +68,7 @@ class Mark(Struct, frozen=True):
         floor: nothing before this is told, microseconds; ``range_floor``: nor ranges up to this id.
         seen: keys of events that the next look may find again, each with its time.
         sent: when the last messages were sent, microseconds.
+        wrong: what is wrong of jobs, and since when; ``checked``: when that was last looked at.
     """
 
     at: int
@@ -76,6 +77,8 @@ class Mark(Struct, frozen=True):
     range_floor: int
     seen: dict[str, int] = {}
     sent: tuple[int, ...] = ()
+    wrong: dict[str, int] = {}
+    checked: int = 0
 
 
 def begin(store: Store) -> Mark:
@@ -98,7 +101,9 @@ def look(store: Store, mark: Mark) -> tuple[list[Event], Mark]:
     at, floor, range_floor = to_micros(now), mark.floor, mark.range_floor
     if len(seen) > MOST_SEEN:  # the next look begins here, so that none of them is found again
         floor, range_floor, seen = at, last, {}
-    return sorted(new, key=lambda one: one.at), Mark(at, last, floor, range_floor, seen, mark.sent)
+    return sorted(new, key=lambda one: one.at), Mark(
+        at, last, floor, range_floor, seen, mark.sent, mark.wrong, mark.checked
+    )
 
 
 def _of_occurrences(store: Store, since: datetime) -> Iterator[Event]:

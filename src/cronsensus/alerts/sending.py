@@ -102,6 +102,7 @@ def send(target: Target, message: Message, secret: str | None) -> None:
 
 
 def _post(url: str, message: Message, secret: str | None) -> None:
+    from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
     body = json.dumps(
@@ -119,8 +120,12 @@ def _post(url: str, message: Message, secret: str | None) -> None:
     if secret is not None:
         headers["X-Cronsensus-Signature"] = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     request = Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - http or https, as checked
-    with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
-        answer.read(1)
+    try:
+        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
+            answer.read(1)
+    except HTTPError as error:
+        error.close()  # it is the answer, and holds the connection
+        raise
 
 
 def _mail(target: str, message: Message) -> None:

@@ -11,13 +11,14 @@ same id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import json, structs
 
 from cronsensus.alerts.alert import Alert
+from cronsensus.alerts.conditions import Expected, look_at_jobs, opened_by
 from cronsensus.alerts.events import Event, Mark, begin, look
 from cronsensus.alerts.muting import muted
 from cronsensus.alerts.sending import Message, send
@@ -35,6 +36,8 @@ from cronsensus.stores.base import Store
 
 EVERY = timedelta(seconds=2)
 """Between two looks."""
+CHECKED = timedelta(seconds=10)
+"""Between two looks at what is expected of jobs."""
 AT_MOST = 4
 """Messages of an alert in ``WINDOW``; what comes in between goes with the next one."""
 WINDOW = timedelta(seconds=60)
@@ -52,8 +55,13 @@ _decode = json.Decoder(Mark).decode
 class Alerts:
     """The alerts of one scheduler."""
 
-    def __init__(self, alerts: Sequence[Alert], store: Callable[[], Store]) -> None:
-        """Watch ``store`` for them.
+    def __init__(
+        self,
+        alerts: Sequence[Alert],
+        store: Callable[[], Store],
+        expected: Callable[[], Mapping[str, Expected]] = dict,
+    ) -> None:
+        """Watch ``store`` for them; ``expected`` says what is expected of jobs.
 
         Raises:
             InvalidOption: something else than alerts.
@@ -68,6 +76,7 @@ class Alerts:
             twice = next(name for name in names if names.count(name) > 1)
             raise DuplicateJob(f"two alerts are called {twice!r}; give one of them another name=…")
         self._store = store
+        self._expected = expected
 
     def function_of(self, alert: Alert) -> Callable[..., Any]:
         """Return what the job of an alert calls."""
@@ -96,6 +105,8 @@ class Alerts:
     def _told(self, alert: Alert, store: Store, mark: Mark) -> Mark:
         """Tell what is new; return the mark for the next look, which is the same as long as it is too soon to tell."""
         found, then = look(store, mark)
+        more, then = self._conditions(store, then, found)
+        found += more
         events = self._without_muted(store, [one for one in found if alert.wants(one)])
         now = to_micros(store.now())
         sent = tuple(at for at in mark.sent if at > now - WINDOW // timedelta(microseconds=1))
@@ -105,6 +116,17 @@ class Alerts:
             return mark
         send(alert.target, self.message(alert, store, events), alert.secret)
         return structs.replace(then, sent=(*sent, now))
+
+    def _conditions(self, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
+        """Return what began to be wrong of jobs, and what is over; looked at now and then."""
+        wrong, now = mark.wrong | opened_by(found), store.now()
+        expected = self._expected()
+        if not (wrong or expected) or to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
+            return [], structs.replace(mark, wrong=wrong)
+        events, wrong = look_at_jobs(store, expected, wrong, now)
+        events = [one for one in events if one.key not in mark.seen]
+        seen = mark.seen | {one.key: to_micros(now + timedelta(days=3650)) for one in events if one.event == "slow"}
+        return events, structs.replace(mark, wrong=wrong, checked=to_micros(now), seen=seen)
 
     def message(self, alert: Alert, store: Store, events: Sequence[Event]) -> Message:
         """Return what is sent of events."""

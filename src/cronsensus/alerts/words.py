@@ -16,6 +16,9 @@ _HEADLINES = {
     "failed": "{job} failed",
     "missed": "{job} did not run",
     "cancelled": "{job} was cancelled",
+    "overdue": "{job} is overdue",
+    "slow": "{job} is slow",
+    "recovered": "{job} is well again",
     "node_lost": "node {node} is gone",
 }
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from cronsensus.audit.batches import Batches
 from cronsensus.audit.nominal import Nominals
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
@@ -133,6 +134,7 @@ class Runs:
         self._tolerance = tolerance
         self._words = Words(job.spec.name)
         self._overlaps = Overlaps()
+        self._batches = Batches(store, job, self._words, tolerance)
 
     def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
         """Judge what belongs to nominal times in (after, until], or has none and was made in [since, until]."""
@@ -204,7 +206,7 @@ class Runs:
             dead = self._sessions.dead_for(occurrence.session, runs[-1].started_at if runs else occurrence.created_at)
             if dead is not None and dead[0] > self._tolerance:
                 findings.append(words.stuck(occurrence, dead[1], dead[0]))
-        return findings
+        return [*findings, *self._batches.judge(occurrence)]
 
     @staticmethod
     def _stale(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:

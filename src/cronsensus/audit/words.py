@@ -124,6 +124,23 @@ class Words:
         what = f"runs under session {occurrence.session}, {why} {since} ago, and no node took it over"
         return self._about(occurrence, "stuck", what)
 
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def orphan(self, item: Occurrence, batch: int) -> Finding:
+        """An item whose batch is not there, although neither is old enough to be pruned."""
+        return self._about(item, "stray", f"is an item of batch {batch}, which the store does not have")
+
+    def left_open(self, batch: Occurrence, count: int) -> Finding:
+        """A batch that succeeded before its items had ended."""
+        what = f"is a batch that succeeded, and {count:,} of its items {'is' if count == 1 else 'are'} open"
+        return self._about(batch, "stuck", what)
+
+    def items_missing(self, batch: Occurrence, count: int, listed: int) -> Finding:
+        """A batch that succeeded without some of its items."""
+        return self._about(
+            batch, "missing", f"is a batch of {listed:,} items that succeeded, and has {count:,} of them"
+        )
+
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def _found(self, kind: Kind, at: datetime | None, sentence: str, *occurrences: int, **several: Any) -> Finding:

@@ -15,7 +15,8 @@ from cronsensus.insight.health import health as ask_health
 
 @click.command(cls=Command)
 @click.option("--node", metavar="NAME", help="This node must be alive, not just any; the host is enough.")
-def health(node: str | None) -> int:
+@click.option("--ready", is_flag=True, help="Nodes must also decide: no job may wait past its time for that.")
+def health(node: str | None, *, ready: bool) -> int:
     """Answer a probe: exit code 0 if the store is there and a node lives, 1 if none lives, 3 if there is no store.
 
     A node lives if this host sees its process, if the store's server holds its connection, or if it renewed its lease
@@ -23,23 +24,28 @@ def health(node: str | None) -> int:
     --node, a process that only uses those counts as alive while it holds something; and if that is the name of this
     host, only a process of this host counts.
 
+    With --ready it also fails where all nodes drain, or where a nominal time passed a minute ago and none has decided
+    it: what hangs may look alive. Of several nodes one that hangs is not noticed so while others do its work; that one
+    tells /ready of cronsensus run --metrics.
+
     cronsensus health --node "$HOSTNAME"
     """
     output = Output.current()
-    found = _ask(node)
+    found = _ask(node, ready=ready)
     if output.as_json:
         names = [{"node": one.node, "session": one.id, "state": one.state} for one in found.nodes]
         others = [{"node": one.node, "session": one.id, **life_data(one, life)} for one, life in found.others]
-        output.document({"ok": found.ok, "store": "reachable", "nodes": names, "not_alive": others})
+        document = {"ok": found.ok, "store": "reachable", "nodes": names, "not_alive": others}
+        output.document(document | ({"not_ready": found.not_ready} if ready else {}))
     else:
         output.line(Cell(found.sentence, "green" if found.ok else "bold red"))
     return OK if found.ok else FAILED
 
 
-def _ask(node: str | None) -> Health:
+def _ask(node: str | None, *, ready: bool) -> Health:
     known = settled()
-    quick = None if known is None else quick_health(known.url, known.namespace, node=node)
+    quick = None if known is None or ready else quick_health(known.url, known.namespace, node=node)
     if quick is not None:
         return quick
     with opened_store(writable=True) as store:
-        return ask_health(store, node=node)
+        return ask_health(store, node=node, ready=ready)

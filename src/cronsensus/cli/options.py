@@ -16,6 +16,8 @@ from cronsensus.errors import InvalidDuration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MOST_PORT = 65_535
+
 
 class DurationType(click.ParamType["timedelta"]):
     """A duration as text, such as ``30s``, ``10m`` or ``1h30m``."""
@@ -28,6 +30,19 @@ class DurationType(click.ParamType["timedelta"]):
             return parse_duration(value, what=param.human_readable_name if param is not None else "duration")
         except InvalidDuration as error:
             self.fail(str(error), param, ctx)
+
+
+class PlaceType(click.ParamType["tuple[str, int]"]):
+    """A port of this machine, or ``HOST:PORT``."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Return ``value`` as host and port."""
+        host, _, port = str(value).rpartition(":")
+        if not (port.isascii() and port.isdigit() and int(port) <= MOST_PORT):
+            self.fail(f"{value!r} is no port; write one such as 9464, or 0.0.0.0:9464", param, ctx)
+        return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def whoami() -> str:

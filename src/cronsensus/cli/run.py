@@ -13,7 +13,7 @@ from cronsensus.cli.app import application, complete_app
 from cronsensus.cli.dashboard import beside, server
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.options import DurationType
+from cronsensus.cli.options import DurationType, PlaceType
 from cronsensus.cli.output import message
 from cronsensus.cli.terminal import clean
 from cronsensus.insight.live_nodes import live_nodes
@@ -37,7 +37,26 @@ if TYPE_CHECKING:
     help="Least level to log.",
 )
 @beside("it")
-def run(name: str | None, dashboard_port: int | None, **flags: Any) -> None:
+@click.option(
+    "--metrics",
+    "metrics_at",
+    type=PlaceType(),
+    metavar="[HOST:]PORT",
+    help="Serve /metrics for Prometheus, and /ready for probes; 0.0.0.0:9464 lets other machines ask.",
+)
+@click.option(
+    "--metrics-jobs",
+    multiple=True,
+    metavar="PATTERN",
+    help="Jobs that have series of their own, such as 'billing-*'; may be repeated.",
+)
+def run(
+    name: str | None,
+    dashboard_port: int | None,
+    metrics_at: tuple[str, int] | None,
+    metrics_jobs: tuple[str, ...],
+    **flags: Any,
+) -> None:
     """Run a node: fire what is due, run what is claimed, take over from nodes that died.
 
     Start it as often as you like, on as many machines as you like: each occurrence is run by exactly one node. SIGTERM
@@ -45,7 +64,7 @@ def run(name: str | None, dashboard_port: int | None, **flags: Any) -> None:
 
     cronsensus run jobs:scheduler
     cronsensus run jobs:scheduler --concurrency 20 --log-format json
-    cronsensus run jobs:scheduler --dashboard
+    cronsensus run jobs:scheduler --dashboard --metrics 9464
     """
     from cronsensus.cli.log import start_logging
     from cronsensus.stores.connecting import connecting
@@ -64,7 +83,7 @@ def run(name: str | None, dashboard_port: int | None, **flags: Any) -> None:
     # What is loaded by now stays until the end. The collector need not look through it again and again: 40 ms each
     # time, in which nothing starts.
     gc.freeze()
-    with _shown(scheduler, dashboard_port):
+    with _shown(scheduler, dashboard_port), _measured(scheduler, metrics_at, metrics_jobs):
         scheduler.run()
 
 
@@ -81,6 +100,28 @@ def _shown(scheduler: Scheduler, port: int | None) -> Iterator[None]:
         yield
         return
     with shown.beside():
+        yield
+
+
+@contextmanager
+def _measured(scheduler: Scheduler, at: tuple[str, int] | None, jobs: tuple[str, ...]) -> Iterator[None]:
+    """Serve metrics beside a node. It goes on where the port is taken, as with the dashboard."""
+    if at is None:
+        yield
+        return
+    from cronsensus.metrics.serving import PortTakenError, Server
+
+    host, port = at
+    try:
+        served = Server(scheduler, host=host, port=port, jobs=jobs)
+    except PortTakenError as error:
+        message(f"no metrics: {error}; the node runs without them")
+        yield
+        return
+    alone = host in {"127.0.0.1", "localhost"}
+    who = f"this machine only; --metrics 0.0.0.0:{port} for others" if alone else "whoever reaches it"
+    message(f"metrics: {served.url} ({who})")
+    with served.beside():
         yield
 
 

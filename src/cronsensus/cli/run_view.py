@@ -31,7 +31,7 @@ def print_run(output: Output, report: RunReport, now: datetime) -> None:
             ("item of", None if one.parent is None else f"batch {one.parent}"),
             ("batch", None if report.batch is None else report.batch.text),
             ("pace", None if report.batch is None else report.batch.pace or None),
-            ("failed items", None if report.batch is None else ", ".join(report.batch.failed) or None),
+            ("failed items", None if report.batch is None else ", ".join(report.batch.failed.values()) or None),
             ("tried again as", ", ".join(f"run {number}" for number in report.retried_as) or None),
         ]
     )
@@ -88,7 +88,7 @@ def print_batch(output: Output, report: RunReport) -> None:
             ("state", Cell(run_state(one), word(one.state).style)),
             ("items", batch.text),
             ("took" if one.finished_at else "for", None if batch.elapsed is None else brief(batch.elapsed)),
-            ("failed items", ", ".join(batch.failed) or None),
+            ("failed items", ", ".join(batch.failed.values()) or None),
         ]
     )
     output.line()

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from cronsensus.errors import CronsensusError, InvalidOption, UnknownJob
 from cronsensus.insight.as_data import (
+    batch_data,
     failures_data,
     fields,
     job_data,
@@ -103,7 +104,7 @@ def _runs(store: Store, given: Given) -> Any:
         states = tuple(State(text) for text in given.get("state", "").split(",") if text)
     except ValueError:
         raise InvalidOption(f"state= is one or more of {', '.join(State)}, with commas between") from None
-    where = OccurrenceFilter(job=given.get("job") or None, states=states)
+    where = OccurrenceFilter(job=given.get("job") or None, states=states, parent=_number(given, "batch"))
     found = store.occurrences(where, after=after, limit=limit + 1)
     more = found[limit - 1].id if len(found) > limit else None
     return {"runs": [occurrence_data(one) for one in found[:limit]], "after": more}
@@ -116,6 +117,7 @@ def _run(store: Store, given: Given) -> Any:
     report = run_report(store, one, log_lines=_LOG)
     return {
         **occurrence_data(one),
+        "batch": None if report.batch is None else batch_data(report.batch),
         "retried_as": report.retried_as,
         "attempts": [run_data(run) for run in report.attempts],
         "logs": [log_data(*entry) for entry in report.log],
@@ -159,8 +161,12 @@ READS: Mapping[str, Read] = {
     "health": Read("Whether a node lives, and counts.", _health, {"node": "this node, not just any"}),
     "jobs": Read("Jobs by name.", _jobs, _AFTER),
     "job": Read("A job, its next ten times and what was done to it.", _job, {"name": "its name"}, 1),
-    "runs": Read("Runs, the newest first.", _runs, {"job": "only of this", "state": "only in these", **_AFTER}),
-    "run": Read("A run with attempts, log and acts.", _run, {"id": "its number"}, 1),
+    "runs": Read(
+        "Runs, the newest first.",
+        _runs,
+        {"job": "only of this", "state": "only in these", "batch": "only its items", **_AFTER},
+    ),
+    "run": Read("A run with attempts, log and acts; of a batch how far it is.", _run, {"id": "its number"}, 1),
     "failed": Read("What failed and was not run again, by error.", _failed, {"job": "only of this", "since": "1d"}),
     "why": Read("Why a time ran or did not.", _why, {"job": "its name", "at": "a time"}, 2),
     "nodes": Read("Nodes, the newest first, and what is known of their lives.", _nodes, {}),

@@ -15,6 +15,7 @@ from cronsensus.codec import dumps, loads
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
+from cronsensus.dashboard.batch_bar import segments
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
 from cronsensus.dashboard.job_index import JobIndex
 from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, read_moment, short
@@ -32,6 +33,7 @@ from cronsensus.errors import (
     MissingExtra,
     UnknownJob,
 )
+from cronsensus.insight.batches import batch_view
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.failures import MOST, grouped, open_failures
 from cronsensus.insight.ledger import ledger_page
@@ -41,10 +43,12 @@ from cronsensus.insight.run_report import run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.why import why
 from cronsensus.insight.words import read_time, shorten
+from cronsensus.instants import LATEST
 from cronsensus.masking import mask
+from cronsensus.model.batch import shown_key
 from cronsensus.model.glance import Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.model.states import Origin
+from cronsensus.model.states import Origin, State
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
 
@@ -71,6 +75,7 @@ _LONGEST_REASON = 1000
 _CHANGES = 12
 _LINES = 50
 _YEAR = 365 * 24 * 3600
+STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
 
 def dashboard(
@@ -104,6 +109,7 @@ def dashboard(
         Route("/jobs", pages.jobs),
         Route("/job", pages.job),
         Route("/runs/{number:int}", pages.run),
+        Route("/runs/{number:int}/items", pages.items),
         Route("/nodes", pages.nodes),
         Route("/queue", pages.queue),
         Route("/locks", pages.locks),
@@ -147,6 +153,7 @@ class _Pages:
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
             shorten=shorten, mask=mask, json=_json, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
+            item_key=shown_key, segments=segments,
         )  # fmt: skip
 
     @property
@@ -229,6 +236,27 @@ class _Pages:
             steps=_steps(one, report.attempts[0].started_at if report.attempts else one.started_at),
             args=reads.hidden_secrets(one.args), kwargs=reads.hidden_secrets(one.kwargs),
             result=_result(one), command=f"cronsensus runs show {one.id}",
+        )  # fmt: skip
+
+    def items(self, request: Request) -> Response:
+        """Show the items of a batch, in the order of its list; ``state`` narrows them."""
+        store = self.store
+        number = request.path_params["number"]
+        one = store.occurrence(number) if number < 2**63 else None
+        if one is None:
+            return self._missing(request, "There is no such run")
+        given, state = request.query_params.get("after", ""), request.query_params.get("state", "")
+        states = (State(state),) if state in STATES_OF_ITEMS else ()
+        found = store.occurrences(
+            OccurrenceFilter(parent=number, states=states), limit=reads.PAGE + 1, newest_first=False,
+            after=int(given) if given.isdecimal() and len(given) < 19 else None,
+        )  # fmt: skip
+        more = {"state": state} if states else {}
+        return self._page(
+            request, "items.html", store.now(), one=one, items=found[: reads.PAGE], state=state if states else "",
+            batch=batch_view(store, one, store.runs(number), store.now()),
+            more=urlencode({**more, "after": found[reads.PAGE - 1].id}) if len(found) > reads.PAGE else "",
+            command=f"cronsensus runs list --batch {number}" + (f" --state {state}" if states else ""),
         )  # fmt: skip
 
     def nodes(self, request: Request) -> Response:
@@ -405,11 +433,11 @@ def _base(request: Request) -> str:
 def _steps(one: Occurrence, started: datetime | None) -> list[tuple[str, datetime | None, timedelta | None]]:
     """Return the stations of an occurrence, each with the time since the one before.
 
-    A claim has no time of its own on record: an attempt begins with it.
+    A claim has no time of its own on record: an attempt begins with it. A batch that sleeps is due never.
     """
     stations = [
         ("Scheduled", one.scheduled_for),
-        ("Due", one.due_at),
+        ("Due", None if one.due_at >= LATEST else one.due_at),
         ("Decided", one.created_at),
         ("Claimed, started", started),
         ("Finished", one.finished_at),

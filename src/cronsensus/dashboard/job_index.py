@@ -14,7 +14,7 @@ from datetime import datetime
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import CronsensusError
-from cronsensus.model.job import JobView
+from cronsensus.model.job import JobView, is_internal
 from cronsensus.stores.base import Store
 
 MOST = 20_000
@@ -133,7 +133,11 @@ class JobIndex:
         while len(texts) < MOST:
             begun = self._clock.monotonic()
             views = store.jobs(after=position, limit=_AT_ONCE)
-            texts += [_Text(view.spec.name, text_of(view), view.paused_at is not None) for view in views]
+            texts += [
+                _Text(view.spec.name, text_of(view), view.paused_at is not None)
+                for view in views
+                if not is_internal(view.spec.name)
+            ]
             took = self._clock.monotonic() - begun
             worked += took
             if len(views) < _AT_ONCE:

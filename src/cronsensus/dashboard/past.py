@@ -103,11 +103,11 @@ def plot(past: Past, p50: timedelta | None, p95: timedelta | None) -> Plot | Non
     if not ran:
         return None
     most = max(took for _, took in ran) or timedelta(microseconds=1)
-    times = [one.started_at for one, _ in ran if one.started_at is not None]
+    times = [one.begun_at for one, _ in ran if one.begun_at is not None]
     first, span = min(times), (max(times) - min(times)) or timedelta(seconds=1)
     points = []
     for one, took in ran:
-        at = one.started_at or first
+        at = one.begun_at or first
         kind = "fail" if one.state is State.FAILED else "take" if one.crashes else "ok"
         points.append(Point(one.id, kind, round(8 + 88 * ((at - first) / span), 2), _y(took, most), took, at))
     lines = tuple((name, _y(took, most), took) for name, took in (("p50", p50), ("p95", p95)) if took is not None)
@@ -119,9 +119,9 @@ def _y(took: timedelta, most: timedelta) -> float:
 
 
 def _took(one: Glance) -> timedelta | None:
-    if one.state not in {State.SUCCEEDED, State.FAILED} or one.started_at is None or one.finished_at is None:
+    if one.state not in {State.SUCCEEDED, State.FAILED} or one.begun_at is None or one.finished_at is None:
         return None
-    return one.finished_at - one.started_at
+    return one.finished_at - one.begun_at
 
 
 def _moments(past: Past) -> Iterator[datetime]:

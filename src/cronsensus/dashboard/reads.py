@@ -15,7 +15,7 @@ from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node
 from cronsensus.insight.summaries import job_next, job_state
 from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobView
+from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
@@ -40,6 +40,7 @@ _AT_ONCE = PAGE + 1
 _MOST_FAILING = 500
 """Failures, the newest, among whose jobs those are looked for that fail."""
 _SHOWN = 5
+_LATELY = 12
 _SECRET = re.compile(r"passw|secret|token|api_?key|credential|private_?key", re.IGNORECASE)
 _RANK = {"fail": 0, "gone": 1, "miss": 2}
 
@@ -188,9 +189,9 @@ def job_row(view: JobView, past: Past, now: datetime) -> JobRow:
 def percentiles(glances: Iterable[Glance]) -> tuple[timedelta | None, timedelta | None]:
     """Return what half of the runs that succeeded took at most, and what 95 of 100 did."""
     took = sorted(
-        one.finished_at - one.started_at
+        one.finished_at - one.begun_at
         for one in glances
-        if one.state is State.SUCCEEDED and one.started_at is not None and one.finished_at is not None
+        if one.state is State.SUCCEEDED and one.begun_at is not None and one.finished_at is not None
     )
     if not took:
         return None, None
@@ -244,7 +245,8 @@ def _candidates(
         names, more = index.find(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
         return index.views(store, names), more
     found = store.jobs(after=after, limit=_AT_ONCE)
-    return found, found[-1].spec.name if only and len(found) == _AT_ONCE else None
+    shown = [view for view in found if not is_internal(view.spec.name)]
+    return shown, found[-1].spec.name if only and len(found) == _AT_ONCE else None
 
 
 def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:
@@ -263,14 +265,14 @@ def now_page(store: Store) -> Now:
     there = [node for node in found if node.life is not None]
     alive = [node for node in there if node.state == "alive"]
     counts = store.counts()
-    views = store.jobs(limit=MOST_JOBS + 1)
-    recent = store.occurrences(OccurrenceFilter(), limit=12)
+    views = [view for view in store.jobs(limit=MOST_JOBS + 1) if not is_internal(view.spec.name)]
     running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=10)
     since = at - DAY
     failed = _failed_since(store, since)
     last = store.last_of([view.spec.name for view in views[:MOST_JOBS]], limit=_NEWEST)
     lately = [one for past in last.values() for one in past.ranges if one.range.last >= since]
     ran = store.ran_since(at - HOUR, limit=MOST_RUNS)
+    recent = _lately(store, [*ran, *(one for past in last.values() for one in past.glances)])
     missed = _missed_since(since, [*ran, *(one for past in last.values() for one in past.glances)])
     ranges = [one for one in lately if one.range.state is State.MISSED]
     decided = [one.created_at for one in recent] + [one.decided_at for one in ranges]
@@ -314,9 +316,28 @@ def _node_states(found: Iterable[Node]) -> list[NodeState]:
     return list(known.values())
 
 
+def _lately(store: Store, seen: Iterable[Glance]) -> list[Occurrence]:
+    """Return the newest occurrences, where the newest of all are items: their batches, and what else is known."""
+    found = store.occurrences(OccurrenceFilter(), limit=_LATELY)
+    if all(one.parent is None for one in found):
+        return found
+    known = {one.id: one for one in found if one.parent is None}
+    numbers = {one.parent or one.id for one in found} | {one.parent or one.id for one in seen}
+    some = (known.get(number) or store.occurrence(number) for number in sorted(numbers, reverse=True)[:_LATELY])
+    return [one for one in some if one is not None]
+
+
 def _failed_since(store: Store, since: datetime) -> list[Occurrence]:
-    found = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), limit=_MOST_FAILED)
-    return [one for one in found if (one.finished_at or one.created_at) >= since]
+    """Return what failed, but items: whether their failures matter is the verdict of their batch."""
+    failed: list[Occurrence] = []
+    after = None
+    for _ in range(_MOST_FAILING // _MOST_FAILED):
+        page = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), after=after, limit=_MOST_FAILED)
+        failed += [one for one in page if one.parent is None and (one.finished_at or one.created_at) >= since]
+        if len(page) < _MOST_FAILED or len(failed) >= _MOST_FAILED or all(one.parent is None for one in page):
+            break
+        after = page[-1].id
+    return failed[:_MOST_FAILED]
 
 
 def _missed_since(since: datetime, seen: Iterable[Glance]) -> list[Glance]:

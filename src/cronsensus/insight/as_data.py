@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from cronsensus.handle import Handle
-from cronsensus.insight.batches import BatchView
+from cronsensus.insight.batches import BatchView, counts_of
 from cronsensus.insight.failures import FailureGroup
 from cronsensus.insight.ledger import LedgerLine
 from cronsensus.insight.life import Life
@@ -69,7 +69,7 @@ def batch_data(batch: BatchView) -> dict[str, Any]:
         "done": batch.done,
         "total": batch.children.total,
         "nodes": batch.running,
-        "failed_keys": list(batch.failed),
+        "failed_keys": list(batch.failed.values()),
         "items_per_second": batch.rate,
         "seconds_left": None if batch.left is None else batch.left.total_seconds(),
     }
@@ -124,6 +124,7 @@ def line_data(line: LedgerLine) -> dict[str, Any]:
             "started_after": None if line.first_start is None else line.first_start - line.first,
             "seconds": seconds(one.started_at, one.finished_at),
             "error": error_text(one.error) or None,
+            "items": None if line.items is None else counts_of(line.items),
         }
     return data
 

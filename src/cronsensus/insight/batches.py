@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -23,13 +23,13 @@ class BatchView:
 
     Attributes:
         running: how many of its items run on each node, by name.
-        failed: the keys of some items that failed.
+        failed: some items that failed, by number, each with its key.
         elapsed: since it began to be listed, until now or its end.
     """
 
     children: Children
     running: dict[str, int]
-    failed: tuple[str, ...]
+    failed: Mapping[int, str]
     elapsed: timedelta | None
 
     @property
@@ -56,16 +56,14 @@ class BatchView:
         return timedelta(seconds=self.children.open / self.rate)
 
     @property
+    def counts(self) -> dict[str, int]:
+        """How many items are in each state; states without any are left out."""
+        return counts_of(self.children)
+
+    @property
     def text(self) -> str:
         """Return how far it is, in one line."""
-        one = self.children
-        parts = [
-            (one.succeeded, "succeeded"), (one.skipped, "skipped"), (one.failed, "failed"),
-            (one.cancelled, "cancelled"), (one.running, "running"), (one.pending, "waiting"),
-        ]  # fmt: skip
-        said = ", ".join(f"{count:,} {word}" for count, word in parts if count) or "none yet"
-        listed = "" if one.listed is not None or (one.state is not None and one.state.final) else " so far"
-        return f"{counted(one.total, 'item')}{listed}: {said}"
+        return items_text(self.children)
 
     @property
     def pace(self) -> str:
@@ -77,6 +75,23 @@ class BatchView:
 
 
 _FAST = 10
+
+
+def counts_of(one: Children) -> dict[str, int]:
+    """Return how many items are in each state, those that ended first; states without any are left out."""
+    known = {
+        "succeeded": one.succeeded, "skipped": one.skipped, "failed": one.failed, "cancelled": one.cancelled,
+        "running": one.running, "pending": one.pending,
+    }  # fmt: skip
+    return {state: count for state, count in known.items() if count}
+
+
+def items_text(one: Children) -> str:
+    """Return how far the items of a batch are, in one line."""
+    words = {"pending": "waiting"}
+    said = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(one).items()) or "none yet"
+    listed = "" if one.listed is not None or (one.state is not None and one.state.final) else " so far"
+    return f"{counted(one.total, 'item')}{listed}: {said}"
 
 
 def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: datetime) -> BatchView | None:
@@ -92,7 +107,7 @@ def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: 
     return BatchView(
         children=children,
         running=dict(Counter(item.node or "?" for item in running).most_common()),
-        failed=tuple(shown_key(item.key) for item in failed),
+        failed={item.id: shown_key(item.key) for item in failed},
         elapsed=(one.finished_at or now) - begun,
     )
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cronsensus.insight.life import Life, lives_of
-from cronsensus.insight.live_nodes import needs_no_node
-from cronsensus.insight.words import counted
+from cronsensus.insight.live_nodes import needs_no_node, takes_work
+from cronsensus.insight.words import counted, relative
 from cronsensus.membership.liveness import can_tell, own_start, process_state
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
 from cronsensus.stores.sql.probe import Living, probe
 
 _SHOWN = 3
+_LOOKED_AT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Health:
         nodes: those known to be alive of which it was asked: all nodes, or the sessions of the one that was named.
         node: the name, if it was asked of one.
         idle: why no node is needed, if none is alive and none is needed.
+        not_ready: why nothing is decided, although a node lives; asked for only with ``ready``.
         others: those of which it was asked that are not known to be alive, with what is known of them.
     """
 
@@ -31,15 +34,18 @@ class Health:
     node: str | None = None
     idle: str | None = None
     others: tuple[tuple[SessionView, Life], ...] = ()
+    not_ready: str | None = None
 
     @property
     def ok(self) -> bool:
         """Whether all is well."""
-        return bool(self.nodes) or self.idle is not None
+        return (bool(self.nodes) or self.idle is not None) and self.not_ready is None
 
     @property
     def sentence(self) -> str:
         """The answer in words."""
+        if self.not_ready is not None and (self.nodes or self.idle is not None):
+            return f"fail: the store answers, {counted(len(self.nodes), 'live node')}, but {self.not_ready}"
         if self.nodes:
             return f"ok: the store answers, {counted(len(self.nodes), 'live node')}"
         if self.idle is not None:
@@ -52,13 +58,14 @@ class Health:
         return f"fail: the store answers, but {what} known to be alive: {shown}{more}"
 
 
-def health(store: Store, *, node: str | None = None) -> Health:
+def health(store: Store, *, node: str | None = None, ready: bool = False) -> Health:
     """Return the health of the cluster, or of one node.
 
     Args:
         store: asked with a few reads, and twice for signs of life if one is missed.
         node: the name of a node, its host alone, or a session. By the name of this host only a process that this host
             sees is meant: another one of that name was in a container that is gone, or before a reboot.
+        ready: whether what is due is decided, too.
     """
     sessions = store.sessions()
     lives = lives_of(store, sessions)
@@ -67,7 +74,22 @@ def health(store: Store, *, node: str | None = None) -> Health:
     found = tuple(one for one in asked if one in living and not _is_elsewhere(one, node))
     others = tuple((one, _as_seen_here(lives[one.id], one, node)) for one in asked if one not in found)
     idle = needs_no_node(store, living) if node is None and not found else None
-    return Health(found, node, idle, others)
+    return Health(found, node, idle, others, _not_ready(store, found) if ready else None)
+
+
+def _not_ready(store: Store, living: Sequence[SessionView]) -> str | None:
+    """Return, as half a sentence, what tells that nobody decides; ``None``: nothing does."""
+    from cronsensus.insight.work_checks import OVERDUE  # more than a quick probe needs
+
+    nodes = [one for one in living if one.is_node]
+    if nodes and not any(takes_work(one) for one in nodes):
+        return "it drains" if len(nodes) == 1 else "all of them drain"
+    view = store.look(limit=_LOOKED_AT)
+    late = [(job.due_at, job.spec.name) for job in view.jobs if job.due_at is not None]
+    due, name = min(late, default=(view.now, ""))
+    if view.now - due < OVERDUE:
+        return None
+    return f"nobody has decided {name}, which was due {relative(due, view.now)}"
 
 
 def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health | None:

@@ -13,11 +13,13 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from cronsensus.audit.nominal import Nominals
+from cronsensus.insight.batches import items_text
 from cronsensus.insight.summaries import why_ended
+from cronsensus.model.batch import MOST_ITEMS, Children
 from cronsensus.model.job import JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
-from cronsensus.model.states import Origin
+from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_range
 
@@ -28,6 +30,8 @@ MAX_WALKED = 5_000
 """Nominal times that are looked at for a missing verdict; beyond that it is the audit's work."""
 _MAX_RANGES = 20_000
 _MAX_LOOKED_UP = 500
+_MOST_BATCHES = 100
+"""Batches, the newest, of which the items are counted."""
 
 NO_VERDICT = "no verdict"
 UNDECIDED = "undecided"
@@ -41,6 +45,7 @@ class LedgerLine:
         state: a state of an occurrence; ``undecided`` (above the watermark) or ``no verdict`` (below it: a fault).
         count: how many nominal times; ``None``: too many to count.
         first_start: when the first attempt of the occurrence started; ``None`` also where too many would be looked up.
+        items: how those of a batch ended, or where they stand; ``None``: it is none.
     """
 
     first: datetime
@@ -51,6 +56,7 @@ class LedgerLine:
     occurrence: Occurrence | None = None
     decided_at: datetime | None = None
     first_start: datetime | None = None
+    items: Children | None = None
 
     @property
     def text(self) -> str:
@@ -59,6 +65,8 @@ class LedgerLine:
         if one is None:
             return "no node has fired it yet" if self.state == UNDECIDED else self.reason or ""
         reason = why_ended(one)
+        if self.items is not None and one.state is not State.FAILED:  # its error says how many, and which
+            reason = items_text(self.items)
         if one.origin is Origin.SCHEDULE:
             return reason
         of = f"{one.origin}" + (f" of run {one.retry_of}" if one.retry_of else "")
@@ -93,17 +101,31 @@ def ledger_page(
 
 
 def _with_starts(store: Store, lines: list[LedgerLine]) -> tuple[LedgerLine, ...]:
-    """Fill in when first attempts started; an occurrence itself tells only of its last."""
+    """Fill in when first attempts started, an occurrence itself tells only of its last, and the items of batches."""
     made = [line.occurrence for line in lines if line.occurrence is not None]
-    again = [one.id for one in made if one.started_at is not None and one.attempt > 1]
+    again = [one.id for one in made if _began_again(one)]
     looked_up = {number: store.runs(number)[:1] for number in again[-_MAX_LOOKED_UP:]}
-    return tuple(replace(line, first_start=_first_start(line.occurrence, looked_up)) for line in lines)
+    batches = [one.id for one in made if one.listed is not None and one.parent is None][-_MOST_BATCHES:]
+    children = store.children(batches, limit=MOST_ITEMS) if batches else {}
+    return tuple(
+        replace(
+            line,
+            first_start=_first_start(line.occurrence, looked_up),
+            items=None if line.occurrence is None else children.get(line.occurrence.id),
+        )
+        for line in lines
+    )
+
+
+def _began_again(one: Occurrence) -> bool:
+    """Whether its last attempt was not its first; the phases of a batch give their attempts back."""
+    return (one.attempt > 1 and one.started_at is not None) or one.listed is not None
 
 
 def _first_start(one: Occurrence | None, looked_up: Mapping[int, Sequence[RunView]]) -> datetime | None:
-    if one is None or one.started_at is None:
+    if one is None:
         return None
-    if one.attempt <= 1:
+    if not _began_again(one):
         return one.started_at
     return next((run.started_at for run in looked_up.get(one.id, ())), None)
 

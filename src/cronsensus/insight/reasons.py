@@ -23,7 +23,7 @@ ENGLISH: dict[Reason, str] = {
     Reason.RETIRED: "the job was retired",
     Reason.RESERVED: "it waits on its node for a free slot",
     Reason.WAITING: "what it waits for was not there yet",
-    Reason.BATCH_ENDED: "its batch was over, or cancelled, before it began",
+    Reason.BATCH_ENDED: "the batch that it is an item of had ended",
     Reason.JOB_SAID_SO: "the job said so",
 }
 """Clauses without a full stop, to stand alone or within a sentence. Another language is another dict with these keys;

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronsensus.insight.batches import BatchView, batch_view
+from cronsensus.instants import LATEST
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.stores.base import Store
@@ -72,7 +73,7 @@ class RunReport:
             yield one.scheduled_for, "nominal time"
         if one.created_at != one.scheduled_for:
             yield one.created_at, f"created ({one.origin})"
-        if one.due_at not in {one.scheduled_for, one.created_at}:
+        if one.due_at not in {one.scheduled_for, one.created_at} and one.due_at < LATEST:
             yield one.due_at, "due"
         for run in self.attempts:
             yield run.started_at, f"attempt {run.attempt} started on {run.node or run.session}"

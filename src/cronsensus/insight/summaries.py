@@ -90,12 +90,15 @@ def run_state(one: Occurrence) -> str:
 
 def took(one: Occurrence | RunView, now: datetime) -> str:
     """Return how long something took, or takes so far."""
-    if one.started_at is None:
+    begun = one.started_at
+    if isinstance(one, Occurrence) and one.listed is not None:
+        begun = one.created_at  # the last attempt of a batch only collects
+    if begun is None:
         return ""
     if one.finished_at is not None:
-        return brief(one.finished_at - one.started_at)
+        return brief(one.finished_at - begun)
     running = one.state in ACTIVE if isinstance(one, Occurrence) else True
-    return f"{brief(now - one.started_at)} so far" if running else ""
+    return f"{brief(now - begun)} so far" if running else ""
 
 
 def what_for(one: Occurrence) -> str:

@@ -16,6 +16,8 @@ class Glance:
     Attributes:
         node: who runs it, or ran it last.
         started_at: when its last attempt started.
+        parent: the batch that it is an item of.
+        listed: how many items it has, of a batch whose list is complete.
     """
 
     id: int
@@ -30,11 +32,21 @@ class Glance:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    parent: int | None = None
+    listed: int | None = None
+
+    @property
+    def begun_at(self) -> datetime | None:
+        """When it began: of a batch, whose last attempt only collects, when it was made."""
+        return self.started_at if self.listed is None else self.created_at
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The end of a job's ledger: its last occurrences and its last verdict ranges, each the newest first."""
+    """The end of a job's ledger: its last occurrences and its last verdict ranges, each the newest first.
+
+    A batch stands there as one occurrence: its items do not.
+    """
 
     glances: tuple[Glance, ...] = ()
     ranges: tuple[LedgerRange, ...] = ()

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
@@ -101,7 +101,7 @@ class ActiveRuns:
         self._batches = batches
         self._to_tell: dict[Key, list[Callable[[], None]]] = {}
         """Of ends that the store has yet to take: who is told then, because something may go on."""
-        self.upstreams: dict[Key, dict[str, tuple[Upstream, ...]]] = {}
+        self.upstreams: dict[Key, dict[str, tuple[Upstream[Any], ...]]] = {}
         """Of claims that are to begin: what they came after."""
         self.in_doubt = False
         self.progress_buffer = ProgressBuffer(clock, wake)

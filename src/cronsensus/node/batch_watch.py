@@ -39,7 +39,6 @@ TRUSTED = 1.0
 _PAGE = 200
 _SINGLY = 8
 """Up to so many that may go on are read one by one; more by a look at all that sleep."""
-_ASLEEP = (State.PENDING,)
 Ended = tuple[str, datetime]
 """A job, and a nominal time of it that is over."""
 
@@ -64,10 +63,16 @@ class BatchWatch:
         self._asked: dict[int, str] = {}
         self._held: list[Sleeper] = []
         self._ended: set[Ended] = set()
+        self._behind: Mapping[str, Mapping[str, Rule]] = {}
+        self._known = 0
         self._event = Event()
         self._stopping = Event()
         self._pause = PAUSE[0]
+        self._looked_at = float("-inf")
+        self._sweep_at = clock.monotonic() + SWEEP[0]
         self._open_at: dict[int, float] = {}
+        self.on_told: Callable[[], None] = self._wake_thread
+        """Has ``look`` called soon; the simulation turns it by hand."""
         self.on_over: Callable[[int], None] = lambda _: None
 
     @property
@@ -81,7 +86,7 @@ class BatchWatch:
     def begin(self) -> None:
         """Begin to watch, if this node has jobs with items, or such that come after others."""
         if any(one.batch is not None or one.after is not None for one in self._registry.values()):
-            self._ensure_thread()
+            self.on_told()
 
     def stop(self) -> None:
         """Stop watching, and close the handle."""
@@ -126,14 +131,23 @@ class BatchWatch:
 
     def has_dependents(self, job: str) -> bool:
         """Whether a job of this node comes after that one."""
-        return any(True for _ in self._rules_on(job))
+        return job in self._dependents()
 
-    def _rules_on(self, job: str) -> Iterator[tuple[str, Rule]]:
-        """Give the jobs that come after one, with the rule that says so."""
-        for name, one in self._registry.items():
-            for rule in () if one.after is None else one.after.rules:
-                if rule.job == job:
-                    yield name, rule
+    @property
+    def has_gates(self) -> bool:
+        """Whether any job of this node comes after another."""
+        return bool(self._dependents())
+
+    def _dependents(self) -> Mapping[str, Mapping[str, Rule]]:
+        """Return which jobs come after which, and how; asked at the end of each run, so worked out when one is added."""
+        if self._known != len(self._registry):
+            found: dict[str, dict[str, Rule]] = {}
+            registry = dict(self._registry)
+            for name, one in registry.items():
+                for rule in () if one.after is None else one.after.rules:
+                    found.setdefault(rule.job, {})[name] = rule
+            self._behind, self._known = found, len(registry)
+        return self._behind
 
     # --- may a batch go on? -----------------------------------------------------------------------------------------
 
@@ -141,6 +155,43 @@ class BatchWatch:
         """Note that an item of a batch has ended here, or that it went to sleep; asked on the thread."""
         with self._lock:
             self._asked[batch] = function
+        self.on_told()
+
+    def look(self) -> float:
+        """Wake what may go on of what was told, and now and then of all that sleep; return the seconds until then.
+
+        Raises nothing; what could not be asked is asked again.
+        """
+        self._looked_at = self._clock.monotonic()
+        with self._lock:
+            asked, self._asked = self._asked, {}
+            ended, self._ended = self._ended, set()
+            held, self._held = self._held, []
+        try:
+            if ended:
+                self._look_behind(ended)
+            if asked:
+                self._look_at_batches(asked)
+            if held:
+                self._look_at_held(held)
+            if asked or ended or held:
+                self._sweep_at = min(self._sweep_at, self._looked_at + SWEEP[0])
+            if self._looked_at >= self._sweep_at:
+                self._sweep_at = self._looked_at + SWEEP[0 if self._sweep() else 1]
+        except StoreError as error:
+            _log.debug("batches that may go on could not be looked for: %s", error)
+            with self._lock:
+                self._asked = asked | self._asked
+                self._ended |= ended
+                self._held += held
+            self._sweep_at = self._looked_at + AGAIN
+        except Exception:  # noqa: BLE001 - logged
+            if not self._stopping.is_set():
+                _log.exception("a mistake in cronsensus; please report it. Batches are looked at again")
+            self._sweep_at = self._looked_at + SWEEP[0]
+        return max(0.0, self._sweep_at - self._clock.monotonic())
+
+    def _wake_thread(self) -> None:
         self._ensure_thread()
         self._event.set()
 
@@ -148,15 +199,13 @@ class BatchWatch:
         """Note that what comes after others went to sleep; asked on the thread whether they have ended meanwhile."""
         with self._lock:
             self._held.append(sleeper)
-        self._ensure_thread()
-        self._event.set()
+        self.on_told()
 
     def tell_ended(self, job: str, at: datetime) -> None:
         """Note that a nominal time of a job is over that others come after; they are woken on the thread."""
         with self._lock:
             self._ended.add((job, at))
-        self._ensure_thread()
-        self._event.set()
+        self.on_told()
 
     def _ensure_thread(self) -> None:
         with self._lock:
@@ -166,39 +215,13 @@ class BatchWatch:
             self._thread.start()
 
     def _run(self) -> None:
-        looked_at, sweep_at = float("-inf"), self._clock.monotonic() + SWEEP[0]
+        wait = SWEEP[0]
         while not self._stopping.is_set():
-            self._event.wait(max(0.0, sweep_at - self._clock.monotonic()))
-            if self._stopping.wait(max(0.0, looked_at + self._pause - self._clock.monotonic())):
+            self._event.wait(wait)
+            if self._stopping.wait(max(0.0, self._looked_at + self._pause - self._clock.monotonic())):
                 return
             self._event.clear()
-            looked_at = self._clock.monotonic()
-            with self._lock:
-                asked, self._asked = self._asked, {}
-                ended, self._ended = self._ended, set()
-                held, self._held = self._held, []
-            try:
-                if ended:
-                    self._look_behind(ended)
-                if asked:
-                    self._look_at_batches(asked)
-                if held:
-                    self._look_at_held(held)
-                if asked or ended or held:
-                    sweep_at = min(sweep_at, looked_at + SWEEP[0])
-                if looked_at >= sweep_at:
-                    sweep_at = looked_at + SWEEP[0 if self._sweep() else 1]
-            except StoreError as error:
-                _log.debug("batches that may go on could not be looked for: %s", error)
-                with self._lock:
-                    self._asked = asked | self._asked
-                    self._ended |= ended
-                    self._held += held
-                sweep_at = looked_at + AGAIN
-            except Exception:  # noqa: BLE001 - logged
-                if not self._stopping.is_set():
-                    _log.exception("a mistake in cronsensus; please report it. Batches are looked at again")
-                sweep_at = looked_at + SWEEP[0]
+            wait = self.look()
 
     def _sweep(self) -> bool:
         """Look at all that sleep; return whether anything does."""
@@ -219,14 +242,14 @@ class BatchWatch:
 
     def _look_behind(self, ended: Collection[Ended]) -> None:
         """Wake what sleeps behind nominal times of jobs that are over."""
-        dependents = [(name, rule, at) for job, at in ended for name, rule in self._rules_on(job)]
-        same = {(name, at) for name, rule, at in dependents if rule.which == "same"}
-        others = {name for name, rule, _ in dependents if rule.which != "same"}
+        behind = [(name, rule, at) for job, at in ended for name, rule in self._dependents().get(job, {}).items()]
+        same = {(name, at) for name, rule, at in behind if rule.which == "same"}
+        others = {name for name, rule, _ in behind if rule.which != "same"}
         gates = Gates(self.store)
         if not others and len(same) <= _SINGLY:
-            # However many others sleep, and the foot of a chain is found by one read.
+            # However many others sleep, the next link of a chain is found by one read.
             for name, at in same:
-                where = OccurrenceFilter(job=name, states=_ASLEEP, scheduled_from=at, scheduled_until=at)
+                where = OccurrenceFilter(job=name, states=(State.PENDING,), scheduled_from=at, scheduled_until=at)
                 found = [one for one in self.store.occurrences(where) if one.listed is not None]
                 sleepers = [Sleeper(one.id, one.job, one.scheduled_for, one.created_at) for one in found]
                 self._wake_behind(sleepers, gates, ended)
@@ -255,7 +278,7 @@ class BatchWatch:
                 with self._lock:
                     self._held += held
                 held.clear()
-                self._event.set()
+                self.on_told()
 
     def _is_begun(self, one: Sleeper) -> bool:
         """Whether it is a batch that went through its gate, and sleeps for its items."""

@@ -128,7 +128,7 @@ class Claiming:
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
         claims = self._without_ended_batches(claims)
-        behind = [claim for claim in claims if self._has_gate(claim)]
+        behind = [claim for claim in claims if self._has_gate(claim)] if self._batches.has_gates else []
         if behind:
             # Last: their gates ask the store, and what has none does not wait for that.
             free = [claim for claim in claims if not self._has_gate(claim)]
@@ -184,8 +184,6 @@ class Claiming:
         What was claimed ``together`` with them is known to be active. That may be over by now: what sleeps is asked
         about once more, when the store has it asleep.
         """
-        if not behind:
-            return behind
         try:
             running = {(one.job, one.scheduled_for) for one in together if one.scheduled_for is not None}
             gates = Gates(self._store, running)

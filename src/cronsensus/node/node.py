@@ -166,6 +166,11 @@ class Node:
         return None if self.round.lease is None else self.round.lease.session
 
     @property
+    def decides(self) -> bool:
+        """Whether its last decisions were on time, and more are to come."""
+        return self.failed is None and not self._stopping.is_set() and self.round.decides
+
+    @property
     def draining(self) -> bool:
         """Whether the node takes nothing new."""
         return self.round.draining

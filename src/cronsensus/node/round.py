@@ -61,6 +61,8 @@ PATIENCE = (0.1, 5.0)
 """First and longest wait after a store error, seconds."""
 TELL_AGAIN = (10.0, 60.0)
 """Seconds after which a node tells again that it cannot use the store: for another reason, and for the same."""
+GRACE = 10.0
+"""Seconds that a round may be late, however short the sleep before it was: a slow store is no dead node."""
 HALTED = 60.0
 """Seconds between the rounds of a node that does nothing more."""
 PRUNED_AT_ONCE = 1000
@@ -126,7 +128,7 @@ class Round:
         self.stats = NodeStats()
         self.draining = self.notified = False
         self.news, self._by_a_run = True, False
-        self._on_time, self._asleep_until = False, NEVER
+        self._on_time, self._asleep_until, self._planned = False, NEVER, 0.0
         self._run_log = RunLog(self.stats)
         self._run_events = RunEvents(bus or Bus(clock), settings.name)
         self._told_lost: str | None = None
@@ -168,6 +170,13 @@ class Round:
     def lease(self) -> SessionLease | None:
         """Return the present session's lease; ``None`` before the start."""
         return self._session.lease
+
+    @property
+    def decides(self) -> bool:
+        """Whether its last round did what it was to, and twice the sleep that it planned then has not passed since."""
+        late = self._clock.monotonic() - self._asleep_until
+        lost = self.lease is None or self.lease.lost
+        return not (lost or self._troubles or self.draining or self.watch.halted) and late <= max(self._planned, GRACE)
 
     def drain(self) -> None:
         """Take nothing new, and begin nothing that only waits here for a slot; what runs goes on."""
@@ -214,8 +223,9 @@ class Round:
             waits.append(begins_in)
         if (reserved_for := self.active_runs.reserved.waits_for) is not None:
             waits.append(max(0.0, STALLED - reserved_for))
-        self._asleep_until = self._clock.monotonic() + min(waits)
-        return min(waits)
+        self._planned = min(waits)
+        self._asleep_until = self._clock.monotonic() + self._planned
+        return self._planned
 
     def _round(self) -> float:
         if self.watch.halted:

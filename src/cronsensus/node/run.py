@@ -76,7 +76,7 @@ class Run:
         run_transaction: RunTransaction | None = None,
         trusted: Callable[[], bool] = lambda: True,
         add_items: Callable[[Iterable[Any]], int] | None = None,
-        upstreams: Mapping[str, tuple[Upstream, ...]] | None = None,
+        upstreams: Mapping[str, tuple[Upstream[Any], ...]] | None = None,
     ) -> None:
         self.id: int = claim.id
         self.namespace: str = namespace

@@ -101,5 +101,5 @@ class RunEvents:
         return {
             "node": self._node, "job": claim.job, "occurrence": claim.id, "key": claim.key,
             "scheduled_for": claim.scheduled_for, "attempt": claim.attempt, "token": claim.token,
-            "session": claim.session,
+            "session": claim.session, "origin": claim.origin,
         }  # fmt: skip

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from cronsensus.model.batch import Sleeper
 from cronsensus.model.gate import Gate, Rule, Verdict, gate
@@ -17,6 +17,8 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST_STEP, _LONGEST_STEP = timedelta(minutes=1), timedelta(days=366 * 5)
 MOST_IN_PERIOD = 10_000
@@ -42,7 +44,7 @@ class After:
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Generic[T_co]):
     """One occurrence that a run came after.
 
     Attributes:
@@ -53,17 +55,23 @@ class Upstream:
     job: str
     scheduled_for: datetime
     verdict: str
-    result: Any = None
+    result: T_co = cast("Any", None)  # noqa: RUF009
     run: int | None = None
 
 
 class Upstreams:
     """What a run came after, by job or by name."""
 
-    def __init__(self, found: Mapping[str, tuple[Upstream, ...]]) -> None:
+    def __init__(self, found: Mapping[str, tuple[Upstream[Any], ...]]) -> None:
         self._found = found
 
-    def __getitem__(self, job: Any) -> Upstream:
+    @overload
+    def __getitem__(self, job: str) -> Upstream[Any]: ...
+    @overload
+    def __getitem__(self, job: Callable[..., Coroutine[Any, Any, T]]) -> Upstream[T]: ...
+    @overload
+    def __getitem__(self, job: Callable[..., T]) -> Upstream[T]: ...
+    def __getitem__(self, job: Any) -> Upstream[Any]:
         """Return the occurrence of an upstream; of several nominal times the last.
 
         Raises:
@@ -71,7 +79,13 @@ class Upstreams:
         """
         return self.all(job)[-1]
 
-    def all(self, job: Any) -> tuple[Upstream, ...]:
+    @overload
+    def all(self, job: str) -> tuple[Upstream[Any], ...]: ...
+    @overload
+    def all(self, job: Callable[..., Coroutine[Any, Any, T]]) -> tuple[Upstream[T], ...]: ...
+    @overload
+    def all(self, job: Callable[..., T]) -> tuple[Upstream[T], ...]: ...
+    def all(self, job: Any) -> tuple[Upstream[Any], ...]:
         """Return the occurrences of an upstream, the earliest first: those ``"all_in_period"``.
 
         Raises:
@@ -125,7 +139,7 @@ class Gates:
                     # Newest first, and it is the newest that counts.
                     self._seen.setdefault((job, occurrence.scheduled_for), _seen(occurrence))
 
-    def decide(self, after: After, one: Sleeper) -> tuple[Gate, dict[str, tuple[Upstream, ...]]]:
+    def decide(self, after: After, one: Sleeper) -> tuple[Gate, dict[str, tuple[Upstream[Any], ...]]]:
         """Return what to do with an occurrence, and what it came after. One without a nominal time has no gate."""
         if one.scheduled_for is None:
             return Gate("run"), {}
@@ -198,7 +212,7 @@ def _seen(newest: Occurrence) -> _Seen:
     return _Seen(cast("Verdict", str(newest.state)) if newest.state.final else "wait", newest)
 
 
-def _upstream(job: str, time: datetime, seen: _Seen, after: After) -> Upstream:
+def _upstream(job: str, time: datetime, seen: _Seen, after: After) -> Upstream[Any]:
     one = seen.occurrence
     if one is None:
         return Upstream(job, time, seen.verdict)

@@ -737,7 +737,8 @@ class Store(Backend):
     def last_of(self, jobs: Sequence[str], *, limit: int = 30) -> dict[str, Past]:
         """Return the last ``limit`` occurrences and verdict ranges of each of up to a few dozen jobs, in one read.
 
-        A job that is not there is left out.
+        A job that is not there is left out. A batch stands for its items: of a job that has any, it is looked for among
+        the newest few thousand occurrences, and by nominal time.
         """
         return self._within("last_of", self._last_of, tuple(dict.fromkeys(jobs)), limit) if jobs else {}
 

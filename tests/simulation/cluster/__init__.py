@@ -65,7 +65,7 @@ class Simulation:
         return not self.violations
 
 
-def simulate(seed: int, parts: Parts | None = None) -> Simulation:
+def simulate(seed: int, parts: Parts | None = None, world: type[World] = World) -> Simulation:
     """Let one night happen.
 
     Example:
@@ -75,13 +75,13 @@ def simulate(seed: int, parts: Parts | None = None) -> Simulation:
     Args:
         seed: decides everything. It means what it means for one version of this code.
         parts: what is simulated. Defaults to the memory store.
+        world: what kind of night it is.
     """
     with _undisturbed():
-        return _one_night(seed, parts or Parts())
+        return _one_night(world(seed, parts or Parts()), seed)
 
 
-def _one_night(seed: int, parts: Parts) -> Simulation:
-    world = World(seed, parts)
+def _one_night(world: World, seed: int) -> Simulation:
     world.run()
     return Simulation(
         seed=seed,

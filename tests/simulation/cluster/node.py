@@ -54,13 +54,20 @@ class SimulatedNode(Node):
             cast("Store", self._wire),
             clock,
             NodeSettings(name, scenario.lease, concurrency, fast_evidence=fast_evidence, watch=scenario.watch),
-            registry={one: Registered(one, _never, scenario.executors[one]) for one in sorted(functions)},
+            registry={
+                one: Registered(one, _never, scenario.executors[one], batch=scenario.batches.get(one))
+                for one in sorted(functions)
+            },
             new_session=self._new_session,
             declare=self._declare,
             on_drained=lambda: self.leave(0),
             evidence=stage.is_dead,
             heartbeat=cast("Heartbeat", _Heartbeat(self.beating)),
         )
+        self.batching = Crank(self, f"{name}.batches", self.round.batches.look)
+        self.phases: list[Crank] = []
+        """Of batches that list or collect here."""
+        self.round.batches.on_told = self.batching.wake
 
     def _event(self) -> Event:
         return cast("Event", _Waker(self.turning))
@@ -77,6 +84,8 @@ class SimulatedNode(Node):
         """Start, and try again for as long as the store does not answer."""
         self.turning.wake()
         self.beating.wake()
+        if self.stage.scenario.batches:
+            self.batching.wake()
 
     def leave(self, after: int) -> None:
         """Leave in order: drain, let runs end for a while, stop them, close the session, exit."""

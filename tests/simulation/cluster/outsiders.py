@@ -49,6 +49,7 @@ class Outsider:
         self.name = name
         self.clock = NodeClock(stage.clock, skew=timedelta(0), rate=1.0)
         self.suspended: list[Any] = []
+        self.phases: list[Any] = []
         self.gone = False
         self.thaw_at = 0
         self._judge = judge

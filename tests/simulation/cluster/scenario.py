@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from cronsensus.model.job import Executor, JobSpec, Policies
+from cronsensus.node.items import Batch
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 from tests.simulation.cluster.clocks import SECOND, START
 
@@ -35,6 +36,8 @@ class Scenario:
         self.releases = [first]
         if rng.random() < 0.5:
             self.releases.append(_next_release(rng, first))
+        self.batches: dict[str, Batch] = {}
+        """How items come to be, of jobs that have any: see ``batch_night``."""
         self.batons = rng.random() < 1 / 16
         """Whether suspended turns have threads of their own: slower, and any order is possible."""
         self.nodes = rng.choice([1, 1, 2, 2, 3, 3, 4])

@@ -25,6 +25,8 @@ class Process(Protocol):
     clock: NodeClock
     suspended: list[Any]
     """Cranks that wait in the middle of a turn, on threads of their own."""
+    phases: list[Any]
+    """Cranks in which batches list and collect."""
 
     @property
     def stage(self) -> Stage:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from datetime import timedelta
 
 from cronsensus.model.ending import Ending, EndingKind
 from cronsensus.model.occurrence import LogLine, RunError
 from cronsensus.node.executors.base import Call, Done, Executor
+from cronsensus.node.executors.result import raised, returned
 from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.cranks import Crank
 from tests.simulation.cluster.stage import Process
 
 _KINDS: tuple[EndingKind, ...] = ("returned", "raised", "retry", "skipped", "cancelled")
@@ -64,6 +67,35 @@ class Work:
         self._done(self.call, _ending(kind, run.cancel_reason if run.cancelled.is_set() else "as it said"))
 
 
+class PhaseWork(Work):
+    """A batch that lists or collects: the real function, which asks the store, on a crank of its own."""
+
+    def begin(self) -> None:
+        """Let it be turned, once."""
+        claim = self.call.claim
+        self._crank = Crank(self.node, f"{self.node.name}.phase{claim.id}", self._turn)
+        self.node.phases.append(self._crank)
+        self._crank.wake()
+
+    def _turn(self) -> float:
+        run, registered = self.call.run, self.call.registered
+        try:
+            ending = returned(registered.function(run=run), registered.types)
+        except Exception as error:  # noqa: BLE001 - as an executor does
+            ending = raised(error, run)
+        self._crank.stop()
+        self.node.phases.remove(self._crank)
+        if not self.over:
+            self.over = True
+            self.node.stage.witness.work_ends(self, ending.kind)
+            self._done(self.call, ending)
+        return 0.0
+
+    def stop(self, reason: str, *, lease_lost: bool) -> None:
+        """Ask it to stop: it looks before each page."""
+        self.call.run.stop(reason, lease_lost=lease_lost)
+
+
 class SimulatedExecutor(Executor):
     """Runs every kind of function of one node."""
 
@@ -74,7 +106,8 @@ class SimulatedExecutor(Executor):
 
     def start(self, call: Call) -> None:
         """Begin an attempt."""
-        work = Work(self._node, call, self._ended)
+        kind = PhaseWork if inspect.ismethod(call.registered.function) else Work
+        work = kind(self._node, call, self._ended)
         self.works[call.run.id, call.run.token] = work
         try:
             self._node.stage.witness.work_begins(work)

@@ -90,7 +90,7 @@ class World:
         try:
             self.go_on(lambda: False)
             if not self.judge.violations:
-                reckon(self.judge)
+                self._reckon()
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this night, and its seed is told
             self.judge.broken("raised", "".join(traceback.format_exception(error)))
         finally:
@@ -118,6 +118,9 @@ class World:
             action()
             if count > MOST_EVENTS:
                 judge.broken("spins", f"{MOST_EVENTS} events and no end")
+
+    def _reckon(self) -> None:
+        reckon(self.judge)
 
     def _calm_down(self) -> None:
         self.calm = True

@@ -546,7 +546,8 @@ def test_a_statement_on_which_a_write_rests_locks_what_it_reads(case: Case) -> N
 
 READS = {
     "attempted", "attempts", "count_pending", "counts", "decided", "ended_badly", "ended_since", "eras", "eras_after",
-    "has_schema", "job", "job_ids", "jobs", "last_glances", "last_verdicts", "living_nodes", "log_lines",
+    "has_schema", "job", "job_ids", "jobs", "last_glances", "last_verdicts", "last_whole_glances",
+    "living_nodes", "log_lines",
     "needs_a_node", "newest_occurrences", "occurrence", "oldest_occurrences", "pauses", "running_glances", "specs",
     "trail", "verdicts",
 }  # fmt: skip

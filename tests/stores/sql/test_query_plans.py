@@ -233,6 +233,7 @@ def test_what_is_asked_of_batches_reads_neither_all_of_them_nor_all_items(analyz
     connection.close()
     store._connections.forget_idle()
     watcher = Watcher(store, watcher.patch)
+    assert store.last_of(["queue"])["queue"].glances
     steps: dict[str, int] = {}
     a_look_at_batches(store, batches, lambda name, verb: steps.__setitem__(name, watcher.steps(verb)))
     assert {name: count for name, count in steps.items() if count > 3} == {}

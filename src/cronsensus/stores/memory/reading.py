@@ -308,11 +308,15 @@ class Reads(Handle):
             rows = [self._space.jobs[name] for name in jobs if name in self._space.jobs]
             return {
                 row.spec.name: Past(
-                    tuple(glance(self._space.occurrences[one]) for one in islice(row.ids.before(1 << 62), limit)),
+                    tuple(glance(self._space.occurrences[one]) for one in islice(self._whole(row), limit)),
                     tuple(islice(reversed(row.ranges), limit)),
                 )
                 for row in rows
             }
+
+    def _whole(self, job: JobRow) -> Iterator[int]:
+        """Yield what a job has, the newest first, without the items of batches."""
+        return (one for one in job.ids.before(1 << 62) if self._space.occurrences[one].parent is None)
 
     def _ran_since(self, since: datetime, limit: int) -> list[Glance]:
         """Return what runs, and what ended since."""
@@ -387,6 +391,8 @@ def glance(row: OccurrenceRow) -> Glance:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        parent=row.parent,
+        listed=row.listed,
     )
 
 

@@ -269,7 +269,7 @@ def occurrence(row: Row, job: str) -> Occurrence:
 
 def glance(row: Row, job: str) -> Glance:
     """Return an occurrence as lists show it."""
-    _, state, nominal, due, crashes, failures, node, reason, created, started, finished, number = row
+    _, state, nominal, due, crashes, failures, node, reason, created, started, finished, number, parent, listed = row
     return Glance(
         id=int(number),
         job=job,
@@ -283,6 +283,8 @@ def glance(row: Row, job: str) -> Glance:
         created_at=from_micros(int(created)),
         started_at=instant(started),
         finished_at=instant(finished),
+        parent=_number(parent),
+        listed=_number(listed),
     )
 
 

@@ -202,7 +202,7 @@ class Reads(Handle):
         at_once = max(1, _GLANCES_AT_ONCE // max(1, limit))
         for start in range(0, len(jobs), at_once):
             some = list(jobs[start : start + at_once])
-            for name, row in zip(some, self._read("last_of", some, limit), strict=True):
+            for name, row in zip(some, self._read("last_of", some, limit, LOOKED_THROUGH), strict=True):
                 if row is not False:
                     found[name] = Past(tuple(self._glances(row[0], name)), tuple(self._last_ranges(name, row[1])))
         return found
@@ -226,7 +226,7 @@ class Reads(Handle):
         return sorted(found.values(), key=lambda one: -one.id)[:limit]
 
     def _glances(self, rows: Sequence[Any], job: str) -> list[Glance]:
-        return self._unreadable.readable(rows, lambda row: glance(row, job), lambda row: f"run {row[-1]}")
+        return self._unreadable.readable(rows, lambda row: glance(row, job), lambda row: f"run {row[11]}")
 
     def _identity(self) -> Identity | None:
         """Return which store this is; there is none before its first session."""

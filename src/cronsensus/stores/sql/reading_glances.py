@@ -20,7 +20,7 @@ def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past
     """Return the ends of the ledgers of jobs.
 
     A statement for each job, along its own index, all in one trip: one statement for all of them would have to number
-    the whole history of each.
+    the whole history of each. Where that finds items, it is asked again, for batches.
     """
     asked = tx.send_in("job_ids", "names", names, space=tx.namespace)
     known = [(row.id, row.name) for one in asked for row in one.rows]
@@ -28,9 +28,18 @@ def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past
         (name, tx.send("last_glances", job=job, size=limit), tx.send("last_verdicts", job=job, size=limit))
         for job, name in known
     ]
+    found = [
+        (name, job, _glances(tx, made.rows), decided)
+        for (job, name), (_, made, decided) in zip(known, sent, strict=True)
+    ]
+    again = {
+        name: tx.send("last_whole_glances", job=job, size=limit, looked=LOOKED_THROUGH)
+        for name, job, glances, _ in found
+        if any(one.parent is not None for one in glances)
+    }
     return {
         name: Past(
-            tuple(_glances(tx, made.rows)),
+            tuple(_glances(tx, again[name].rows) if name in again else glances),
             tuple(
                 tx.unreadable.readable(
                     decided.rows,
@@ -39,7 +48,7 @@ def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past
                 )
             ),
         )
-        for name, made, decided in sent
+        for name, _, glances, decided in found
     }
 
 
@@ -73,4 +82,6 @@ def _glance(row: AnyRow) -> Glance:
         created_at=from_micros(row.created_at),
         started_at=instant(row.started_at),
         finished_at=instant(row.finished_at),
+        parent=row.parent,
+        listed=row.listed,
     )

@@ -58,6 +58,19 @@ class Batching(StoreTest):
         """Read where a batch stands."""
         return self.store.children([batch], limit=limit)[batch]
 
+    def test_the_last_of_a_job_are_batches_not_their_items(self) -> None:
+        first = self.batch(items=3)
+        self.sleep(first, listed=3)
+        alone = self.enqueue("alone")
+        self.enqueue("batch 2", origin=Origin.BATCH)
+        [second] = [one for one in self.claim(limit=9) if one.key == "batch 2"]
+        self.items(second.id, 4)
+        found = self.store.last_of(["queue"], limit=5)["queue"].glances
+        assert [second.id, alone.id, first.id] == [one.id for one in found]
+        assert [one.listed for one in found] == [None, None, 3]
+        assert [second.id] == [one.id for one in self.store.last_of(["queue"], limit=1)["queue"].glances]
+        assert {first.id} == {one.parent for one in self.store.ran_since(START) if one.parent is not None}
+
     # --- items ------------------------------------------------------------------------------------------------------
 
     def test_items_know_their_batch_in_claims_and_reads(self) -> None:

@@ -6,10 +6,11 @@ local function glances_of(ids)
     try(function()
       local row = call(
         'HMGET', SPACE .. 'occurrence:' .. id,
-        'job', 'state', 'nominal', 'due', 'crashes', 'failures', 'node', 'reason', 'created', 'started', 'finished'
+        'job', 'state', 'nominal', 'due', 'crashes', 'failures', 'node', 'reason', 'created', 'started', 'finished',
+        'parent', 'listed'
       )
       if row[1] then
-        row[12] = id
+        row[12], row[13], row[14] = id, row[12], row[13]
         rows[#rows + 1] = row
       end
     end)

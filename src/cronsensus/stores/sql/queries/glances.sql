@@ -1,6 +1,6 @@
 -- part: glance
 SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job, o.job_id, o.state, o.scheduled_for,
-    o.due_at, o.crashes, o.failures, o.node, o.reason, o.created_at, o.started_at, o.finished_at
+    o.due_at, o.crashes, o.failures, o.node, o.reason, o.created_at, o.started_at, o.finished_at, o.parent, o.listed
 
 -- name: last_glances
 -- types: job bigint, size bigint
@@ -8,6 +8,21 @@ SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS 
 {part: glance}
 FROM cronsensus_occurrences AS o
 WHERE o.job_id = :job {listed}
+ORDER BY o.id DESC
+LIMIT :size;
+
+-- name: last_whole_glances
+-- types: job bigint, size bigint, looked bigint
+-- Read the last occurrences of a job that has batches, each for its items: those of the newest rows, and by nominal time those of nights of which each made more rows than are looked at. Race: none.
+{part: glance}
+FROM (
+    SELECT a.id FROM (SELECT o.id FROM cronsensus_occurrences AS o {index: nominal}
+        WHERE o.job_id = :job AND o.scheduled_for IS NOT NULL ORDER BY o.scheduled_for DESC LIMIT :size) AS a
+    UNION
+    SELECT coalesce(b.parent, b.id) AS id FROM (SELECT o.id, o.parent FROM cronsensus_occurrences AS o
+        WHERE o.job_id = :job {listed} ORDER BY o.id DESC LIMIT :looked) AS b
+) AS one
+JOIN cronsensus_occurrences AS o ON o.id = one.id
 ORDER BY o.id DESC
 LIMIT :size;
 

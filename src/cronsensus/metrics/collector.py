@@ -1,0 +1,153 @@
+"""One page of numbers, made from what the store tells and from what this process counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from cronsensus.clock import Clock, SystemClock
+from cronsensus.errors import CronsensusError, InvalidOption
+from cronsensus.forking import mind_forks
+from cronsensus.logger import Logger
+from cronsensus.metrics.counting import Counting, counting, shares_a_folder
+from cronsensus.metrics.reading import Reader, Reading, rows_of
+from cronsensus.scheduler import Scheduler
+from cronsensus.stores.base import Store
+
+READ_EVERY = 2.0
+"""Seconds for which a reading of the store is shown again."""
+PATIENCE = 5.0
+"""Seconds that a scrape waits for another one that is reading the store."""
+AHEAD = 1.0
+"""Seconds before the next scrape at which the store is read for it, where scrapes come at equal intervals."""
+REGULAR = (4.0, 120.0)
+"""Least and most seconds of such an interval."""
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_log = Logger("cronsensus.metrics")
+
+
+class Metrics:
+    """A collector for prometheus-client: ``REGISTRY.register(Metrics(scheduler))``; and a page by itself.
+
+    What lies in the store it reads when asked, at most every two seconds. If the store cannot be read, those series are
+    not there: an old number would look like a good one.
+    """
+
+    def __init__(self, source: Scheduler | Store, *, jobs: str | Sequence[str] = ()) -> None:
+        """Read ``source``; of a scheduler also count what happens in this process.
+
+        Args:
+            source: the Scheduler, or a store, of which nothing can be counted.
+            jobs: patterns of the jobs that have series of their own, as ``"billing-*"``; all. The first 1,000 by name
+                have; runs of others are counted together.
+
+        Raises:
+            InvalidOption: something else.
+        """
+        if not isinstance(source, (Scheduler, Store)):
+            raise InvalidOption(f"metrics({source!r}): pass the Scheduler, or an open store")
+        patterns = (jobs,) if isinstance(jobs, str) else tuple(jobs)
+        self._source = source
+        self._counting: Counting | None = counting(source, patterns) if isinstance(source, Scheduler) else None
+        self._clock: Clock = SystemClock()
+        self._patterns = patterns
+        mind_forks(self)
+        self.forked()
+
+    def forked(self) -> None:
+        """Begin anew: the lock may have been another thread's."""
+        self._lock = threading.Lock()
+        self._reader = Reader(self._patterns, self._clock)
+        self._page: tuple[float, Reading, bytes] | None = None
+        self._told = ""
+        self._asked_at = self._interval = 0.0
+
+    def page(self) -> bytes:
+        """Return everything in Prometheus's text format (``CONTENT_TYPE``)."""
+        found = self._read()
+        self._read_ahead()
+        counted = b"" if self._counting is None else _text_of(self._counting.collect())
+        return (b"" if found is None else found[2]) + counted
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield everything as prometheus-client's own values.
+
+        In its multiprocess mode without what is counted: its own collector finds that in the folder.
+        """
+        if (found := self._read()) is not None:
+            for name, what, label, values in rows_of(found[1]):
+                family = GaugeMetricFamily(f"cronsensus_{name}", what, labels=[label] if label else [])
+                for key, value in values:
+                    family.add_metric([key] if label else [], value)
+                yield family
+        if self._counting is not None and not shares_a_folder():
+            yield from self._counting.collect()
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: to register it asks no store."""
+        return ()
+
+    def _read(self) -> tuple[float, Reading, bytes] | None:
+        if not self._lock.acquire(timeout=PATIENCE):
+            return None
+        try:
+            found, now = self._page, self._clock.monotonic()
+            if found is None or now - found[0] >= READ_EVERY:
+                store = self._source.store if isinstance(self._source, Scheduler) else self._source
+                reading = self._reader.read(store)
+                found = self._page = self._clock.monotonic(), reading, _text(reading)
+        except CronsensusError as error:
+            if (why := str(error)) != self._told:
+                _log.warning("the store cannot be read, so scrapes have no series of jobs and queues: %s", why)
+            self._told = why
+            return None
+        else:
+            self._told = ""
+        finally:
+            self._lock.release()
+        return found
+
+    def _read_ahead(self) -> None:
+        """Have the store read for a scraper that comes again in as long as it stayed away, as Prometheus does.
+
+        So a scrape does not wait for the store, and that is asked no more often.
+        """
+        now, before = self._clock.monotonic(), self._interval
+        self._interval, self._asked_at = now - self._asked_at, now
+        if REGULAR[0] <= self._interval <= REGULAR[1] and abs(self._interval - before) < AHEAD:
+            ahead = threading.Timer(self._interval - AHEAD, self._read)
+            ahead.daemon = True
+            with suppress(RuntimeError):  # the interpreter is at its end, or no more threads can be had
+                ahead.start()
+
+
+# The text by hand: it is simple, and of thousands of series the library takes three times as long to write it.
+
+
+def _text_of(families: Iterable[Metric]) -> bytes:
+    lines: list[str] = []
+    for family in families:
+        name = family.name + ("_total" if family.type == "counter" else "")
+        lines += f"# HELP {name} {family.documentation}", f"# TYPE {name} {family.type}"
+        for one in family.samples:
+            name, of, value, *_ = one
+            labels = ",".join([f'{label}="{_escaped(text)}"' for label, text in of.items()])
+            lines.append(f"{name}{{{labels}}} {value!r}" if labels else f"{name} {value!r}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _text(reading: Reading) -> bytes:
+    lines: list[str] = []
+    for name, what, label, values in rows_of(reading):
+        lines += f"# HELP cronsensus_{name} {what}", f"# TYPE cronsensus_{name} gauge"
+        begin = f"cronsensus_{name}" + (f'{{{label}="' if label else "")
+        lines += [f'{begin}{_escaped(key)}"}} {value!r}' if label else f"{begin} {value!r}" for key, value in values]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -1,0 +1,217 @@
+"""What this process counts: its runs, takeovers and claims, and what it asked of the store.
+
+Fed by the scheduler's events, on the thread of its subscribers, so no run waits for it. Where
+``PROMETHEUS_MULTIPROC_DIR`` is set the numbers lie in files that all workers of a server share.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from cronsensus import errors
+from cronsensus.clock import SystemClock
+from cronsensus.errors import StoreError
+from cronsensus.events import PlanCarriedOut, RunEnded, RunStarted, StoreVerb, TakenOver
+from cronsensus.forking import mind_forks
+from cronsensus.metrics.reading import MOST_JOBS, chosen_by
+from cronsensus.model.job import is_internal
+from cronsensus.model.states import Origin
+from cronsensus.node.stats import NodeStats
+from cronsensus.scheduler import Scheduler
+
+OTHERS = "(others)"
+"""The label of runs of jobs that have no series of their own."""
+NOT_TIMED = frozenset({"wait", "transaction"})
+"""Verbs whose time is a node's sleep, or the user's own code."""
+_VERB_SECONDS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+_RUN_SECONDS = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
+_DELAY_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0)
+
+
+class Counting:
+    """The counters of one scheduler."""
+
+    def __init__(self, scheduler: Scheduler, jobs: Sequence[str]) -> None:
+        """Count from now on; of jobs that fit none of these patterns all in one."""
+        self._scheduler = weakref.ref(scheduler)
+        self._patterns = tuple(jobs)
+        self._labels: set[str] = set()
+        self._clock = SystemClock()
+        self._seen: tuple[NodeStats | None, NodeStats] = None, NodeStats()
+        self._dropped = 0
+        registry = self._registry = CollectorRegistry()
+        prefix: Any = {"namespace": "cronsensus", "registry": registry}
+        self._runs = _Runs(registry)
+        self._took = Histogram("run_duration_seconds", "How long runs took.", buckets=_RUN_SECONDS, **prefix)
+        delay = "From the nominal time to the start of its first attempt."
+        self._delay = Histogram("run_start_delay_seconds", delay, buckets=_DELAY_SECONDS, **prefix)
+        self._takeovers = Counter("takeovers", "Runs that this node took from dead ones.", **prefix)
+        claims = "What became of what this node reached for: won, lost to another node, or refused at its end."
+        self._claims = Counter("claims", claims, ["result"], **prefix)
+        self._verbs = Histogram(
+            "store_operation_seconds", "How long the store took to answer.", ["verb"], buckets=_VERB_SECONDS, **prefix
+        )
+        self._errors = Counter("store_errors", "How often the store could not answer.", **prefix)
+        self._dropped_events = Counter("events_dropped", "Events that these counters were not told of.", **prefix)
+        for result in ("won", "lost", "refused"):
+            self._claims.labels(result)
+        mind_forks(self)
+        self.forked()
+        scheduler.on(RunStarted, self._started)
+        scheduler.on(RunEnded, self._ended)
+        scheduler.on(TakenOver, self._taken)
+        scheduler.on(PlanCarriedOut, self._planned)
+        scheduler.on(StoreVerb, self._answered)
+
+    def forked(self) -> None:
+        """Make a lock anew: it may have been another thread's."""
+        self._lock = threading.Lock()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what was counted: by this process, or by all that share the folder of ``PROMETHEUS_MULTIPROC_DIR``."""
+        self._take_stats()
+        for family in _families(self._registry):
+            if family.name.startswith("cronsensus_"):
+                family.samples = [one for one in family.samples if not one.name.endswith("_created")]
+                yield family
+
+    # --- events, each on the thread of subscribers -------------------------------------------------------------------
+
+    def _started(self, event: RunStarted) -> None:
+        # What was backfilled, or is run again, is late on purpose.
+        if event.scheduled_for is not None and event.attempt == 1 and event.origin is Origin.SCHEDULE:
+            self._delay.observe(max(0.0, (self._clock.now() - event.scheduled_for).total_seconds()))
+
+    def _ended(self, event: RunEnded) -> None:
+        if event.end == "snoozed":
+            return  # it looked, and looks again
+        self._count(event.job, event.end)
+        if event.seconds is not None:
+            self._took.observe(event.seconds)
+
+    def _taken(self, event: TakenOver) -> None:
+        self._takeovers.inc(len(event.runs))
+        for one in event.runs:
+            if one.became.final:
+                self._count(one.job, str(one.became))
+
+    def _planned(self, event: PlanCarriedOut) -> None:
+        for verdict in event.verdicts:
+            self._count(event.job, str(verdict.state), verdict.count or 1)
+
+    def _answered(self, event: StoreVerb) -> None:
+        if event.verb not in NOT_TIMED:
+            self._verbs.labels(event.verb).observe(event.seconds)
+        if event.error is not None and _is_store_error(event.error):
+            self._errors.inc()
+        self._take_stats()
+
+    def _count(self, job: str, verdict: str, by: int = 1) -> None:
+        if not is_internal(job):
+            self._runs.add(self._label(job), verdict, by)
+
+    def _label(self, job: str) -> str:
+        if job in self._labels:
+            return job
+        if len(self._labels) >= MOST_JOBS or not chosen_by(self._patterns, job):
+            return OTHERS
+        self._labels.add(job)
+        return job
+
+    def _take_stats(self) -> None:
+        """Add what the node has counted itself since; another node, after a new start, begins at zero."""
+        scheduler = self._scheduler()
+        if scheduler is not None:
+            with self._lock:
+                self._take_stats_of(scheduler)
+
+    def _take_stats_of(self, scheduler: Scheduler) -> None:
+        node, seen = self._seen
+        stats = scheduler.stats or node  # one that has left may have counted since
+        if stats is not node:
+            if node is not None:
+                self._add(node, seen)
+            seen = NodeStats()
+        if stats is not None:
+            self._seen = stats, self._add(stats, seen)
+        # After a fork it counts from zero.
+        dropped, self._dropped = self._dropped, scheduler.events_dropped
+        self._dropped_events.inc(max(0, self._dropped - dropped))
+
+    def _add(self, stats: NodeStats, seen: NodeStats) -> NodeStats:
+        now = replace(stats)
+        self._claims.labels("won").inc(now.claimed - seen.claimed)
+        self._claims.labels("lost").inc(now.lost_races - seen.lost_races)
+        self._claims.labels("refused").inc(now.refused - seen.refused)
+        return now
+
+
+class _Runs:
+    """Counts runs by job and verdict: a thousand series and more, so by hand where no other process has to see them.
+
+    The library takes three times as long to tell of them.
+    """
+
+    _NAME, _WHAT = "runs", "Runs that ended on this node, and nominal times that it decided against."
+    _LABELS = ("job", "verdict")
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+        self._shared: Counter | None = None
+        if shares_a_folder():
+            self._shared = Counter(self._NAME, self._WHAT, self._LABELS, namespace="cronsensus", registry=registry)
+        else:
+            registry.register(self)
+
+    def add(self, job: str, verdict: str, by: int) -> None:
+        """Count so many more; called on one thread."""
+        if self._shared is not None:
+            self._shared.labels(job, verdict).inc(by)
+        else:
+            self._counts[job, verdict] = self._counts.get((job, verdict), 0) + by
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(f"cronsensus_{self._NAME}", self._WHAT, labels=self._LABELS)
+        for labels, count in list(self._counts.items()):
+            family.add_metric(labels, count)
+        yield family
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+def _families(registry: CollectorRegistry) -> Iterable[Metric]:
+    if shares_a_folder():
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry.collect()
+
+
+def shares_a_folder() -> bool:
+    """Whether the workers of a server count together."""
+    return bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
+
+
+def _is_store_error(name: str) -> bool:
+    kind = getattr(errors, name, None)
+    return isinstance(kind, type) and issubclass(kind, StoreError)
+
+
+_of: weakref.WeakKeyDictionary[Scheduler, Counting] = weakref.WeakKeyDictionary()
+
+
+def counting(scheduler: Scheduler, jobs: Sequence[str]) -> Counting:
+    """Return the counters of a scheduler; asked again, the same: two would count twice into a shared folder."""
+    found = _of.get(scheduler)
+    if found is None:
+        found = _of[scheduler] = Counting(scheduler, jobs)
+    return found

@@ -1,0 +1,195 @@
+"""What the store tells about jobs and queues: read when somebody scrapes, and at most every two seconds.
+
+All processes read the same there, so these numbers are the cluster's, whoever is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from itertools import islice
+
+from cronsensus.clock import Clock
+from cronsensus.insight.work_checks import OVERDUE
+from cronsensus.model.glance import Glance
+from cronsensus.model.job import JobView, is_internal
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
+
+MOST_JOBS = 1_000
+"""Jobs that have series of their own: the first by name that are chosen."""
+MOST_READ = 20_000
+"""Jobs among which the chosen ones are looked for."""
+OLDEST = 50
+"""How many of what has been enqueued longest are looked at for the oldest that is due."""
+NEWEST = 600
+"""How many ended runs a reading takes in; after more of them, it reads of each job again."""
+AGAIN = timedelta(seconds=10)
+"""So far before the last reading the next one begins: what is committed later may have an earlier time."""
+ANEW = timedelta(minutes=5)
+"""After so long the past of each job is read again; after a fifth of it where more ended than a reading takes in."""
+_PAGE = 500
+_TOGETHER = 50
+_PAST = 30
+
+
+@dataclass(frozen=True, slots=True)
+class JobReading:
+    """One job.
+
+    Attributes:
+        next_run: its next nominal time; ``None``: there is none, or it does not count, as in a pause.
+        last_success: when a run of it succeeded last, as far as the ledger reaches.
+        overdue: its time passed a minute ago, and no node has decided it.
+    """
+
+    name: str
+    next_run: datetime | None
+    last_success: datetime | None
+    paused: bool
+    overdue: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one reading found.
+
+    Attributes:
+        pending: occurrences that wait, those for a later try too; at most 10,000 are counted.
+        oldest: seconds for which the oldest of those that are due has waited.
+        slots: how many runs the nodes may do at a time that have a lease.
+        busy: how many runs there are.
+        skew: seconds that this host's clock is ahead of the store's.
+    """
+
+    jobs: tuple[JobReading, ...]
+    pending: int
+    oldest: float
+    slots: int
+    busy: int
+    skew: float
+
+
+class Reader:
+    """Reads, and remembers when each job succeeded last, so that it need not look for that again."""
+
+    def __init__(self, jobs: Sequence[str], clock: Clock) -> None:
+        """Choose the jobs whose names fit one of these patterns."""
+        self._patterns = tuple(jobs)
+        self._clock = clock
+        self._succeeded: dict[str, datetime | None] = {}
+        self._read_at: datetime | None = None
+        self._anew_at: datetime | None = None
+
+    def read(self, store: Store) -> Reading:
+        """Ask the store."""
+        before = self._clock.now()
+        now = store.now()
+        skew = before + (self._clock.now() - before) / 2 - now
+        views, internal = self._chosen(store)
+        self._learn(store, [view.spec.name for view in views], now)
+        counts, ours = store.counts(), sum(store.pending_of(internal).values())
+        return Reading(
+            jobs=tuple(_of_job(view, self._succeeded.get(view.spec.name), now) for view in views),
+            pending=max(0, counts.pending - ours),
+            oldest=_oldest(store, now),
+            slots=sum(
+                one.concurrency
+                for one in store.sessions()
+                if one.state == "alive" and one.expires_in > timedelta(0)  # those without slots are no nodes
+            ),
+            busy=counts.running,
+            skew=skew.total_seconds(),
+        )
+
+    def _chosen(self, store: Store) -> tuple[list[JobView], list[str]]:
+        chosen, internal = [], []
+        for view in islice(every_job(store, page=_PAGE), MOST_READ):
+            if is_internal(view.spec.name):
+                internal.append(view.spec.name)
+            elif chosen_by(self._patterns, view.spec.name):
+                chosen.append(view)
+                if len(chosen) == MOST_JOBS:
+                    break
+        return chosen, internal
+
+    def _learn(self, store: Store, names: Sequence[str], now: datetime) -> None:
+        """Note who has succeeded since, and of jobs that are new when they last did."""
+        ended = [] if self._read_at is None else store.ran_since(self._read_at - AGAIN, limit=NEWEST)
+        for one in ended:
+            self._note(one.job, one)
+        too_many = len(ended) >= NEWEST
+        since = None if self._anew_at is None else now - self._anew_at
+        if since is None or since > ANEW or (too_many and since > ANEW / 5):
+            unknown, self._anew_at = list(names), now
+        else:
+            unknown = [name for name in names if name not in self._succeeded]
+        for place in range(0, len(unknown), _TOGETHER):
+            self._ask(store, unknown[place : place + _TOGETHER])
+        self._succeeded = {name: self._succeeded.get(name) for name in names}
+        self._read_at = now
+
+    def _ask(self, store: Store, names: Sequence[str]) -> None:
+        pasts = store.last_of(names, limit=_PAST)
+        for name in names:
+            glances = pasts[name].glances if name in pasts else ()
+            for one in glances:
+                self._note(name, one)
+            # Where all that there is has been seen, there is nothing to look for; else it has failed for long.
+            if self._succeeded.get(name) is None and len(glances) >= _PAST:
+                where = OccurrenceFilter(job=name, states=(State.SUCCEEDED,))
+                self._succeeded[name] = next((one.finished_at for one in store.occurrences(where, limit=1)), None)
+
+    def _note(self, name: str, one: Glance) -> None:
+        known = self._succeeded.get(name)
+        if one.state is State.SUCCEEDED and one.finished_at is not None and (known is None or one.finished_at > known):
+            self._succeeded[name] = one.finished_at
+
+
+def chosen_by(patterns: Sequence[str], name: str) -> bool:
+    """Whether a name fits one of these patterns; all do where there are none."""
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _of_job(view: JobView, succeeded: datetime | None, now: datetime) -> JobReading:
+    decided_here = view.paused_at is None and view.spec.keeper is None
+    due = view.next_due if decided_here else None
+    return JobReading(
+        name=view.spec.name,
+        next_run=due,
+        last_success=succeeded,
+        paused=view.paused_at is not None,
+        overdue=due is not None and now - due > OVERDUE,
+    )
+
+
+def _oldest(store: Store, now: datetime) -> float:
+    where = OccurrenceFilter(states=(State.PENDING,))
+    waiting = store.occurrences(where, limit=OLDEST, newest_first=False)
+    ages = ((now - one.due_at).total_seconds() for one in waiting if not is_internal(one.job))
+    return max([0.0, *ages])
+
+
+def rows_of(reading: Reading) -> Iterator[tuple[str, str, str | None, list[tuple[str, float]]]]:
+    """Yield what is shown: name, help, name of the label if there is one, and values by label."""
+    jobs = reading.jobs
+    yield (
+        "job_next_run_timestamp_seconds", "The next nominal time of a job that is not paused.", "job",
+        [(one.name, one.next_run.timestamp()) for one in jobs if one.next_run is not None],
+    )  # fmt: skip
+    yield (
+        "job_last_success_timestamp_seconds", "When a run of the job last succeeded, as far as the ledger reaches.",
+        "job", [(one.name, one.last_success.timestamp()) for one in jobs if one.last_success is not None],
+    )  # fmt: skip
+    yield "job_paused", "1: the job is paused.", "job", [(one.name, float(one.paused)) for one in jobs]
+    what = "1: a nominal time passed a minute ago, and no node has decided it."
+    yield "job_overdue", what, "job", [(one.name, float(one.overdue)) for one in jobs]
+    yield "pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))]
+    yield "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]
+    yield "slots", "Runs that the nodes with a lease may do at a time.", None, [("", float(reading.slots))]
+    yield "slots_busy", "Runs that there are, 10,000 at most.", None, [("", float(reading.busy))]
+    yield "node_clock_skew_seconds", "How far this host's clock is ahead of the store's.", None, [("", reading.skew)]

@@ -1,0 +1,63 @@
+"""Nights of batches: each list is done to its end, each item once, whatever dies, is lost or is forgotten."""
+
+import os
+from collections import Counter
+
+import pytest
+
+from cronsensus.node import batch, batch_items
+from cronsensus.node.batch_watch import BatchWatch
+from tests.simulation.cluster import Parts, Simulation, simulate
+from tests.simulation.cluster.batch_night import BatchWorld
+from tests.simulation.test_simulation import told
+
+NIGHTS = int(os.environ.get("CRONSENSUS_TEST_BATCH_NIGHTS") or 60)
+AT_ONCE = 10
+FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True)}
+
+
+@pytest.fixture(autouse=True)
+def short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let lists have several pages, between which a lister may die."""
+    monkeypatch.setattr(batch_items, "PAGE", 4)
+    monkeypatch.setattr(batch, "PAGE", 4)
+
+
+def night(seed: int, parts: Parts | None = None) -> Simulation:
+    return simulate(seed, parts, BatchWorld)
+
+
+@pytest.mark.parametrize("parts", FORGETS.values(), ids=FORGETS)
+@pytest.mark.parametrize("first", range(0, NIGHTS, AT_ONCE))
+def test_each_batch_comes_to_its_end_and_each_item_is_done_once(first: int, parts: Parts) -> None:
+    for seed in range(first, first + AT_ONCE):
+        result = night(seed, parts)
+        assert result.ok, told(result)
+
+
+def test_the_nights_are_rough_enough_to_prove_something() -> None:
+    happened = Counter[str]()
+    for seed in range(10):
+        for line in night(seed, Parts(forgets=True)).trace.lines():
+            _, _, what, *rest = line.split(maxsplit=3)
+            happened[f"{what} {rest[0].split()[0]}" if what in {"dies", "begins", "FAULT"} else what] += 1
+    for what in ("dies phase", "dies item", "LOST", "awaken", "FORGETS", "FAULT crash", "cancel"):
+        assert happened[what] > 0, f"{what}: never, in ten nights: {happened}"
+    assert happened["begins phase"] > 50
+
+
+# --- each safeguard, removed: the simulation notices ------------------------------------------------------------------
+
+
+def found_out() -> bool:
+    return any(not night(seed).ok for seed in range(30))
+
+
+def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchWatch, "_sweep", lambda _: True)
+    assert found_out()
+
+
+def test_a_batch_that_does_not_wait_for_its_items_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "phase", lambda listed, *_: "list" if listed is None else "collect")
+    assert found_out()
