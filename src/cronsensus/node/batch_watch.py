@@ -139,7 +139,7 @@ class BatchWatch:
         return bool(self._dependents())
 
     def _dependents(self) -> Mapping[str, Mapping[str, Rule]]:
-        """Return which jobs come after which, and how; asked at the end of each run, so worked out when one is added."""
+        """Return which jobs come after which, and how; asked at each end, so worked out when one is added."""
         if self._known != len(self._registry):
             found: dict[str, dict[str, Rule]] = {}
             registry = dict(self._registry)
