@@ -11,12 +11,14 @@ import pytest
 
 from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
+from cronsensus.dashboard import dashboard
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.why import why
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node import batch_watch
 from cronsensus.node.upstreams import last_until
+from tests.dashboard.browser import Browser
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -309,6 +311,38 @@ def test_a_retry_of_what_was_skipped_runs_once_its_upstream_has_succeeded(url):
         assert other.wait("10s").reason == "upstream failed: first"
         scheduler.retry(one.id).wait("10s")
         assert scheduler.retry(other.id).wait("10s").state is State.SUCCEEDED
+
+
+def test_why_names_the_upstream_and_how_to_see_what_became_of_it(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(every("1h"))
+    def first() -> None:
+        raise ValueError("no source")
+
+    @scheduler.job(after=[first])
+    def second() -> None: ...
+
+    @scheduler.job(after=[second])
+    def third() -> None: ...
+
+    with scheduler:
+        now = scheduler.store.now()
+        made = {job: scheduler.backfill(job, now - timedelta(hours=1), now)[0] for job in ("first", "second", "third")}
+        assert made["third"].wait("10s").reason == "upstream skipped: second"
+        said = {
+            job: why(scheduler.store, scheduler.store.job(job), one.look().scheduled_for) for job, one in made.items()
+        }
+        page = Browser(dashboard(scheduler)).get(f"/ledger?job=second&at={said['second'].time.isoformat()[:19]}Z").text
+    failed = made["first"].id
+    assert "It comes after" not in said["second"].sentences
+    assert {
+        "No: it comes after first, which failed or was cancelled.",
+        f"See it: cronsensus runs show {failed}.",
+    } <= set(said["second"].sentences)
+    assert "No: it comes after second, which was skipped." in said["third"].sentences
+    assert any(one.startswith("See why: cronsensus why second '20") for one in said["third"].sentences)
+    assert f'<a href="/runs/{failed}">cronsensus runs show {failed}</a>' in page
 
 
 PROGRAM = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -54,6 +55,7 @@ from cronsensus.stores.base import Store
 
 try:
     import jinja2
+    import markupsafe
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
@@ -74,6 +76,7 @@ _TRAIL = 50
 _LONGEST_REASON = 1000
 _CHANGES = 12
 _LINES = 50
+_SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
 _YEAR = 365 * 24 * 3600
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
@@ -153,7 +156,7 @@ class _Pages:
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
             shorten=shorten, mask=mask, json=_json, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
-            item_key=shown_key, segments=segments,
+            linked=_linked, item_key=shown_key, segments=segments,
         )  # fmt: skip
 
     @property
@@ -456,6 +459,12 @@ def _result(one: Occurrence) -> str:
 
 def _json(value: Any) -> str:
     return mask(dumps(value) or "")
+
+
+def _linked(text: str, base: str) -> str:
+    """Return a sentence as HTML, in which the command that shows a run leads to its page."""
+    escaped = str(markupsafe.escape(text))
+    return markupsafe.Markup(_SHOWS.sub(rf'<a href="{markupsafe.escape(base)}/runs/\1">\g<0></a>', escaped))  # noqa: S704 - escaped
 
 
 def _stamp(instant: datetime) -> str:

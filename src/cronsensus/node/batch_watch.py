@@ -39,7 +39,6 @@ TRUSTED = 1.0
 _PAGE = 200
 _SINGLY = 8
 """Up to so many that may go on are read one by one; more by a look at all that sleep."""
-_ASLEEP = (State.PENDING,)
 Ended = tuple[str, datetime]
 """A job, and a nominal time of it that is over."""
 
@@ -64,7 +63,7 @@ class BatchWatch:
         self._asked: dict[int, str] = {}
         self._held: list[Sleeper] = []
         self._ended: set[Ended] = set()
-        self._behind: Mapping[str, list[tuple[str, Rule]]] = {}
+        self._behind: Mapping[str, Mapping[str, Rule]] = {}
         self._known = 0
         self._event = Event()
         self._stopping = Event()
@@ -139,20 +138,16 @@ class BatchWatch:
         """Whether any job of this node comes after another."""
         return bool(self._dependents())
 
-    def _dependents(self) -> Mapping[str, list[tuple[str, Rule]]]:
-        """Return what comes after which job, by which rule; worked out when a job is added: each end of a run asks."""
+    def _dependents(self) -> Mapping[str, Mapping[str, Rule]]:
+        """Return which jobs come after which, and how; asked at each end, so worked out when one is added."""
         if self._known != len(self._registry):
-            found: dict[str, list[tuple[str, Rule]]] = {}
+            found: dict[str, dict[str, Rule]] = {}
             registry = dict(self._registry)
             for name, one in registry.items():
                 for rule in () if one.after is None else one.after.rules:
-                    found.setdefault(rule.job, []).append((name, rule))
+                    found.setdefault(rule.job, {})[name] = rule
             self._behind, self._known = found, len(registry)
         return self._behind
-
-    def _rules_on(self, job: str) -> Sequence[tuple[str, Rule]]:
-        """Return the jobs that come after one, with the rule that says so."""
-        return self._dependents().get(job, ())
 
     # --- may a batch go on? -----------------------------------------------------------------------------------------
 
@@ -247,14 +242,14 @@ class BatchWatch:
 
     def _look_behind(self, ended: Collection[Ended]) -> None:
         """Wake what sleeps behind nominal times of jobs that are over."""
-        dependents = [(name, rule, at) for job, at in ended for name, rule in self._rules_on(job)]
-        same = {(name, at) for name, rule, at in dependents if rule.which == "same"}
-        others = {name for name, rule, _ in dependents if rule.which != "same"}
+        behind = [(name, rule, at) for job, at in ended for name, rule in self._dependents().get(job, {}).items()]
+        same = {(name, at) for name, rule, at in behind if rule.which == "same"}
+        others = {name for name, rule, _ in behind if rule.which != "same"}
         gates = Gates(self.store)
         if not others and len(same) <= _SINGLY:
-            # However many others sleep, and the foot of a chain is found by one read.
+            # However many others sleep, the next link of a chain is found by one read.
             for name, at in same:
-                where = OccurrenceFilter(job=name, states=_ASLEEP, scheduled_from=at, scheduled_until=at)
+                where = OccurrenceFilter(job=name, states=(State.PENDING,), scheduled_from=at, scheduled_until=at)
                 found = [one for one in self.store.occurrences(where) if one.listed is not None]
                 sleepers = [Sleeper(one.id, one.job, one.scheduled_for, one.created_at) for one in found]
                 self._wake_behind(sleepers, gates, ended)
@@ -283,7 +278,7 @@ class BatchWatch:
                 with self._lock:
                     self._held += held
                 held.clear()
-                self._event.set()
+                self.on_told()
 
     def _is_begun(self, one: Sleeper) -> bool:
         """Whether it is a batch that went through its gate, and sleeps for its items."""

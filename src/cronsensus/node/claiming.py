@@ -128,7 +128,7 @@ class Claiming:
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
         claims = self._without_ended_batches(claims)
-        behind = [claim for claim in claims if self._has_gate(claim)]
+        behind = [claim for claim in claims if self._has_gate(claim)] if self._batches.has_gates else []
         if behind:
             # Last: their gates ask the store, and what has none does not wait for that.
             free = [claim for claim in claims if not self._has_gate(claim)]
