@@ -23,7 +23,9 @@ NIGHTS = 12
 MOST_JOBS = 100
 """Jobs that are drawn; of a larger graph one part is."""
 _ROOTS = 5
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 190, 46, 70, 14, 2
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE, _LANE = 166, 46, 48, 14, 2, 10
+Slot = str | tuple[str, str, int]
+"""A job; or of a line from one job to another the part that passes a layer."""
 _KINDS = {
     "succeeded": "ok", "failed": "fail", "missed": "miss", "running": "run", "pending": "wait", "skipped": "skip",
     "cancelled": "stop",
@@ -73,31 +75,69 @@ def graph_page(store: Store, whole: Graph, job: str, at: datetime | None) -> Gra
 
 def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
     """Return the drawing; each job is a link, and says in words and by a shape what became of it."""
-    place = {
-        job: (layer * (_WIDTH + _GAP_X) + _EDGE, row * (_HEIGHT + _GAP_Y) + _EDGE)
-        for layer, jobs in enumerate(page.graph.layers)
-        for row, job in enumerate(jobs)
-    }
+    place: dict[Slot, tuple[int, int]] = {}
+    height = 0
+    for layer, slots in enumerate(columns(page.graph)):
+        y = _EDGE
+        for slot in slots:
+            place[slot] = (layer * (_WIDTH + _GAP_X) + _EDGE, y)
+            y += (_HEIGHT if isinstance(slot, str) else _LANE) + _GAP_Y
+        height = max(height, y - _GAP_Y + _EDGE)
     width = len(page.graph.layers) * (_WIDTH + _GAP_X) - _GAP_X + 2 * _EDGE
-    height = max((len(jobs) for jobs in page.graph.layers), default=0) * (_HEIGHT + _GAP_Y) - _GAP_Y + 2 * _EDGE
     label = escape(t("What comes after what"))
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     parts = [f'<svg class="graph" {size} role="group" aria-label="{label}"><defs>{_ARROW}</defs>']
     for job, rules in page.graph.rules.items():
-        parts += [_edge(place[rule.job], place[job], rule, job, t) for rule in rules]
+        parts += [_edge(place, rule, job, t) for rule in rules]
     parts += [_node(job, place[job], page.standing.get(job), t, base) for job in page.graph.jobs]
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - all that is not ours is escaped
 
 
-def _edge(begin: tuple[int, int], end: tuple[int, int], rule: Rule, job: str, t: Words) -> str:
-    x1, y1 = begin[0] + _WIDTH, begin[1] + _HEIGHT // 2
-    x2, y2 = end[0] - 2, end[1] + _HEIGHT // 2
-    middle = x2 - _GAP_X // 2
+def columns(graph: Graph) -> list[list[Slot]]:
+    """Return what stands in each layer, from above: jobs, and the lanes of lines that pass by.
+
+    What has the same upstreams stands together, near them: so fewer lines cross, and none passes behind a job.
+    """
+    depth = {job: layer for layer, jobs in enumerate(graph.layers) for job in jobs}
+    found: list[list[Slot]] = [list(jobs) for jobs in graph.layers]
+    before: dict[Slot, list[Slot]] = {}
+    for job, rules in graph.rules.items():
+        for rule in rules:
+            last: Slot = rule.job
+            for layer in range(depth[rule.job] + 1, depth[job]):
+                lane = (rule.job, job, layer)
+                found[layer].append(lane)
+                before[lane] = [last]
+                last = lane
+            before.setdefault(job, []).append(last)
+    row: dict[Slot, float] = {}
+    for slots in found:
+        slots.sort(
+            key=lambda one: (
+                sum(row[each] for each in before.get(one, ())) / max(1, len(before.get(one, ()))),
+                str(one),
+            )
+        )
+        row |= {slot: number for number, slot in enumerate(slots)}
+    return found
+
+
+def _mean(rows: list[float]) -> float:
+    return sum(rows) / len(rows) if rows else 0.0
+
+
+def _edge(place: Mapping[Slot, tuple[int, int]], rule: Rule, job: str, t: Words) -> str:
+    lanes = sorted((slot for slot in place if slot[:2] == (rule.job, job)), key=lambda slot: place[slot])
+    x, y = place[rule.job][0] + _WIDTH, place[rule.job][1] + _HEIGHT // 2
+    path = f"M{x} {y}"
+    for slot in (*lanes, job):
+        is_lane = not isinstance(slot, str)
+        x2, y2 = place[slot][0] - (0 if is_lane else 2), place[slot][1] + (_LANE if is_lane else _HEIGHT) // 2
+        path += f"C{x + _GAP_X // 2} {y} {x2 - _GAP_X // 2} {y2} {x2} {y2}" + (f"h{_WIDTH}" if is_lane else "")
+        x, y = x2 + _WIDTH, y2
     said = t("{0} comes after {1}", job, rule.job)
     words = rule_words(rule, t)
     other = " g-other" if words else ""
-    # Over the layers between the line keeps to its height, and turns in the last gap.
-    path = f"M{x1} {y1}C{x1 + _GAP_X // 2} {y1} {middle} {y2} {x2} {y2}"
     title = escape(said + (f" ({words})" if words else ""))
     return f'<path class="g-edge{other}" d="{path}" marker-end="url(#arrow)"><title>{title}</title></path>'
 
@@ -116,7 +156,7 @@ def _node(job: str, place: tuple[int, int], standing: Standing | None, t: Words,
     return (
         f'<a href="{escape(link)}"><title>{escape(job)}: {escape(said)}</title>'
         f'<rect class="g-node g-{kind}" x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>'
-        f'<text class="g-job" x="{x + 10}" y="{y + 18}">{escape(shorten(job, 24))}</text>{icon}'
+        f'<text class="g-job" x="{x + 10}" y="{y + 18}">{escape(shorten(job, 20))}</text>{icon}'
         f'<text class="g-state" x="{x + (10 if standing is None else 31)}" y="{y + 36}">{escape(said)}</text></a>'
     )
 
