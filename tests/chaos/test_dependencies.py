@@ -1,5 +1,6 @@
 """Nodes are killed in the middle of diamonds: each foot runs once, and never before what it comes after."""
 
+import random
 import threading
 import time
 from collections import defaultdict
@@ -37,18 +38,23 @@ def cluster(request: pytest.FixtureRequest, lines: Path, tmp_path: Path) -> Iter
 
 
 @pytest.mark.timeout(300)
-def test_killed_every_two_seconds_each_foot_runs_once_and_after_both_sides(cluster: Cluster, lines: Path) -> None:
+def test_killed_every_two_seconds_each_foot_runs_once_and_after_both_sides(
+    cluster: Cluster, lines: Path, dice: random.Random
+) -> None:
     cluster.start(*NODES)
     cluster.await_all()
-    begun, kills = time.monotonic(), 0
+    begun, kills, at_second = time.monotonic(), 0, dice.random()
     while time.monotonic() - begun < NIGHTS + 3:
         threading.Event().wait(0.05)
-        if time.monotonic() - begun > KILL_EVERY * (kills + 1):
+        # At another moment of a night each time.
+        if time.monotonic() - begun > KILL_EVERY * (kills + 1) + at_second:
             victim = NODES[kills % len(NODES)]
             cluster.kill(victim)
             cluster.start(victim)
-            kills += 1
-    until = cluster.settle()
+            kills, at_second = kills + 1, dice.random()
+    cluster.await_all()
+    until = cluster.store.now()
+    cluster.until(lambda: not audit(cluster.store, until=until).pending, f"everything up to {until} is done")
     assert cluster.drain() == [0, 0, 0]
 
     report = audit(cluster.store, until=until)

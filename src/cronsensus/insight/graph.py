@@ -27,6 +27,10 @@ class Graph:
         """All jobs, layer by layer."""
         return [one for layer in self.layers for one in layer]
 
+    def first(self, count: int) -> Graph:
+        """Return as many jobs as that, from the left."""
+        return graph_of(self.rules, set(self.jobs[:count]))
+
     def around(self, job: str) -> Graph:
         """Return what a job comes after, directly or not, and what comes after it."""
         before, behind = {job}, {job}
@@ -56,16 +60,29 @@ def graph_of(rules: Mapping[str, Sequence[Rule]], only: set[str] | None = None) 
     return Graph(kept, tuple(layers))
 
 
-def states_at(store: Store, graph: Graph, at: datetime) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What became of one nominal time of a job: the state, and the newest run, if there was one."""
+
+    state: str
+    run: int | None
+
+
+def standings_at(store: Store, graph: Graph, at: datetime) -> dict[str, Standing]:
     """Return what became of each job's occurrence of a nominal time; jobs that have none are left out."""
-    found: dict[str, str] = {}
+    found: dict[str, Standing] = {}
     for job in graph.jobs:
         where = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
         if newest := store.occurrences(where, limit=1):
-            found[job] = str(newest[0].state)
+            found[job] = Standing(str(newest[0].state), newest[0].id)
         elif ranges := store.ranges(job, since=at, until=at, limit=1):
-            found[job] = str(ranges[0].range.state)
+            found[job] = Standing(str(ranges[0].range.state), None)
     return found
+
+
+def states_at(store: Store, graph: Graph, at: datetime) -> dict[str, str]:
+    """Return the states alone of ``standings_at``."""
+    return {job: standing.state for job, standing in standings_at(store, graph, at).items()}
 
 
 _COLOURS = {

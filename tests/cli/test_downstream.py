@@ -1,0 +1,94 @@
+"""A run, or times of a job, again with all that comes after: what the application says that is."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import Origin
+
+PROGRAM = """
+from cronsensus import Scheduler, every
+scheduler = Scheduler("{url}")
+@scheduler.job(every("1m"))
+def extract(): ...
+@scheduler.job(after=[extract])
+def load(): ...
+@scheduler.job(after=[load])
+def check(): ...
+@scheduler.job(every("1h"), after={{load: "all_in_period"}})
+def report(): ...
+"""
+APP = ("--app", "nightly:scheduler")
+
+
+@pytest.fixture
+def night(cluster: Any, write: Any) -> Any:
+    """One minute of extract and load has run; check has no run for it."""
+    write("nightly.py", PROGRAM.format(url=cluster.url))
+    cluster.join()
+    for job in ("extract", "load"):
+        cluster.every(job, "1m")
+    cluster.advance(60)
+    cluster.fire()
+    for claim in cluster.claim():
+        cluster.finish(claim)
+    return cluster
+
+
+def runs(cluster: Any, job: str) -> list[Any]:
+    return cluster.store.occurrences(OccurrenceFilter(job=job), newest_first=False)
+
+
+def test_a_run_is_tried_again_and_what_comes_after_it_behind_it(night):
+    [first], [second] = runs(night, "extract"), runs(night, "load")
+    answer = night("runs", "retry", str(first.id), "--downstream", "--yes", "--reason", "bad source", *APP)
+    assert answer.code == 0, answer
+    again, behind = runs(night, "extract")[-1], runs(night, "load")[-1]
+    assert (again.retry_of, behind.retry_of) == (first.id, second.id)
+    assert again.id < behind.id
+    assert "report is left alone: it comes after other times" in answer.text
+    assert "check is left alone: it has no run for" in answer.text
+    assert [act.why for act in night.store.trail(target="load") if act.action == "retry"] == ["bad source"]
+
+
+def test_it_is_shown_before_and_nothing_is_done_unasked(night):
+    [first] = runs(night, "extract")
+    for more, code in ((["--dry-run"], 0), ([], 2)):
+        answer = night("runs", "retry", str(first.id), "--downstream", *APP, *more)
+        assert "load" in answer.out
+        assert answer.code == code, answer
+    assert len(runs(night, "extract")) == len(runs(night, "load")) == 1
+
+
+def test_what_has_not_ended_is_left_alone(night):
+    [first], [second] = runs(night, "extract"), runs(night, "load")
+    night.store.retry(second.id, by="test")
+    answer = night("runs", "retry", str(first.id), "--downstream", "--yes", *APP)
+    assert "load is left alone: its run" in answer.text
+    assert len(runs(night, "load")) == 2
+
+
+@pytest.mark.parametrize("more", [["--failed"], ["4712"]])
+def test_downstream_is_for_one_run(night, more):
+    answer = night("runs", "retry", *(["4711"] if more[0] != "--failed" else []), *more, "--downstream", *APP)
+    assert answer.code == 2
+    assert "--downstream is for one run" in answer.err
+
+
+def test_times_are_filled_in_for_all_that_comes_after(night):
+    night.every("check", "1m")
+    night.every("report", "1h")
+    begin = night.store.now() - timedelta(minutes=5)
+    stretch = ("--from", begin.isoformat(), "--downstream", *APP)
+    look = night("jobs", "backfill", "extract", *stretch, "--dry-run", "-o", "json").data
+    assert [one["job"] for one in (look, *look["downstream"])] == ["extract", "load", "check"]
+    made = night("jobs", "backfill", "extract", *stretch, "--yes", "-o", "json").data
+    filled = {
+        job: {one.scheduled_for for one in runs(night, job) if one.origin is Origin.BACKFILL}
+        for job in ("extract", "load", "check")
+    }
+    assert filled["extract"] == filled["load"] < filled["check"]
+    assert max(made["created"]) < min(made["downstream"][0]["created"])
+    assert runs(night, "report") == []
