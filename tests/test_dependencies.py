@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -12,12 +13,16 @@ import pytest
 from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
 from cronsensus.dashboard import dashboard
-from cronsensus.errors import InvalidOption
+from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.insight.why import why
+from cronsensus.model.batch import Sleeper
+from cronsensus.model.gate import Gate, Rule
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step
 from cronsensus.node import batch_watch
-from cronsensus.node.upstreams import last_until
+from cronsensus.node.upstreams import After, Gates, last_until
+from cronsensus.stores.memory import MemoryStore
 from tests.dashboard.browser import Browser
 
 
@@ -244,6 +249,35 @@ def test_the_last_time_up_to_one_is_found_for_any_trigger():
     assert found is not None
     assert moment - timedelta(minutes=7) < found <= moment
     assert last_until(at("2030-01-01T00:00:00Z"), moment) is None
+    often = every("1s", end="2026-03-01T00:00:00Z")
+    assert last_until(often, moment) == datetime(2026, 3, 1, tzinfo=UTC)  # of millions
+
+
+def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypatch):
+    scheduler = Scheduler("memory://a-long-period")
+
+    @scheduler.job(every("1m"))
+    def often() -> None: ...
+
+    with scheduler:
+        pass
+    until = scheduler.store.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    scheduler.backfill("often", until - timedelta(hours=8), until)
+    after = After((Rule("often", "succeeded", "all_in_period"),), timedelta(days=1), {}, every("8h"))
+    one = Sleeper(1, "report", until, scheduler.store.now())
+    reads = Counter[str]()
+    for verb in ("_occurrences", "_ranges"):
+        real: Any = getattr(MemoryStore, verb)
+
+        def counted(*a: Any, real: Any = real, verb: str = verb, **b: Any) -> Any:
+            reads[verb] += 1
+            return real(*a, **b)
+
+        monkeypatch.setattr(MemoryStore, verb, counted)
+    assert Gates(scheduler.store).decide(after, one)[0] == Gate("wait", "for often")
+    assert sum(reads.values()) <= 5
+    monkeypatch.setattr("cronsensus.node.upstreams.MOST_IN_PERIOD", 100)
+    assert Gates(scheduler.store).decide(after, one)[0] == Gate("skip", "upstream missing: often")
 
 
 # --- waiting, lost wake-ups, deaths -----------------------------------------------------------------------------------
@@ -357,9 +391,12 @@ def test_why_names_the_upstream_and_how_to_see_what_became_of_it(url):
         now = scheduler.store.now()
         made = {job: scheduler.backfill(job, now - timedelta(hours=1), now)[0] for job in ("first", "second", "third")}
         assert made["third"].wait("10s").reason == "upstream skipped: second"
-        said = {
-            job: why(scheduler.store, scheduler.store.job(job), one.look().scheduled_for) for job, one in made.items()
-        }
+        said = {}
+        for job, one in made.items():
+            view, at_ = scheduler.store.job(job), one.look().scheduled_for
+            assert view is not None
+            assert at_ is not None
+            said[job] = why(scheduler.store, view, at_)
         page = Browser(dashboard(scheduler)).get(f"/ledger?job=second&at={said['second'].time.isoformat()[:19]}Z").text
     failed = made["first"].id
     assert {
@@ -469,3 +506,78 @@ def test_to_ask_for_what_it_did_not_come_after_says_what_there_is(url):
         error = alone.enqueue().wait("10s").error
     assert error is not None
     assert "did not come after 'extract'" in error.message
+
+
+# --- no way around the gate -------------------------------------------------------------------------------------------
+
+
+def test_a_claim_whose_answer_was_lost_goes_through_its_gate_when_it_is_found(monkeypatch):
+    scheduler, order = Scheduler("memory://lost-before-a-gate"), []
+    step = MemoryStore.step
+
+    def loses_claims(self: MemoryStore, session: str, said: Step) -> Done:
+        done = step(self, session, said)
+        if "lost" not in order and any(claim.job == "second" for claim in done.claims):
+            order.append("lost")
+            raise StoreUnavailable("the answer is lost")
+        return done
+
+    monkeypatch.setattr(MemoryStore, "step", loses_claims)
+
+    @scheduler.job(every("2s"))
+    def first() -> None:
+        time.sleep(0.7)
+        order.append("first")
+
+    @scheduler.job(after=[first])
+    def second(run: Run) -> None:
+        order.append(run.upstream[first].verdict)
+
+    with scheduler:
+        wait_until(lambda: len(order) >= 3)
+    assert order[:3] == ["lost", "first", "succeeded"]
+
+
+def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream_is_tried_again(url):
+    scheduler, listed, fails = Scheduler(url), [], threading.Event()
+
+    @scheduler.job(every("1h"))
+    def first() -> None:
+        if fails.is_set():
+            raise ValueError("the second time")
+
+    def shops() -> list[str]:
+        listed.append(1)
+        return ["paris", "lyon"]
+
+    @scheduler.job(after=[first], items=shops, collect=lambda results: len(list(results)))
+    def close(shop: str) -> None:
+        fails.wait(10)
+        time.sleep(0.5)
+
+    with scheduler:
+        now = scheduler.store.now()
+        [one] = scheduler.backfill("first", now - timedelta(minutes=60), now)[:1]
+        [batch] = scheduler.backfill("close", now - timedelta(minutes=60), now)[:1]
+        wait_until(lambda: listed)
+        fails.set()
+        scheduler.retry(one.id).wait("10s")
+        assert batch.wait("20s").state is State.SUCCEEDED
+    assert listed == [1]
+
+
+def test_a_job_that_is_added_with_the_function_of_one_that_comes_after_others_comes_after_nothing(url):
+    """It once slept for ever: held by its function's edges, and looked for by its own."""
+    scheduler, ran = Scheduler(url), []
+
+    @scheduler.job(cron("0 3 * * *"))
+    def first() -> None: ...
+
+    @scheduler.job(after=[first])
+    def second(run: Run) -> None:
+        ran.append(run.job)
+
+    with scheduler:
+        scheduler.add_job(second, every("1s"), name="other")
+        wait_until(lambda: ran)
+    assert set(ran) == {"other"}

@@ -36,14 +36,24 @@ class Declaration:
     takes: timedelta | None = None
 
     def spec(self, base: Policies, zone: str) -> JobSpec:
-        """Return the definition, with ``base`` and ``zone`` for what the decorator leaves out."""
+        """Return the definition, with ``base`` and ``zone`` for what the decorator leaves out.
+
+        Raises:
+            InvalidOption: a value that makes no sense.
+        """
+        policies = Policies.read(self.options, base)
+        if self.within is not None and policies.keep < self.within:
+            raise InvalidOption(
+                f"{self.function.name!r} is overdue without a success for {format_duration(self.within)}, but a "
+                f"success is forgotten after {format_duration(policies.keep)}; give it a longer keep=…"
+            )
         return JobSpec(
             name=self.function.name,
             function=self.function.name,
             trigger=None if self.trigger is None else self.trigger.in_zone(zone),
             args=self.args,
             kwargs=self.kwargs,
-            policies=Policies.read(self.options, base),
+            policies=policies,
             executor=self.function.registered.executor,
         )
 

@@ -14,12 +14,14 @@ from email.policy import default
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from cronsensus import Alert, Scheduler, every
+from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
-from cronsensus.alerts.conditions import look_at_waiting
-from cronsensus.alerts.events import Event, begin, look
+from cronsensus.alerts.conditions import Expected, look_at_waiting
+from cronsensus.alerts.events import MOST_SEEN, Event, begin, look
 from cronsensus.alerts.muting import mute, muted, unmute
+from cronsensus.alerts.watching import Alerts
 from cronsensus.alerts.words import MOST_TOLD, subject, text
 from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.model.occurrence import Item, OccurrenceFilter
@@ -560,3 +562,46 @@ def test_without_alerts_nothing_of_them_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# --- of a batch, the batch --------------------------------------------------------------------------------------------
+
+
+def test_an_item_that_succeeds_does_not_make_its_job_well_nor_one_that_is_slow_its_job_slow(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    on = ["failed", "overdue", "recovered", "slow"]
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, on=on, name="ops")], concurrency=3)
+
+    @scheduler.job(items=range(6), stop_after=1, overdue="1500ms", slow="400ms")
+    def close(number: int) -> None:
+        time.sleep(0.5 + 0.2 * number)
+        if number == 0:
+            raise ValueError("no shop 0")
+
+    with scheduler:
+        batch = close.trigger_now()
+        batch.wait("10s")
+        wait_until(lambda: len(told) >= 3)
+        time.sleep(2)
+    assert sorted((one.event, one.run) for one in told if one.run) == [("failed", batch.id), ("slow", batch.id)]
+    assert [one.event for one in told if not one.run] == ["overdue"]
+
+
+def test_what_is_slow_is_remembered_while_it_is_and_no_longer():
+    store = open_store("memory://slow-and-seen")
+    begun = begin(store)
+    many = {f"run:{number}": begun.at for number in range(MOST_SEEN + 1)}
+    slow = {"slow:1": begun.at}
+    assert look(store, structs.replace(begun, seen=many | slow))[1].seen == slow
+    checks = Alerts([], lambda: store, lambda: {"gone": Expected(takes=timedelta(seconds=1))})
+    assert checks._conditions(Alert(print), store, structs.replace(begun, seen=slow), [])[1].seen == {}
+
+
+def test_a_success_is_kept_for_as_long_as_it_is_asked_for():
+    """Else a job that is well is overdue: nothing tells any more that it has succeeded."""
+    scheduler = Scheduler("memory://")
+    with pytest.raises(InvalidOption, match=r"'monthly' is overdue without a success for 31d, but .* after 30d; give"):
+
+        @scheduler.job(overdue="31d")
+        def monthly() -> None: ...

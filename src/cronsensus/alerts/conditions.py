@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import dropwhile, takewhile
 
-from cronsensus.alerts.events import Event
+from cronsensus.alerts.events import SLOW, Event
 from cronsensus.durations import format_duration
+from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.instants import to_micros
+from cronsensus.model.batch import HELD
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -23,6 +25,9 @@ from cronsensus.stores.base import Store
 MOST_OPEN = 1_000
 """Jobs of which it is remembered that something is wrong."""
 _LOOKED_AT = 200
+_BATCHES = 30
+"""Of a job with items: so many of its last batches may be slow."""
+Success = Occurrence | Glance
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ def look_at_jobs(
     wrong = dict(begun)
     told = {key: at for key, at in begun.items() if key.partition(":")[0] in {"failed", "overdue"}}
     for name in sorted({*expected, *(key.partition(":")[2] for key in told)}):
-        last = _last_success(store, name)
+        last = last_success(store, name)
         for event, at in ((key.partition(":")[0], at) for key, at in told.items() if key.partition(":")[2] == name):
             if last is not None and last.finished_at is not None and to_micros(last.finished_at) > at:
                 del wrong[f"{event}:{name}"]
@@ -67,12 +72,7 @@ def look_at_jobs(
     return events, dict(list(wrong.items())[-MOST_OPEN:])
 
 
-def _last_success(store: Store, job: str) -> Occurrence | None:
-    done = store.occurrences(OccurrenceFilter(job=job, states=(State.SUCCEEDED,)), limit=1)
-    return done[0] if done else None
-
-
-def _recovered(job: str, last: Occurrence, at: datetime, event: str) -> Event:
+def _recovered(job: str, last: Success, at: datetime, event: str) -> Event:
     reason = "it has succeeded again" if event == "failed" else "it has succeeded at last"
     return Event(
         key=f"recovered:{event}:{last.id}",
@@ -86,7 +86,7 @@ def _recovered(job: str, last: Occurrence, at: datetime, event: str) -> Event:
     )
 
 
-def _overdue(store: Store, job: str, last: Occurrence | None, within: timedelta, now: datetime) -> Iterator[Event]:
+def _overdue(store: Store, job: str, last: Success | None, within: timedelta, now: datetime) -> Iterator[Event]:
     if last is not None and last.finished_at is not None:
         since, number, said = last.finished_at, last.id, "its last success is older"
     elif (view := store.job(job)) is not None and view.retired_at is None:
@@ -104,18 +104,29 @@ def _overdue(store: Store, job: str, last: Occurrence | None, within: timedelta,
 
 
 def _slow(store: Store, job: str, takes: timedelta, now: datetime) -> Iterator[Event]:
+    # An item of a batch speaks through its batch, which sleeps while they run: it is not running then.
+    past = store.last_of([job], limit=_BATCHES).get(job)
+    for batch in () if past is None else past.glances:
+        listed = batch.listed is not None and batch.listed != HELD
+        if listed and not batch.state.final and now - batch.created_at > takes:
+            yield _too_slow(batch, takes, now)
     for one in store.occurrences(OccurrenceFilter(job=job, states=(State.RUNNING,)), limit=100):
-        if one.started_at is not None and now - one.started_at > takes:
-            yield Event(
-                key=f"slow:{one.token}",
-                event="slow",
-                at=now,
-                job=job,
-                run=one.id,
-                scheduled_for=one.scheduled_for,
-                reason=f"it has run for more than {format_duration(takes)}",
-                node=one.node,
-            )
+        whole = one.parent is None and one.listed in {None, HELD}
+        if whole and one.started_at is not None and now - one.started_at > takes:
+            yield _too_slow(one, takes, now)
+
+
+def _too_slow(one: Occurrence | Glance, takes: timedelta, now: datetime) -> Event:
+    return Event(
+        key=f"{SLOW}{one.id}",
+        event="slow",
+        at=now,
+        job=one.job,
+        run=one.id,
+        scheduled_for=one.scheduled_for,
+        reason=f"it has run for more than {format_duration(takes)}",
+        node=one.node,
+    )
 
 
 def look_at_waiting(

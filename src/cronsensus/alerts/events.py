@@ -31,6 +31,8 @@ MOST_SEEN = 2_000
 """Of more than so many in ``AGAIN``, what is committed late and out of order is not found."""
 _PAGE = 1000
 _RANGE = "range:"
+SLOW = "slow:"
+"""Keys of what is slow start with it: they are known for as long as it is."""
 _OF_STATE = {State.FAILED: "failed", State.MISSED: "missed", State.CANCELLED: "cancelled"}
 
 
@@ -102,12 +104,12 @@ def look(store: Store, mark: Mark, *, takeovers: bool = False) -> tuple[list[Eve
         found += _of_takeovers(store, since)
     new = [one for one in found if one.key not in mark.seen]
     # A range is found again by its id, whenever that was.
-    kept = {key: at for key, at in mark.seen.items() if at >= to_micros(since) or key.startswith(_RANGE)}
+    kept = {key: at for key, at in mark.seen.items() if at >= to_micros(since) or key.startswith((_RANGE, SLOW))}
     seen = kept | {one.key: to_micros(one.at) for one in new}
     last = max([mark.ranges, *(int(one.key.removeprefix(_RANGE)) for one in ranges)])
     at, floor, range_floor = to_micros(now), mark.floor, mark.range_floor
     if len(seen) > MOST_SEEN:  # the next look begins here, so that none of them is found again
-        floor, range_floor, seen = at, last, {}
+        floor, range_floor, seen = at, last, {key: then for key, then in seen.items() if key.startswith(SLOW)}
     return sorted(new, key=lambda one: one.at), Mark(
         at, last, floor, range_floor, seen, mark.sent, mark.wrong, mark.checked
     )

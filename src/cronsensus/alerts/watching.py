@@ -19,7 +19,7 @@ from msgspec import json, structs
 
 from cronsensus.alerts.alert import Alert
 from cronsensus.alerts.conditions import Expected, in_rows, look_at_jobs, look_at_waiting, opened_by
-from cronsensus.alerts.events import Event, Mark, begin, look
+from cronsensus.alerts.events import SLOW, Event, Mark, begin, look
 from cronsensus.alerts.muting import muted
 from cronsensus.alerts.sending import Message, send
 from cronsensus.alerts.words import MOST_TOLD, data, subject, text
@@ -151,8 +151,10 @@ class Alerts:
         if stalled or backlog is not None:
             more, wrong = look_at_waiting(store, wrong, now, stalled=stalled, backlog=backlog)
             events += more
-        events = [one for one in events if one.key not in mark.seen]
-        seen = mark.seen | {one.key: to_micros(now + timedelta(days=3650)) for one in events if one.event == "slow"}
+        slow = {one.key: to_micros(one.at) for one in events if one.event == "slow"}
+        seen = {key: at for key, at in mark.seen.items() if key in slow or not key.startswith(SLOW)}
+        events = [one for one in events if one.key not in seen]
+        seen = slow | seen
         return events, structs.replace(mark, wrong=wrong, checked=to_micros(now), seen=seen)
 
     def message(self, alert: Alert, store: Store, events: Sequence[Event]) -> Message:

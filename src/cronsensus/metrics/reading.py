@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from cronsensus.clock import Clock
+from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.model.glance import Glance
 from cronsensus.model.job import JobView, is_internal
@@ -148,11 +149,13 @@ class Reader:
                 self._note(name, one)
             # Where all that there is has been seen, there is nothing to look for; else it has failed for long.
             if self._succeeded.get(name) is None and len(glances) >= _PAST:
-                where = OccurrenceFilter(job=name, states=(State.SUCCEEDED,))
-                self._succeeded[name] = next((one.finished_at for one in store.occurrences(where, limit=1)), None)
+                done = last_success(store, name)
+                self._succeeded[name] = None if done is None else done.finished_at
 
     def _note(self, name: str, one: Glance) -> None:
         known = self._succeeded.get(name)
+        if one.parent is not None:  # an item is no success of its job
+            return
         if one.state is State.SUCCEEDED and one.finished_at is not None and (known is None or one.finished_at > known):
             self._succeeded[name] = one.finished_at
 

@@ -61,6 +61,11 @@ class Gate:
     reason: str = ""
 
 
+def is_against(rule: Rule, verdict: Verdict) -> bool:
+    """Whether an occurrence is skipped because of this one."""
+    return verdict != "wait" and verdict not in _WELL[rule.when]
+
+
 def gate(
     rules: Sequence[Rule], verdicts: Mapping[str, Sequence[Verdict]], *, waited: timedelta, wait_for: timedelta
 ) -> Gate:
@@ -75,7 +80,7 @@ def gate(
     waits: list[str] = []
     for rule in rules:
         found = verdicts[rule.job]
-        bad = next((one for one in found if one != "wait" and one not in _WELL[rule.when]), None)
+        bad = next((one for one in found if is_against(rule, one)), None)
         if bad is not None:
             return Gate("skip", f"{_REASONS[bad]}: {rule.job}")
         if "wait" in found:

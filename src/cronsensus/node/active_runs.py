@@ -461,6 +461,7 @@ class ActiveRuns:
         self._run_events.settled(answer, outcome)
 
     def _give_back(self, claim: Claim, cut: Cut | None) -> None:
+        self.upstreams.pop((claim.id, claim.token), None)
         self._given_back.append(GiveBack(claim=claim, cut=cut))
 
     def say_again(self, key: Key) -> bool:
@@ -529,6 +530,7 @@ class ActiveRuns:
     def _withdraw(self, key: Key) -> Claim | None:
         """Let a claim wait no longer; ``None``: it does not wait."""
         waiting = self._waiting.pop(key, None)
+        self.upstreams.pop(key, None)
         return self.reserved.remove(key) if waiting is None else waiting.claim
 
     def cut_off_all(self) -> None:

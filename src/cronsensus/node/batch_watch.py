@@ -124,9 +124,9 @@ class BatchWatch:
 
     # --- what comes after what? ---------------------------------------------------------------------------------------
 
-    def after_of(self, function: str) -> After | None:
-        """Return what the occurrences of a job come after; ``None``: nothing."""
-        registered = self._registry.get(function)
+    def after_of(self, job: str) -> After | None:
+        """Return what the occurrences of a job come after; ``None``: nothing, as of one that was added at run time."""
+        registered = self._registry.get(job)
         return None if registered is None else registered.after
 
     def has_dependents(self, job: str) -> bool:

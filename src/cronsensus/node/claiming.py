@@ -6,6 +6,7 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +16,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
-from cronsensus.model.batch import Sleeper
+from cronsensus.model.batch import HELD, Sleeper
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -175,10 +176,15 @@ class Claiming:
                 self._active_runs.close_item(claim)
         return [claim for claim in claims if claim.parent not in over]
 
+    def _admitted(self, claim: Claim) -> bool:
+        """Whether a claim that this node came to hear of late may begin; else it ends here, as below."""
+        admitted = self._without_ended_batches([claim])
+        return bool(self._through_gates(admitted, ()) if admitted and self._has_gate(claim) else admitted)
+
     def _has_gate(self, claim: Claim) -> bool:
         if claim.scheduled_for is None or not self._batches.has_gates:
             return False
-        return self._batches.after_of(claim.spec.function) is not None
+        return self._batches.after_of(claim.job) is not None
 
     def _through_gates(self, behind: Sequence[Claim], together: Sequence[Claim]) -> Sequence[Claim]:
         """Return claims without those that wait for others, or are skipped because of them: these are settled here.
@@ -186,31 +192,31 @@ class Claiming:
         What was claimed ``together`` with them is known to be active. That may be over by now: what sleeps is asked
         about once more, when the store has it asleep.
         """
-        if not behind:
-            return behind
+        left = deque(behind)
         try:
             running = {(one.job, one.scheduled_for) for one in together if one.scheduled_for is not None}
             gates = Gates(self._store, running)
-            afters = [(self._batches.after_of(one.spec.function), _sleeper(one)) for one in behind]
+            afters = [(self._batches.after_of(one.job), _sleeper(one)) for one in behind]
             gates.read([(after, sleeper) for after, sleeper in afters if after is not None])
-            for claim in behind:
-                self._pass(claim, gates)
+            while left:
+                self._pass(left[0], gates)
+                left.popleft()
         except StoreError:
             # What cannot be asked is not begun.
-            for claim in behind:
-                if claim.id not in self._passed:
-                    self._active_runs.give_back(claim)
+            for claim in left:
+                self._active_runs.give_back(claim)
         gone = {claim.id for claim in behind} - self._passed
         self._passed.clear()
         return [claim for claim in behind if claim.id not in gone]
 
     def _pass(self, claim: Claim, gates: Gates) -> None:
         """Let a claim through its gate, or settle it."""
-        after = self._batches.after_of(claim.spec.function)
+        after = self._batches.after_of(claim.job)
         assert after is not None  # noqa: S101 - for the type checker
         sleeper = _sleeper(claim)._replace(created_at=self._created_at(claim))
         decided, upstreams = gates.decide(after, sleeper)
-        if decided.decision == "run":
+        # A batch that has been listed went through its gate: what is retried of its upstreams since does not undo it.
+        if decided.decision == "run" or (claim.listed is not None and claim.listed != HELD):
             self._passed.add(claim.id)
             self._active_runs.upstreams[claim.id, claim.token] = upstreams
         else:
@@ -259,6 +265,8 @@ class Claiming:
 
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
+        if not self._admitted(claim):
+            return
         seen = ClockSample(self._store.now(), self._clock.monotonic())
         if claim.reserved:
             self._active_runs.reserve([claim], lease)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from cronsensus.model.batch import Sleeper
-from cronsensus.model.gate import Gate, Rule, Verdict, gate
+from cronsensus.model.gate import Gate, Rule, Verdict, gate, is_against
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
@@ -21,7 +21,9 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST_STEP, _LONGEST_STEP = timedelta(minutes=1), timedelta(days=366 * 5)
+_PAGE = 500
 MOST_IN_PERIOD = 10_000
+"""Nominal times of an upstream that one run may come after; with more of them it is skipped."""
 _TOGETHER = 4
 """From so many nominal times of one upstream on, they are read together."""
 
@@ -172,11 +174,28 @@ class Gates:
             return
         begin = None if own is None else last_until(own, time - _MICROSECOND)
         at = trigger.next_after(time - timedelta(days=1) if begin is None else begin)
+        if at is not None and at < time:
+            self._read(rule.job, at, time)
         for _ in range(MOST_IN_PERIOD):
             if at is None or at > time:
                 return
-            yield at, self._at(rule.job, at)
+            seen = self._at(rule.job, at)
+            yield at, seen
+            if is_against(rule, seen.verdict):
+                return  # the others do not matter any more, and may be many
             at = trigger.next_after(at)
+        if at is not None and at <= time:
+            yield at, _Seen("missing", None)  # nobody has looked at those that are left
+
+    def _read(self, job: str, since: datetime, until: datetime) -> None:
+        """Read what there is of several nominal times, page by page."""
+        self._job(job)  # first, as below
+        where, after = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until), None
+        while page := self._store.occurrences(where, after=after, limit=_PAGE):
+            for one in page:
+                if one.scheduled_for is not None:
+                    self._seen.setdefault((job, one.scheduled_for), _seen(one))
+            after = page[-1].id
 
     def _job(self, name: str) -> JobView | None:
         if name not in self._jobs:
@@ -208,8 +227,8 @@ class Gates:
         return _Seen("wait", None)
 
 
-def _seen(newest: Occurrence) -> _Seen:
-    return _Seen(cast("Verdict", str(newest.state)) if newest.state.final else "wait", newest)
+def _seen(one: Occurrence) -> _Seen:
+    return _Seen(cast("Verdict", str(one.state)) if one.state.final else "wait", one)
 
 
 def _upstream(job: str, time: datetime, seen: _Seen, after: After) -> Upstream[Any]:
@@ -227,9 +246,19 @@ def last_until(trigger: Trigger, time: datetime) -> datetime | None:
     while step <= _LONGEST_STEP:
         at = trigger.next_after(time - step)
         if at is not None and at <= time:
-            last = at
-            while (at := trigger.next_after(last)) is not None and at <= time:
-                last = at
-            return last
+            return _last(trigger, at, time)
         step *= 2
     return None
+
+
+def _last(trigger: Trigger, first: datetime, until: datetime) -> datetime:
+    """Return the last of the nominal times from ``first`` on: by halves, for there may be millions."""
+    last, end = first, until
+    while (following := trigger.next_after(last)) is not None and following <= until:
+        middle = last + (end - last) / 2
+        found = trigger.next_after(middle)
+        if found is None or found > until:
+            last, end = following, middle
+        else:
+            last = found
+    return last
