@@ -80,6 +80,7 @@ class Settings:
             worked: ``"warn"`` says so and goes on in the empty store, ``"stop"`` says so and starts nothing more.
         alerts: who is told what went wrong, where the code does not say: text, or tables of ``target``, ``on``, …
         heartbeat_url: what a node that decides on time pings each minute, for a service that tells if nobody does.
+        dashboard_url: where people see the dashboard, for links in alerts.
         deploy_id: which deploy this is, for start-up tasks with ``scope="deploy"``; ``None``: as far as the code shows.
         generation: which generation of workers, for start-up tasks; ``None``: that of the master process.
     """
@@ -101,6 +102,7 @@ class Settings:
     on_store_loss: OnStoreLoss = "warn"
     alerts: str | tuple[Mapping[str, Any], ...] | None = None
     heartbeat_url: str | None = None
+    dashboard_url: str | None = None
     deploy_id: str | None = None
     generation: str | None = None
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -368,6 +370,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "on_store_loss": _choice(OnStoreLoss),
     "alerts": _alerts,
     "heartbeat_url": _web_url,
+    "dashboard_url": _text,
     "deploy_id": _name,
     "generation": _name,
 }

@@ -174,6 +174,7 @@ class Scheduler:
             [*alerts, *from_settings],
             lambda: self.store,
             lambda: {name: Expected(*said) for name, said in self._declared.expected().items()},
+            lambda: self.settings.dashboard_url,
         )
         for one in made.by_name.values():
             function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
@@ -236,6 +237,11 @@ class Scheduler:
     def declared(self) -> Declarations:
         """What this process's code declares."""
         return self._declared
+
+    @property
+    def overdue_after(self) -> dict[str, timedelta]:
+        """Within how long jobs are to succeed, by name, of those that this process's code says it of (``overdue=``)."""
+        return {name: within for name, (within, _) in self._declared.expected().items() if within is not None}
 
     job = _Of(lambda self: self._definitions.job)
     function = _Of(lambda self: self._definitions.function)

@@ -276,6 +276,22 @@ def test_of_a_muted_job_nobody_is_told(url):
     assert [one.reason for one in told] == ["ValueError: 2"]
 
 
+def test_a_message_says_why_and_links_to_the_run(url, monkeypatch):
+    monkeypatch.setenv("CRONSENSUS_DASHBOARD_URL", "https://ops.example/cron/")
+    with webhooks() as got:
+        scheduler = Scheduler(url, alerts=[Alert(got.url)])
+
+        @scheduler.job(every("1s"))
+        def backup() -> None:
+            raise OSError("disk full")
+
+        with scheduler:
+            wait_until(lambda: got.events)
+    first = got.events[0]
+    assert first["url"] == f"https://ops.example/cron/runs/{first['run']}"
+    assert "disk full" in first["why"]
+
+
 def test_a_mail_is_sent(url, monkeypatch):
     with mails() as (server, got):
         monkeypatch.setenv("CRONSENSUS_SMTP_URL", server)

@@ -80,6 +80,18 @@ def test_in_a_pipe_it_prints_a_line_per_event_and_says_what_was_proven(tmp_path)
     assert json.loads(again.stdout)["missed"] == 0
 
 
+def test_the_demo_of_a_batch_has_every_picture_shrunk_once_although_a_node_dies(tmp_path):
+    process = demo(tmp_path, "--seconds", "8", "--batch", "-o", "json")
+    out, err = process.communicate(timeout=PATIENCE + 40)
+    assert process.returncode == 0, out + err
+    batch = json.loads(out)["batch"]
+    assert batch["succeeded"] == 90
+    assert len(batch["nodes"]) >= 2
+    assert "a batch: 90 pictures to shrink" in err
+    assert "the batch: 90 items: 90 succeeded" in err
+    assert json.loads(out)["duplicates"] == 0
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
 @pytest.mark.timeout(400)
 def test_however_it_is_stopped_no_process_stays(tmp_path, how):

@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cronsensus import JobSpec, Scheduler
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.metrics import Metrics
@@ -62,6 +63,20 @@ def test_a_job_that_nobody_decides_is_overdue_and_a_paused_one_is_not(cluster: H
     assert found["job_overdue[job=tick]"] == 1
     assert (found["job_overdue[job=rest]"], found["job_paused[job=rest]"]) == (0, 1)
     assert "job_next_run_timestamp_seconds[job=rest]" not in found
+
+
+def test_a_job_that_has_not_succeeded_within_what_its_code_says_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronsensus.metrics.collector.READ_EVERY", 0.0)
+    clock = ManualClock()
+    scheduler = Scheduler("memory://", clock=clock)
+    scheduler.job(overdue="1h", name="backup")(lambda: None)
+    metrics = Metrics(scheduler)
+    store = scheduler.store
+    store.define_jobs([JobSpec(name="backup", function="backup")], release="r1")
+    clock.advance(3599)
+    assert series(metrics)["job_overdue[job=backup]"] == 0
+    clock.advance(2)
+    assert series(metrics)["job_overdue[job=backup]"] == 1
 
 
 def test_a_success_is_found_behind_any_number_of_failures(cluster: HandCluster) -> None:

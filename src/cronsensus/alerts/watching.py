@@ -22,10 +22,11 @@ from cronsensus.alerts.conditions import Expected, look_at_jobs, opened_by
 from cronsensus.alerts.events import Event, Mark, begin, look
 from cronsensus.alerts.muting import muted
 from cronsensus.alerts.sending import Message, send
-from cronsensus.alerts.words import data, subject, text
+from cronsensus.alerts.words import MOST_TOLD, data, subject, text
 from cronsensus.clock import SystemClock
 from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.why import why
 from cronsensus.insight.words import exact
 from cronsensus.instants import to_micros
 from cronsensus.model.job import INTERNAL, JobSpec
@@ -41,6 +42,8 @@ CHECKED = timedelta(seconds=10)
 AT_MOST = 4
 """Messages of an alert in ``WINDOW``; what comes in between goes with the next one."""
 WINDOW = timedelta(seconds=60)
+MOST_EXPLAINED = 10
+"""Events of a message, beyond which none has the sentences of ``why``: each is several reads."""
 JOB = INTERNAL + "alert:"
 KEY = "watch"
 OPTIONS: dict[str, Any] = {
@@ -60,8 +63,9 @@ class Alerts:
         alerts: Sequence[Alert],
         store: Callable[[], Store],
         expected: Callable[[], Mapping[str, Expected]] = dict,
+        dashboard_url: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Watch ``store`` for them; ``expected`` says what is expected of jobs.
+        """Watch ``store`` for them; ``expected`` says what is expected of jobs, ``dashboard_url`` where they are seen.
 
         Raises:
             InvalidOption: something else than alerts.
@@ -77,6 +81,7 @@ class Alerts:
             raise DuplicateJob(f"two alerts are called {twice!r}; give one of them another name=…")
         self._store = store
         self._expected = expected
+        self._dashboard_url = dashboard_url
 
     def function_of(self, alert: Alert) -> Callable[..., Any]:
         """Return what the job of an alert calls."""
@@ -130,18 +135,21 @@ class Alerts:
 
     def message(self, alert: Alert, store: Store, events: Sequence[Event]) -> Message:
         """Return what is sent of events."""
-        zones: dict[str, Any] = {}
+        views = {one.job: store.job(one.job) for one in events[:MOST_TOLD] if one.job is not None}
 
         def shown(event: Event, at: datetime) -> str:
-            if event.job is None:
-                return exact(at)
-            if event.job not in zones:
-                view = store.job(event.job)
-                zones[event.job] = None if view is None else zone_of(view.spec.trigger)
-            zone = zones[event.job]
-            return exact(at) if zone is None else exact(at, zone)
+            view = views.get(event.job or "")
+            return exact(at) if view is None else exact(at, zone_of(view.spec.trigger))
 
-        return Message(alert.name, store.namespace, events, subject(events), text(events, shown), data(events))
+        said = data(events)
+        for one, event in zip(said, events, strict=False):
+            view, base = views.get(event.job or ""), self._dashboard_url()
+            one["url"] = None if base is None or event.run is None else f"{base.rstrip('/')}/runs/{event.run}"
+            explain = view is not None and event.scheduled_for is not None and event.event in {"failed", "missed"}
+            one["why"] = None
+            if explain and len(events) <= MOST_EXPLAINED and view is not None and event.scheduled_for is not None:
+                one["why"] = " ".join(why(store, view, event.scheduled_for).sentences)
+        return Message(alert.name, store.namespace, events, subject(events), text(events, shown), said)
 
     @staticmethod
     def _without_muted(store: Store, events: list[Event]) -> list[Event]:

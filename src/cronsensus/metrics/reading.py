@@ -5,7 +5,7 @@ All processes read the same there, so these numbers are the cluster's, whoever i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -44,7 +44,8 @@ class JobReading:
     Attributes:
         next_run: its next nominal time; ``None``: there is none, or it does not count, as in a pause.
         last_success: when a run of it succeeded last, as far as the ledger reaches.
-        overdue: its time passed a minute ago, and no node has decided it.
+        overdue: its time passed a minute ago, and no node has decided it; or it has not succeeded within its
+            ``overdue=``.
     """
 
     name: str
@@ -77,8 +78,11 @@ class Reading:
 class Reader:
     """Reads, and remembers when each job succeeded last, so that it need not look for that again."""
 
-    def __init__(self, jobs: Sequence[str], clock: Clock) -> None:
-        """Choose the jobs whose names fit one of these patterns."""
+    def __init__(
+        self, jobs: Sequence[str], clock: Clock, overdue_after: Callable[[], Mapping[str, timedelta]] = dict
+    ) -> None:
+        """Choose the jobs whose names fit one of these patterns; ``overdue_after``: within how long some succeed."""
+        self._overdue_after = overdue_after
         self._patterns = tuple(jobs)
         self._clock = clock
         self._succeeded: dict[str, datetime | None] = {}
@@ -92,9 +96,12 @@ class Reader:
         skew = before + (self._clock.now() - before) / 2 - now
         views, internal = self._chosen(store)
         self._learn(store, [view.spec.name for view in views], now)
+        within = self._overdue_after()
         counts, ours = store.counts(), sum(store.pending_of(internal).values())
         return Reading(
-            jobs=tuple(_of_job(view, self._succeeded.get(view.spec.name), now) for view in views),
+            jobs=tuple(
+                _of_job(view, self._succeeded.get(view.spec.name), now, within.get(view.spec.name)) for view in views
+            ),
             pending=max(0, counts.pending - ours),
             oldest=_oldest(store, now),
             slots=sum(
@@ -155,7 +162,7 @@ def chosen_by(patterns: Sequence[str], name: str) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _of_job(view: JobView, succeeded: datetime | None, now: datetime) -> JobReading:
+def _of_job(view: JobView, succeeded: datetime | None, now: datetime, within: timedelta | None) -> JobReading:
     decided_here = view.paused_at is None and view.spec.keeper is None
     due = view.next_due if decided_here else None
     return JobReading(
@@ -163,7 +170,8 @@ def _of_job(view: JobView, succeeded: datetime | None, now: datetime) -> JobRead
         next_run=due,
         last_success=succeeded,
         paused=view.paused_at is not None,
-        overdue=due is not None and now - due > OVERDUE,
+        overdue=(due is not None and now - due > OVERDUE)
+        or (within is not None and now - (succeeded or view.created_at) > within),
     )
 
 
@@ -186,7 +194,7 @@ def rows_of(reading: Reading) -> Iterator[tuple[str, str, str | None, list[tuple
         "job", [(one.name, one.last_success.timestamp()) for one in jobs if one.last_success is not None],
     )  # fmt: skip
     yield "job_paused", "1: the job is paused.", "job", [(one.name, float(one.paused)) for one in jobs]
-    what = "1: a nominal time passed a minute ago, and no node has decided it."
+    what = "1: no node has decided a nominal time of a minute ago, or no success within its overdue=."
     yield "job_overdue", what, "job", [(one.name, float(one.overdue)) for one in jobs]
     yield "pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))]
     yield "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -25,6 +26,32 @@ _clock = SystemClock()
 T = TypeVar("T")
 
 
+class Hashes:
+    """A set of hashes of 64 bits that takes 16 MB for a million of them, where one of Python's takes 100."""
+
+    def __init__(self) -> None:
+        self._slots = array("q", bytes(8 * 1024))
+        self._count = 0
+
+    def add(self, value: int) -> bool:
+        """Put one in; return whether it was not there."""
+        if 3 * self._count >= 2 * len(self._slots):
+            before, self._slots, self._count = self._slots, array("q", bytes(16 * len(self._slots))), 0
+            for one in before:
+                if one:
+                    self.add(one)
+        value = value or 1  # an empty slot is 0
+        last = len(self._slots) - 1
+        at = value & last
+        while found := self._slots[at]:
+            if found == value:
+                return False
+            at = at + 1 & last
+        self._slots[at] = value
+        self._count += 1
+        return True
+
+
 class Pages:
     """Items on their way into the store.
 
@@ -42,8 +69,7 @@ class Pages:
         self._page: list[Item] = []
         self._again: set[str] = set()
         """Keys of the page that came before, as far as their hashes tell."""
-        self._seen: set[int] = set()
-        """Hashes of keys: a million of them fit where a million keys would not."""
+        self._seen = Hashes()
         self._since = _clock.monotonic()
         self.count = 0
 
@@ -64,9 +90,8 @@ class Pages:
         if self._done and digest(item_key(0, own)) in self._done:
             return False
         key = item_key(self._number, own)
-        if (seen := hash(key)) in self._seen:
+        if not self._seen.add(hash(key)):
             self._again.add(key)
-        self._seen.add(seen)
         self._page.append(
             Item(
                 job=self._job,

@@ -176,7 +176,9 @@ class Claiming:
         return [claim for claim in claims if claim.parent not in over]
 
     def _has_gate(self, claim: Claim) -> bool:
-        return claim.scheduled_for is not None and self._batches.after_of(claim.spec.function) is not None
+        if claim.scheduled_for is None or not self._batches.has_gates:
+            return False
+        return self._batches.after_of(claim.spec.function) is not None
 
     def _through_gates(self, behind: Sequence[Claim], together: Sequence[Claim]) -> Sequence[Claim]:
         """Return claims without those that wait for others, or are skipped because of them: these are settled here.
@@ -184,6 +186,8 @@ class Claiming:
         What was claimed ``together`` with them is known to be active. That may be over by now: what sleeps is asked
         about once more, when the store has it asleep.
         """
+        if not behind:
+            return behind
         try:
             running = {(one.job, one.scheduled_for) for one in together if one.scheduled_for is not None}
             gates = Gates(self._store, running)

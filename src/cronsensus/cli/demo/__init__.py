@@ -29,9 +29,10 @@ MOST_NODES = 16
               help="How many node processes.")  # fmt: skip
 @click.option("--seconds", type=click.IntRange(8, 3600), default=30, show_default=True, metavar="S",
               help="How long, about.")  # fmt: skip
+@click.option("--batch", is_flag=True, help="Also a batch: 90 pictures, over all nodes.")
 @click.option("--keep", is_flag=True, help="Keep the store and the logs, and say where they are.")
 @beside("the nodes")
-def demo(nodes: int, seconds: int, keep: bool, dashboard_port: int | None) -> int:  # noqa: FBT001 - a flag
+def demo(*, nodes: int, seconds: int, batch: bool, keep: bool, dashboard_port: int | None) -> int:
     """Start real nodes, kill one in the middle of a run, watch the takeover.
 
     Three processes share one schedule on a SQLite file in a temporary folder. One of them is killed with SIGKILL
@@ -41,6 +42,7 @@ def demo(nodes: int, seconds: int, keep: bool, dashboard_port: int | None) -> in
     cronsensus demo
     cronsensus demo --nodes 5 --seconds 60
     cronsensus demo --seconds 600 --dashboard
+    cronsensus demo --batch
     cronsensus demo -o json
     """
     from cronsensus.cli.demo.nodes import Nodes
@@ -75,7 +77,7 @@ def demo(nodes: int, seconds: int, keep: bool, dashboard_port: int | None) -> in
 
                 live = Live(screen, console=output.console, refresh_per_second=15, redirect_stdout=False)
                 stack.enter_context(live)
-            stage = Stage(running, store, screen, clock=clock)
+            stage = Stage(running, store, screen, clock=clock, batch=batch)
             stage.play(seconds)
             verdict = Verdict(store, stage)
             for job in store.jobs(limit=100):

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
+from cronsensus.cli.demo.screen import PICTURES, SHRINK
 from cronsensus.cli.demo.trace import LEASH, traced
 from cronsensus.node.run import Run
 from cronsensus.scheduler import Scheduler
@@ -38,6 +40,26 @@ def report(run: Run) -> str:
             work(run, 0.25)
             run.progress(step, 10)
     return f"report of {run.scheduled_for:%H:%M:%S}"
+
+
+def pictures() -> Iterator[str]:
+    """Name the pictures of an album."""
+    yield from (f"photo-{number:02}.png" for number in range(1, PICTURES + 1))
+
+
+@scheduler.job(items=pictures, collect=sum, concurrency=6, on_crash="retry", name=SHRINK)
+def shrink(picture: str, run: Run) -> int:
+    """Halve a picture, grey and made up of its name; return how many bytes that saves."""
+    with traced(run, scheduler.node_name):
+        side, seed = 64, sum(picture.encode())
+        grey = bytes((x * y + seed) % 256 for y in range(side) for x in range(side))
+        small = bytes(
+            sum(grey[at] for at in (y * side + x, y * side + x + 1, (y + 1) * side + x, (y + 1) * side + x + 1)) // 4
+            for y in range(0, side, 2)
+            for x in range(0, side, 2)
+        )
+        work(run, 0.3)  # a camera's would take as long
+    return len(grey) - len(small)
 
 
 def _drain_when_the_demo_is_gone() -> None:

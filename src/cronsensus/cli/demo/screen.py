@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from cronsensus.cli.demo.trace import Line
+from cronsensus.model.batch import shown_key
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 TICK = "tick"
 """The job that has the columns; the others are named beside the lane while they run."""
+SHRINK = "shrink"
+"""The job of the batch; its items are too many for a line each."""
+PICTURES = 90
 SECOND = timedelta(seconds=1)
 STRIP = 34
 """Most columns of a lane; with names and what runs it fits into 80."""
@@ -117,7 +121,9 @@ class Lanes(dict[str, Lane]):
 
 
 def label(line: Line) -> str:
-    """Return what names an occurrence in few characters: its job, and its nominal time in the local zone."""
+    """Return what names an occurrence in few characters: its job, and its nominal time in the local zone, or item."""
+    if line.job == SHRINK:
+        return f"{line.job} {shown_key(line.key)}"
     return line.job if line.scheduled_for is None else f"{line.job} {line.scheduled_for.astimezone():%H:%M:%S}"
 
 

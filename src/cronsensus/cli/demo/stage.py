@@ -10,10 +10,11 @@ import threading
 
 from cronsensus.audit import audit
 from cronsensus.cli.demo.nodes import Nodes
-from cronsensus.cli.demo.screen import TICK, Screen, label
+from cronsensus.cli.demo.screen import PICTURES, SHRINK, TICK, Screen, label
 from cronsensus.cli.demo.trace import Line, Tail
 from cronsensus.cli.errors import FAILED, CommandError
 from cronsensus.clock import Clock
+from cronsensus.insight.batches import items_text
 from cronsensus.stores.base import Store
 
 LOOK = 0.015
@@ -24,6 +25,8 @@ TAKEOVER_WITHIN = 30.0
 """Longer than the default lease: a takeover without the fast evidence is slow, not wrong."""
 REPLACE_AFTER = 5.0
 CLOSING = 3.0
+BATCH_BEFORE = 1.0
+"""The batch begins so long before the kill: its items are in the middle then."""
 SETTLE_WITHIN = DRAIN_WITHIN = 30.0
 
 
@@ -35,14 +38,18 @@ class Stage:
         killed: the node that was, once one is.
         until: the last nominal time that the closing audit judges; everything up to it was decided when the nodes
             were stopped.
+        batch: the number of the batch, once it is begun; ``None``: there is none.
         in_order: whether all nodes left when they were asked to.
     """
 
-    def __init__(self, nodes: Nodes, store: Store, screen: Screen, *, clock: Clock) -> None:
+    def __init__(self, nodes: Nodes, store: Store, screen: Screen, *, clock: Clock, batch: bool = False) -> None:
         self.lanes = screen.lanes
         self.lines: list[Line] = []
         self.killed: str | None = None
         self.until = store.now()
+        self.batch: int | None = None
+        self._wants_batch = batch
+        self._told_at = 0.0
         self.in_order = False
         self._nodes, self._store, self._screen, self._clock = nodes, store, screen, clock
         self._tail = Tail(nodes.trace)
@@ -60,13 +67,15 @@ class Stage:
         kill_from = self._at + max(2.0, (seconds - self._at) * 0.2)
         while not self._is_over(seconds):
             self._look()
+            if self._wants_batch and self._at > kill_from - BATCH_BEFORE:
+                self._begin_batch()
             if self.killed is None and self._at > kill_from:
                 self._kill()
             elif self.killed and self.lanes[self.killed].state == "dead" and self._at > self._killed_at + REPLACE_AFTER:
                 self._restart(self.killed)
         self.until = self._store.now()
         deadline = self._at + SETTLE_WITHIN
-        while self._at < deadline and (audit(self._store, until=self.until).pending or self._store.counts().pending):
+        while self._at < deadline and self._is_at_work():
             self._look()
         self._say("SIGTERM to all nodes: they finish what they run, and leave")
         self.in_order = self._nodes.stop(DRAIN_WITHIN)
@@ -88,6 +97,29 @@ class Stage:
         if cuts and all(cut.taken for cut in cuts):
             return self._at > seconds - CLOSING
         return self._at > max(seconds, self._killed_at) + TAKEOVER_WITHIN
+
+    def _is_at_work(self) -> bool:
+        """Whether anything up to ``until`` is not decided, or waits, or the batch is not at its end."""
+        if audit(self._store, until=self.until).pending or self._store.counts().pending:
+            return True
+        one = None if self.batch is None else self._store.occurrence(self.batch)
+        return one is not None and not one.state.final
+
+    def _begin_batch(self) -> None:
+        self._wants_batch = False
+        self.batch = self._store.trigger(SHRINK, by="cronsensus demo", why="to be seen").id
+        self._store.notify()
+        self._say(f"a batch: {PICTURES} pictures to {SHRINK}, at most 6 at a time, on whichever node is free")
+
+    def _tell_batch(self) -> None:
+        """Say once a second how far the batch is, until it is over."""
+        if self.batch is None or self._at < self._told_at + 1:
+            return
+        self._told_at = self._at
+        children = self._store.children([self.batch], limit=PICTURES)[self.batch]
+        self._say(f"the batch: {items_text(children)}")
+        if children.state is not None and children.state.final:
+            self._told_at = float("inf")
 
     def _start_all(self) -> None:
         for name, lane in self.lanes.items():
@@ -133,7 +165,9 @@ class Stage:
             else:
                 self.lanes.ended(line)
                 how = "finished" if line.event == "end" else "was stopped in"
-                self._say(f"{line.node} {how} {label(line)}", in_lanes=True)
+                if line.job != SHRINK:
+                    self._say(f"{line.node} {how} {label(line)}", in_lanes=True)
+        self._tell_batch()
         for name, lane in self.lanes.items():
             if lane.state in {"alive", "starting"} and (code := self._nodes.exit_code(name)) is not None:
                 raise self._broken(name, f"ended by itself with exit code {code}")
@@ -141,6 +175,8 @@ class Stage:
 
     def _started(self, line: Line) -> None:
         cut = self.lanes.started(line)
+        if cut is None and line.job == SHRINK:
+            return
         if cut is None:
             self._say(f"{line.node} runs {label(line)}", in_lanes=True)
         else:

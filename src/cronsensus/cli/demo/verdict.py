@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from cronsensus.audit import audit
 from cronsensus.cli.demo.comparison import compare
-from cronsensus.cli.demo.screen import label
+from cronsensus.cli.demo.screen import PICTURES, SHRINK, label
 from cronsensus.cli.demo.stage import Stage
 from cronsensus.cli.demo.trace import count
 from cronsensus.cli.output import Cell, Output
+from cronsensus.insight.batches import counts_of, items_text
+from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 NEXT = """
@@ -52,6 +55,10 @@ class Verdict:
             self.problems.append("no node could be killed in the middle of a run; play for longer")
         lost = [label(cut.line) for cut in self._cuts if cut.taken is None]
         self.problems += [f"{what} was cut off, and no node started it again" for what in lost]
+        self._batch = None if stage.batch is None else store.children([stage.batch], limit=2 * PICTURES)[stage.batch]
+        self._nodes = Counter(line.node for line in stage.lines if line.job == SHRINK and line.event == "end")
+        if self._batch is not None and (self._batch.state is not State.SUCCEEDED or self._batch.succeeded != PICTURES):
+            self.problems.append(f"the batch is {self._batch.state}: {items_text(self._batch)}")
         if not stage.in_order:
             self.problems.append("a node did not leave when it was asked to, and had to be killed")
 
@@ -71,6 +78,7 @@ class Verdict:
                 "cut": len(counted.cut),
                 "unrecorded": len(self._compared.unrecorded),
             },
+            "batch": None if self._batch is None else {**counts_of(self._batch), "nodes": dict(self._nodes)},
             **played,
             "problems": self.problems,
             "ok": not self.problems,
@@ -93,6 +101,9 @@ class Verdict:
             if cut.taken is not None:
                 way = f"from {cut.line.node} to {cut.taken.node} in {cut.seconds:.2f} s"
                 output.line(Cell(f"{'':<18}  {label(cut.line)}: {way}", "yellow"))
+        if self._batch is not None:
+            shares = ", ".join(f"{node} {count}" for node, count in sorted(self._nodes.items()))
+            output.line(f"  {'batch':<11}{self._batch.succeeded:>5}  pictures shrunk, each once: {shares}")
         agrees = "." if self.problems else ". It agrees with the ledger."
         output.line(
             f"\n  The runs kept their own count in a file outside of the store: {counted.started} starts,\n"
