@@ -38,7 +38,8 @@ def night(cluster: Any, write: Any) -> Any:
 
 
 def runs(cluster: Any, job: str) -> list[Any]:
-    return cluster.store.occurrences(OccurrenceFilter(job=job), newest_first=False)
+    found: list[Any] = cluster.store.occurrences(OccurrenceFilter(job=job), newest_first=False)
+    return found
 
 
 def test_a_run_is_tried_again_and_what_comes_after_it_behind_it(night):
