@@ -14,6 +14,7 @@ from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
 from cronsensus.dashboard import dashboard
 from cronsensus.errors import InvalidOption, StoreUnavailable
+from cronsensus.insight.lookup import require_job
 from cronsensus.insight.why import why
 from cronsensus.model.batch import Sleeper
 from cronsensus.model.gate import Gate, Rule
@@ -391,13 +392,10 @@ def test_why_names_the_upstream_and_how_to_see_what_became_of_it(url):
         now = scheduler.store.now()
         made = {job: scheduler.backfill(job, now - timedelta(hours=1), now)[0] for job in ("first", "second", "third")}
         assert made["third"].wait("10s").reason == "upstream skipped: second"
-        said = {}
-        for job, one in made.items():
-            view, at_ = scheduler.store.job(job), one.look().scheduled_for
-            assert view is not None
-            assert at_ is not None
-            said[job] = why(scheduler.store, view, at_)
-        page = Browser(dashboard(scheduler)).get(f"/ledger?job=second&at={said['second'].time.isoformat()[:19]}Z").text
+        at = made["third"].look().scheduled_for
+        assert at is not None
+        said = {job: why(scheduler.store, require_job(scheduler.store, job), at) for job in made}
+        page = Browser(dashboard(scheduler)).get(f"/ledger?job=second&at={at.isoformat()[:19]}Z").text
     failed = made["first"].id
     assert {
         "No: it comes after first, which failed or was cancelled.",

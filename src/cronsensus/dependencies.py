@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from graphlib import TopologicalSorter
 from typing import Any, Literal, TypedDict
 
 from cronsensus.acting import Named, name_of
@@ -12,7 +13,6 @@ from cronsensus.clock import SystemClock
 from cronsensus.declared import Declarations
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.insight.graph import graph_of
 from cronsensus.instants import format_instant
 from cronsensus.model.gate import Rule, When, Which
 from cronsensus.model.job import check_choice
@@ -162,7 +162,7 @@ def downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
     """Return what comes after a job, each behind what it comes after itself."""
     behind: dict[str, None] = {job: None}
     others: dict[str, None] = {}
-    for name in graph_of(rules).jobs:
+    for name in TopologicalSorter({one: [rule.job for rule in each] for one, each in rules.items()}).static_order():
         which = {rule.which for rule in rules.get(name, ()) if rule.job in behind}
         if "same" in which:
             behind[name] = None

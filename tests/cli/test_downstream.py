@@ -38,7 +38,8 @@ def night(cluster: Any, write: Any) -> Any:
 
 
 def runs(cluster: Any, job: str) -> list[Any]:
-    return list(cluster.store.occurrences(OccurrenceFilter(job=job), newest_first=False))
+    found: list[Any] = cluster.store.occurrences(OccurrenceFilter(job=job), newest_first=False)
+    return found
 
 
 def test_a_run_is_tried_again_and_what_comes_after_it_behind_it(night):
@@ -92,3 +93,36 @@ def test_times_are_filled_in_for_all_that_comes_after(night):
     assert filled["extract"] == filled["load"] < filled["check"]
     assert max(made["created"]) < min(made["downstream"][0]["created"])
     assert runs(night, "report") == []
+
+
+def test_the_audit_finds_what_began_before_its_upstream_had_ended_if_it_has_the_code(cluster, write):
+    write("nightly.py", PROGRAM.format(url=cluster.url))
+    cluster.join()
+    for job in ("extract", "load"):
+        cluster.every(job, "1m")
+    cluster.advance(60)
+    cluster.fire()
+    claims = {one.job: one for one in cluster.claim()}
+    cluster.finish(claims["load"])
+    found = cluster("audit", *APP, "-o", "json").data["findings"]
+    assert [(one["kind"], one["job"]) for one in found] == [("early", "load")]
+    assert f"comes after 'extract', whose run {claims['extract'].id} is running" in found[0]["sentence"]
+    cluster.advance(5)
+    cluster.finish(claims["extract"])
+    answer = cluster("audit", *APP)
+    assert answer.code == 1
+    assert "ended at" in answer.text
+    assert cluster("audit").code == 0
+
+
+def test_the_audit_finds_nothing_where_each_began_after_its_upstreams(night):
+    night.fire()
+    assert night("audit", "extract", *APP).code == 0
+    [first], [second] = runs(night, "extract"), runs(night, "load")
+    for one in (first, second):
+        night.store.retry(one.id, by="test")
+        [claim] = night.claim()
+        night.advance(1)
+        night.finish(claim)
+    again = [one for one in night("audit", *APP, "-o", "json").data["findings"] if one["occurrences"] != [second.id]]
+    assert again == []

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cronsensus.cli.app import opened_store
+from cronsensus.cli.app import code_at_hand, opened_store
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.group import Command, Invocation
+from cronsensus.cli.group import Command
 from cronsensus.cli.options import whoami
 from cronsensus.cli.output import message
 
@@ -71,5 +71,5 @@ def dashboard(host: str, port: int, *, read_only: bool) -> None:
     """
     with opened_store() as store:
         # With the application, pages know what comes after what.
-        source = Invocation.current().scheduler or store
+        source = code_at_hand() or store
         server(source, host=host, port=port, read_only=read_only).serve()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from graphlib import TopologicalSorter
 
 from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -48,13 +49,10 @@ def graph_of(rules: Mapping[str, Sequence[Rule]], only: set[str] | None = None) 
     kept = {one: [rule for rule in each if rule.job in jobs] for one, each in rules.items() if one in jobs}
     depth: dict[str, int] = {}
 
-    def of(job: str) -> int:
-        if job not in depth:
-            depth[job] = 1 + max((of(rule.job) for rule in kept.get(job, ())), default=-1)
-        return depth[job]
-
-    for job in jobs:
-        of(job)
+    # Not by calls of itself: a chain may be longer than Python lets them nest.
+    before = {job: [rule.job for rule in kept.get(job, ())] for job in jobs}
+    for job in TopologicalSorter(before).static_order():
+        depth[job] = 1 + max((depth[one] for one in before[job]), default=-1)
     last = max(depth.values(), default=-1)
     layers = (tuple(sorted(one for one in jobs if depth[one] == layer)) for layer in range(last + 1))
     return Graph(kept, tuple(layers))
