@@ -20,7 +20,7 @@ from cronsensus.errors import BatchFailed, InvalidOption
 from cronsensus.model.batch import HELD, MOST_ITEMS, Phase, item_key, phase, shown_key
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
-from cronsensus.node.batch_items import PAGE, Pages, Results, batched, digest, items_of, write_pages
+from cronsensus.node.batch_items import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.items import Asleep, Batch
 from cronsensus.node.run import Run
@@ -176,11 +176,15 @@ class _Turn:
                 "its list was not completed: the program that called enqueue_batch ended before it was; call it again "
                 "with the same key, or items"
             )
-        last = self._before[-1]
-        for state in (State.FAILED, State.CANCELLED):
-            for page in batched(items_of(self._store, last, state), PAGE):
-                self._store.enqueue([self._as_item(one) for one in page])
-                self._again += len(page)
+        done, seen = self._done(), Hashes()
+        for before in self._before:
+            # In the order in which an item may pass through them, so that none is overlooked on its way.
+            for state in (State.PENDING, State.RUNNING, State.FAILED, State.CANCELLED):
+                for page in batched(items_of(self._store, before, state), PAGE):
+                    items = [self._as_item(one) for one in page if digest(item_key(0, shown_key(one.key))) not in done]
+                    if items:
+                        self._store.enqueue(items)
+                    self._again += sum(seen.add(hash(item.key)) for item in items)
 
     def _as_item(self, one: Occurrence) -> Item:
         return Item(
@@ -229,12 +233,15 @@ class _Turn:
         self._listed = pages.count
 
     def _pages(self) -> Pages:
-        done = {
+        return Pages(self._claim.job, self._claim.id, self._batch, self._store, self._done())
+
+    def _done(self) -> set[bytes]:
+        """Return what stands for the items that have succeeded in the batches before."""
+        return {
             digest(item_key(0, shown_key(one.key)))
             for before in self._before
             for one in items_of(self._store, before, State.SUCCEEDED)
         }
-        return Pages(self._claim.job, self._claim.id, self._batch, self._store, done)
 
     def _stop_early(self) -> None:
         """End a list of which enough items have failed already."""
