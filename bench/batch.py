@@ -6,6 +6,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+import psutil
+
+from bench import drain
 from bench.nodes import Cluster, cluster, wait_until
 from bench.options import Options
 from bench.places import Places
@@ -19,8 +22,10 @@ KILL_EVERY = 3.0
 
 
 def bench(places: Places, options: Options) -> list[Row]:
-    """Measure each in turn."""
+    """Measure each in turn; with ``--jobs N`` one batch of so many, beside as many enqueued jobs."""
     quick = options.quick
+    if options.jobs:
+        return _many(places, options.jobs)
     return [
         *_nothing(places, items=1_999 if quick else 9_999),
         *_equal(places, items=300 if quick else 1_000),
@@ -154,6 +159,55 @@ def _killed(places: Places, items: int) -> list[Row]:
         Row("batch", f"makespan ({work:.0f} s of work, {worked - work:.1f} s of it twice)", f"{seconds:.1f} s",
             f"≤ {bound:.1f} s", seconds <= bound),
     ]  # fmt: skip
+
+
+def _many(places: Places, items: int) -> list[Row]:
+    with cluster("listing", places) as nodes:
+        for _ in range(drain.WORKERS):
+            nodes.start({"ITEMS": str(items)}, concurrency=drain.CONCURRENCY)
+        nodes.wait_for_sessions(drain.WORKERS)
+        _batch(nodes, "short")  # warm
+        processes = [psutil.Process(node.pid) for node in nodes.nodes]
+        before = max(process.memory_info().rss for process in processes)
+        begun = time.monotonic()
+        made = nodes.store.trigger("nothing", by="bench")
+        nodes.store.notify()
+        most, listed, shown = 0, 0.0, begun
+        while True:
+            time.sleep(0.2)
+            most = max(most, *(process.memory_info().rss for process in processes))
+            found = nodes.store.occurrence(made.id)
+            if found is not None and not listed and found.listed is not None:
+                listed = time.monotonic() - begun
+            if found is not None and found.state.final:
+                break
+            if time.monotonic() - shown > _TELL:
+                shown = time.monotonic()
+                say(f"  {nodes.store.children([made.id], limit=2 * items)[made.id]}")
+        seconds = time.monotonic() - begun
+        children = nodes.store.children([made.id], limit=2 * items)[made.id]
+    done = children.succeeded == items and children.state is State.SUCCEEDED
+    say(f"  {items:,} items: {seconds:.1f} s, listed after {listed:.1f} s, {most / 2**20:.0f} MB")
+    begun = time.monotonic()
+    enqueued = drain.ours(places, items, drain.OURS[0])
+    both = items / (time.monotonic() - begun)
+    say(f"  as many enqueued jobs: {enqueued}")
+    rate, share = items / seconds, items / seconds / enqueued.rate
+    return [
+        Row("batch", f"{items:,} items that do nothing, {drain.WORKERS} processes: succeeded",
+            f"{children.succeeded:,}", f"{items:,}", done),
+        Row("batch", f"its rate, the list of {listed:.0f} s included", f"{rate:,.0f}/s"),
+        Row("batch", "the same, beside as many jobs that stood in line before",
+            f"{share:.2f} of {enqueued.rate:,.0f}/s", "≥ 0.8", share >= 0.8),
+        Row("batch", "the same, beside enqueueing those from one process and then draining",
+            f"{rate / both:.2f} of {both:,.0f}/s"),
+        Row("batch", f"most memory of a node (it began with {before / 2**20:.0f} MB)", f"{most / 2**20:.0f} MB",
+            "≤ 150 MB", most <= 150 * 2**20),
+    ]  # fmt: skip
+
+
+_TELL = 20.0
+"""Seconds between two lines on how far a long one is."""
 
 
 def _worked(lines: Sequence[Sequence[str]]) -> float:

@@ -119,7 +119,7 @@ def _once(places: Places, jobs: int, way: Way) -> Drained:
             counts = nodes.store.counts(limit=1)
             return counts.pending == counts.running == 0
 
-        measured = drained(nodes.folder, WORKERS, jobs, seconds=300, ended=recorded)
+        measured = drained(nodes.folder, WORKERS, jobs, seconds=max(300, jobs / 1000), ended=recorded)
         return replace(measured, round_trips=(places.round_trips() - before) / jobs)
 
 

@@ -21,6 +21,7 @@ BENCHES = (
     "startup",
     *BESIDE_PEERS,
     "batch",
+    "chain",
     "freeze",
     "herd",
     "crowd",
@@ -48,7 +49,11 @@ def main() -> int:
         metavar="MS[,MS…]",
         help="milliseconds of a round trip to the server: 0,1,10 measures thrice",
     )
-    parser.add_argument("--jobs", type=int, help="how many jobs `stored` stores (1000000 on postgres), `drain` drains")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        help="how many jobs `stored` stores (1000000 on postgres), `drain` drains, items `batch` has",
+    )
     parser.add_argument("--seconds", type=int, help="for how long `cadence` and `apscheduler` measure (60)")
     parser.add_argument(
         "--rounds",

@@ -120,6 +120,9 @@ def test_a_variable_that_is_nearly_a_setting_is_pointed_out():
 def test_a_secret_in_a_url_is_never_shown():
     settings = Settings(url="postgresql://ada:s3cr3t@db/app")
     assert settings.shown("url") == "postgresql://ada:***@db/app"
+    alerts = "https://ada:secret@hooks.x/T0/B0 on=failed; mailto:ops@x.y; slack://TokenA/TokenB jobs=x"
+    shown = "https://hooks.x/*** on=failed; mailto:ops@x.y; slack://*** jobs=x"
+    assert Settings(alerts=alerts).shown("alerts") == shown
     assert "s3cr3t" not in repr(settings)
 
 

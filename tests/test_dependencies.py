@@ -12,7 +12,9 @@ import pytest
 
 from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
+from cronsensus.dashboard import dashboard
 from cronsensus.errors import InvalidOption, StoreUnavailable
+from cronsensus.insight.lookup import require_job
 from cronsensus.insight.why import why
 from cronsensus.model.batch import Sleeper
 from cronsensus.model.gate import Gate, Rule
@@ -22,6 +24,7 @@ from cronsensus.model.step import Done, Step
 from cronsensus.node import batch_watch
 from cronsensus.node.upstreams import After, Gates, last_until
 from cronsensus.stores.memory import MemoryStore
+from tests.dashboard.browser import Browser
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -264,16 +267,14 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
     after = After((Rule("often", "succeeded", "all_in_period"),), timedelta(days=1), {}, every("8h"))
     one = Sleeper(1, "report", until, scheduler.store.now())
     reads = Counter[str]()
-
-    def counting(verb: str, real: Any) -> Any:
-        def read(*args: Any, **named: Any) -> Any:
-            reads[verb] += 1
-            return real(*args, **named)
-
-        return read
-
     for verb in ("_occurrences", "_ranges"):
-        monkeypatch.setattr(MemoryStore, verb, counting(verb, getattr(MemoryStore, verb)))
+        real: Any = getattr(MemoryStore, verb)
+
+        def counted(*a: Any, real: Any = real, verb: str = verb, **b: Any) -> Any:
+            reads[verb] += 1
+            return real(*a, **b)
+
+        monkeypatch.setattr(MemoryStore, verb, counted)
     assert Gates(scheduler.store).decide(after, one)[0] == Gate("wait", "for often")
     assert sum(reads.values()) <= 5
     monkeypatch.setattr("cronsensus.node.upstreams.MOST_IN_PERIOD", 100)
@@ -345,6 +346,64 @@ def test_a_retry_of_what_was_skipped_runs_once_its_upstream_has_succeeded(url):
         assert other.wait("10s").reason == "upstream failed: first"
         scheduler.retry(one.id).wait("10s")
         assert scheduler.retry(other.id).wait("10s").state is State.SUCCEEDED
+
+
+def test_a_retry_downstream_runs_what_comes_after_it_once_more_and_behind_it(url):
+    scheduler, ran = Scheduler(url), []
+
+    @scheduler.job(every("1h"))
+    def first() -> None:
+        ran.append("first")
+        if len(ran) == 1:
+            raise ValueError("the first time")
+
+    @scheduler.job(after=[first])
+    def a_second() -> None:  # before it by name
+        ran.append("second")
+
+    with scheduler:
+        now = scheduler.store.now()
+        [one] = scheduler.backfill("first", now - timedelta(minutes=60), now)[:1]
+        [other] = scheduler.backfill("a_second", now - timedelta(minutes=60), now)[:1]
+        assert other.wait("10s").reason == "upstream failed: first"
+        scheduler.retry(one, downstream=True).wait("10s")
+        wait_until(lambda: ("succeeded", None) in verdicts(scheduler, "a_second"))
+        by_hand = scheduler.enqueue("first")
+        by_hand.wait("10s")
+        with pytest.raises(InvalidOption, match="no nominal time"):
+            scheduler.retry(by_hand, downstream=True)
+    assert ran[:3] == ["first", "first", "second"]
+
+
+def test_why_names_the_upstream_and_how_to_see_what_became_of_it(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(every("1h"))
+    def first() -> None:
+        raise ValueError("no source")
+
+    @scheduler.job(after=[first])
+    def second() -> None: ...
+
+    @scheduler.job(after=[second])
+    def third() -> None: ...
+
+    with scheduler:
+        now = scheduler.store.now()
+        made = {job: scheduler.backfill(job, now - timedelta(hours=1), now)[0] for job in ("first", "second", "third")}
+        assert made["third"].wait("10s").reason == "upstream skipped: second"
+        at = made["third"].look().scheduled_for
+        assert at is not None
+        said = {job: why(scheduler.store, require_job(scheduler.store, job), at) for job in made}
+        page = Browser(dashboard(scheduler)).get(f"/ledger?job=second&at={at.isoformat()[:19]}Z").text
+    failed = made["first"].id
+    assert {
+        "No: it comes after first, which failed or was cancelled.",
+        f"See it: cronsensus runs show {failed}.",
+    } <= set(said["second"].sentences)
+    assert "No: it comes after second, which was skipped." in said["third"].sentences
+    assert any(one.startswith("See why: cronsensus why second '20") for one in said["third"].sentences)
+    assert f'<a href="/runs/{failed}">cronsensus runs show {failed}</a>' in page
 
 
 PROGRAM = """

@@ -20,6 +20,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/chaos/test_freeze.py*", "sleeps past real leases"),
     ("tests/chaos/test_transactions.py*", "kills around the commit, on each server"),
     ("tests/chaos/test_batches.py*", "a batch of half a minute on each server, whose nodes are killed"),
+    ("tests/chaos/test_dependencies.py*", "50 nights of diamonds on each server, whose nodes are killed"),
     ("tests/stores/test_presence.py*", "waits for signs of life to go, on each server"),
     ("tests/stores/redis/test_presence.py*", "the same"),
     ("tests/stores/sql/test_mysql_presence.py*", "the same"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -129,7 +130,13 @@ class Settings:
         if name == "heartbeat_url":  # who knows it may ping in our place
             scheme, _, rest = str(value).partition("://")
             return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}/***"
-        return mask(str(value)) if name in {"url", "alerts"} else str(value)
+        if name == "alerts":  # the paths of webhooks are secrets
+            shown = str(value) if isinstance(value, str) else "; ".join(str(one.get("target")) for one in value)
+            shown = re.sub(
+                r"\b(https?://)([^\s/;?]*)[^\s;]*", lambda url: f"{url[1]}{url[2].rpartition('@')[2]}/***", shown
+            )
+            return re.sub(r"\b((?!https?:)[a-z]\w*://)[^\s;]*", r"\1***", shown)
+        return mask(str(value)) if name == "url" else str(value)
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={self.shown(name)!r}' for name in self.names())})"

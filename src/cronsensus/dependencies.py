@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from graphlib import TopologicalSorter
 from typing import Any, Literal, TypedDict
 
 from cronsensus.acting import Named, name_of
@@ -14,7 +16,9 @@ from cronsensus.errors import InvalidOption
 from cronsensus.instants import format_instant
 from cronsensus.model.gate import Rule, When, Which
 from cronsensus.model.job import check_choice
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.node.upstreams import After, last_until
+from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 
 WAIT_FOR = timedelta(days=1)
@@ -139,3 +143,65 @@ def edges(declared: Declarations) -> dict[str, tuple[Rule, ...]]:
         if after is not None:
             found[spec.name] = after.rules
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Downstream:
+    """What comes after a job, directly or not.
+
+    Attributes:
+        jobs: those that come after it by the same nominal time, each behind what it comes after.
+        others: those that come after one of them by other times; nothing is done again for these.
+    """
+
+    jobs: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
+    """Return what comes after a job, each behind what it comes after itself."""
+    behind: dict[str, None] = {job: None}
+    others: dict[str, None] = {}
+    for name in TopologicalSorter({one: [rule.job for rule in each] for one, each in rules.items()}).static_order():
+        which = {rule.which for rule in rules.get(name, ()) if rule.job in behind}
+        if "same" in which:
+            behind[name] = None
+        elif which:
+            others[name] = None
+    return Downstream(tuple(behind)[1:], tuple(others))
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What a retry with all that comes after it does.
+
+    Attributes:
+        runs: those that are run again, each behind what it comes after: the gate of the next sees an active one.
+        left: jobs of which nothing is run again, and why.
+    """
+
+    runs: tuple[Occurrence, ...]
+    left: tuple[tuple[str, str], ...]
+
+
+def retry_downstream(store: Store, rules: Mapping[str, Sequence[Rule]], one: Occurrence) -> Again:
+    """Return what to run again after a run that has ended, and it first.
+
+    Raises:
+        InvalidOption: it has no nominal time, so nothing comes after it.
+    """
+    if one.scheduled_for is None:
+        raise InvalidOption(
+            f"run {one.id} of {one.job!r} has no nominal time, so nothing comes after it; retry it without downstream"
+        )
+    found, at = downstream(rules, one.job), one.scheduled_for
+    runs, left = [one], [(job, "it comes after other times of it") for job in found.others]
+    for job in found.jobs:
+        newest = store.occurrences(OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at), limit=1)
+        if not newest:
+            left.append((job, f"it has no run for {format_instant(at)}"))
+        elif newest[0].state.final:
+            runs.append(newest[0])
+        else:
+            left.append((job, f"its run {newest[0].id} is {newest[0].state}"))
+    return Again(tuple(runs), tuple(left))

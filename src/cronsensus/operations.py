@@ -14,6 +14,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
 from cronsensus.batches import batch_by_hand
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
+from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
 from cronsensus.handle import Handle, R_co, cancel
 from cronsensus.instants import format_instant, read_instant
@@ -344,17 +345,37 @@ class Operations:
 
     abreak_lock = twin(break_lock)
 
-    def retry(self, occurrence: int | Handle, *, by: str | None = None, reason: str = "") -> Handle:
+    def retry(
+        self, occurrence: int | Handle, *, downstream: bool = False, by: str | None = None, reason: str = ""
+    ) -> Handle:
         """Run something final once more: a new occurrence, linked to the old one, with its arguments and nominal time.
 
+        Args:
+            occurrence: its number, or its handle.
+            downstream: and after it what comes after it, for the same nominal time, as far as that is final: by what
+                this process declares. It is not atomic: repeat it for what is left if it failed half-way.
+            by: the operator, for the trail; defaults to this node's name.
+            reason: kept in the audit trail.
+
         Raises:
+            InvalidOption: ``downstream``, and it has no nominal time.
             InvalidTransition: it is not final yet.
             LookupError: there is none.
             StoreError: the store could not do it.
         """
         number, operator = _id_of(occurrence), self._acts.operator(by)
         refuse_while_loading("retries")
-        return self._acts.handle(self._acts.act((), lambda store: store.retry(number, by=operator, why=reason)))
+
+        def carry_out(store: Store) -> Enqueued:
+            one = store.occurrence(number) if downstream else None
+            behind = () if one is None else retry_downstream(store, edges(self._acts.declared), one).runs[1:]
+            made = store.retry(number, by=operator, why=reason)
+            for other in behind:
+                with suppress(InvalidTransition, LookupError):  # somebody was faster
+                    store.retry(other.id, by=operator, why=reason)
+            return made
+
+        return self._acts.handle(self._acts.act((), carry_out))
 
     aretry = twin(retry)
 

@@ -2,10 +2,15 @@
 
 import hashlib
 import hmac
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from email import message_from_string
+from email.policy import default
 from typing import Any
 
 import pytest
@@ -13,7 +18,7 @@ from msgspec import structs
 
 from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
-from cronsensus.alerts.conditions import Expected
+from cronsensus.alerts.conditions import Expected, look_at_waiting
 from cronsensus.alerts.events import MOST_SEEN, Event, begin, look
 from cronsensus.alerts.muting import mute, muted, unmute
 from cronsensus.alerts.watching import Alerts
@@ -223,6 +228,81 @@ def test_a_run_that_takes_too_long_is_told_once(url, monkeypatch):
     assert [(one.event, one.run, one.reason) for one in told] == [("slow", run.id, "it has run for more than 300ms")]
 
 
+def test_failures_in_a_row_are_told_as_one_and_its_end(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, on=["failed", "recovered"], in_row=3, name="ops")])
+
+    @scheduler.job()
+    def sync(good: bool) -> None:
+        if not good:
+            raise OSError("no route")
+
+    def run(*results: bool) -> None:
+        for good in results:
+            sync.enqueue(good).wait("10s")
+        time.sleep(0.6)
+
+    with scheduler:
+        time.sleep(0.3)
+        run(False, False, True, False, False)
+        assert told == []
+        run(False, False)
+        run(False, True)
+        wait_until(lambda: len(told) == 2)
+        run(False, False, False)
+        wait_until(lambda: len(told) == 3)
+    assert [one.event for one in told] == ["failed", "recovered", "failed"]
+    assert told[2].reason == "3 times in a row, last: OSError: no route"
+
+
+def test_a_run_that_another_process_took_over_is_told_once():
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.join("node-2")
+    cluster.declare("work")
+    mark = begin(cluster.store)
+    cluster.store.enqueue([Item(job="work")])
+    [claim] = cluster.claim("session-of-node-1")
+    assert look(cluster.store, mark, takeovers=True)[0] == []
+    cluster.store.reclaim(["session-of-node-1"])
+    cluster.advance(5)
+    cluster.claim("session-of-node-2")
+    events, mark = look(cluster.store, mark, takeovers=True)
+    found = [one for one in events if one.event == "taken_over"]
+    assert [(one.job, one.run) for one in found] == [("work", claim.id)]
+    for _ in range(3):  # it goes on running
+        cluster.advance(100)
+        events, mark = look(cluster.store, mark, takeovers=True)
+        assert [one for one in events if one.event == "taken_over"] == []
+
+
+def test_times_that_no_node_decides_and_work_that_waits_are_told_once_and_when_that_is_over():
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.every("backup", "1h")
+    cluster.declare("work")
+    cluster.fire()
+
+    def seen(begun: dict[str, int]) -> tuple[list[Event], dict[str, int]]:
+        now = cluster.store.now()
+        return look_at_waiting(cluster.store, begun, now, stalled=True, backlog=timedelta(minutes=10))
+
+    assert seen({}) == ([], {})
+    [made] = cluster.store.enqueue([Item(job="work")])
+    cluster.advance(3600 + 120)
+    events, wrong = seen({})
+    assert [(one.event, one.job) for one in events] == [("stalled", "backup"), ("backlog", "work")]
+    assert events[1].run == made.id
+    assert seen(wrong) == ([], wrong)
+    cluster.fire()
+    for claim in cluster.claim():
+        cluster.finish(claim, State.SUCCEEDED)
+    events, wrong = seen(wrong)
+    assert [(one.event, one.job) for one in events] == [("recovered", "backup"), ("recovered", "work")]
+    assert wrong == {}
+
+
 # --- many, muted, by mail ---------------------------------------------------------------------------------------------
 
 
@@ -370,11 +450,31 @@ scheduler.run()
 """
 
 
-def test_while_the_node_that_sends_is_killed_each_failure_is_told(sqlite_url):
-    with webhooks() as got:
+@contextmanager
+def receiver(kind: str, monkeypatch) -> Iterator[tuple[str, Callable[[], dict[str, list[int]]]]]:
+    """Give where to send, and a function that says what was told: runs by id of the message."""
+    if kind == "http":
+        with webhooks() as got:
+            yield got.url, lambda: {body["id"]: [event["run"] for event in body["events"]] for body in got.bodies}
+    else:
+        with mails() as (server, letters):
+            monkeypatch.setenv("CRONSENSUS_SMTP_URL", server)
+
+            def told() -> dict[str, list[int]]:
+                read = [message_from_string(one, policy=default) for one in letters]
+                return {
+                    one["Message-ID"]: [*map(int, re.findall(r"runs show (\d+)", one.get_content()))] for one in read
+                }
+
+            yield "mailto://ops@example.org", told
+
+
+@pytest.mark.parametrize("kind", ["http", "smtp"])
+def test_while_the_node_that_sends_is_killed_each_failure_is_told(sqlite_url, monkeypatch, kind):
+    with receiver(kind, monkeypatch) as (target, told):
 
         def start() -> Any:
-            return subprocess.Popen([sys.executable, "-c", PROGRAM, sqlite_url, got.url], stderr=subprocess.DEVNULL)
+            return subprocess.Popen([sys.executable, "-c", PROGRAM, sqlite_url, target], stderr=subprocess.DEVNULL)
 
         nodes = [start() for _ in range(2)]
         scheduler = Scheduler(sqlite_url)
@@ -396,12 +496,21 @@ def test_while_the_node_that_sends_is_killed_each_failure_is_told(sqlite_url):
                 one.wait(20)
         failed = store.occurrences(OccurrenceFilter(job="bad", states=(State.FAILED,)), limit=100)
         scheduler._opened.close()
-        told = [one["run"] for one in got.events]
-        ids = {body["id"]: body for body in got.bodies}
-        once = [event["run"] for body in ids.values() for event in body["events"]]
-        assert len(once) == len(set(once)), "an event was told in two messages"
+        runs = [run for message in told().values() for run in message]
+        assert len(runs) == len(set(runs)), "an event was told in two messages"
         # The last of them may have failed when the nodes were told to stop.
-        assert {one.id for one in failed[3:]} <= set(told)
+        assert len(failed) > 3
+        assert {one.id for one in failed[3:]} <= set(runs)
+
+
+def test_a_pattern_that_fits_no_job_is_said_once(url, caplog):
+    scheduler = Scheduler(url, alerts=[Alert("https://x.example", jobs="bilings-*", name="ops")])
+    scheduler.job(name="billing-card")(lambda: None)
+    with scheduler:
+        pass
+    [said] = [one.getMessage() for one in caplog.records if one.name == "cronsensus.alerts"]
+    assert "alert ops is about no job" in said
+    assert "billing-card" in said
 
 
 # --- misuse -----------------------------------------------------------------------------------------------------------
@@ -417,6 +526,7 @@ def test_while_the_node_that_sends_is_killed_each_failure_is_told(sqlite_url):
         (lambda: Alert("https://x.y", on=["fail"]), "failed"),
         (lambda: Alert("https://x.y", on=[]), "tells of nothing"),
         (lambda: Alert("https://x.y", name="a b"), "letters, digits"),
+        (lambda: Alert("https://x.y", in_row=0), "from 1 to 50"),
         (lambda: Scheduler("memory://", alerts=["https://x.y"]), "alerts=\\[Alert"),  # type: ignore[list-item]
     ],
 )
@@ -485,7 +595,7 @@ def test_what_is_slow_is_remembered_while_it_is_and_no_longer():
     slow = {"slow:1": begun.at}
     assert look(store, structs.replace(begun, seen=many | slow))[1].seen == slow
     checks = Alerts([], lambda: store, lambda: {"gone": Expected(takes=timedelta(seconds=1))})
-    assert checks._conditions(store, structs.replace(begun, seen=slow), [])[1].seen == {}
+    assert checks._conditions(Alert(print), store, structs.replace(begun, seen=slow), [])[1].seen == {}
 
 
 def test_a_success_is_kept_for_as_long_as_it_is_asked_for():

@@ -2,6 +2,10 @@
 
 import json
 
+from cronsensus.dependencies import downstream
+from cronsensus.insight.graph import graph_of
+from cronsensus.model.gate import Rule
+
 PROGRAM = """
 from cronsensus import Scheduler, cron
 scheduler = Scheduler("memory://")
@@ -58,3 +62,9 @@ def test_a_job_that_is_in_no_graph_is_said_to_be_in_none(command, write):
     answer = command("graph", "nightly:scheduler", "--job", "nothing")
     assert answer.code == 2
     assert "'nothing' comes after no job" in answer.err
+
+
+def test_a_chain_may_be_longer_than_calls_nest():
+    rules = {f"job{number:04}": [Rule(f"job{number - 1:04}")] for number in range(1, 3000)}
+    assert len(graph_of(rules).layers) == 3000
+    assert downstream(rules, "job0000").jobs[-1] == "job2999"

@@ -1,5 +1,6 @@
 """How work comes to a node, step by step: a store that answers as told, and a clock of the test."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from msgspec import structs
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership.lease import SessionLease
-from cronsensus.model.gate import Gate
+from cronsensus.model.gate import Gate, Rule
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
@@ -21,7 +22,7 @@ from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Todo
-from cronsensus.node.upstreams import Gates
+from cronsensus.node.upstreams import After, Gates
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import take
@@ -284,10 +285,13 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
     assert [one.reason for one in bench.active_runs._outcomes.values()] == [f"crashed: {UNRECORDED}"] * (not runs)
 
 
+AFTER = After((Rule("first", "succeeded", "same"),), timedelta(days=1), {}, None)
+
+
 @pytest.mark.parametrize("decision", ["wait", "skip"])
 def test_what_a_gate_settled_is_not_given_back_because_the_next_one_could_not_be_asked(bench, monkeypatch, decision):
     """Two ends of one claim would be sent, and one of them refused."""
-    answers: Any = iter([(Gate(decision, "for first"), {})])
+    answers: Iterator[tuple[Gate, dict[str, Any]]] = iter([(Gate(decision, "for first"), {})])
 
     def decide(*_: Any) -> Any:
         for answer in answers:
@@ -296,7 +300,7 @@ def test_what_a_gate_settled_is_not_given_back_because_the_next_one_could_not_be
 
     monkeypatch.setattr(Gates, "decide", decide)
     monkeypatch.setattr(BatchWatch, "has_gates", True)
-    monkeypatch.setattr(BatchWatch, "after_of", lambda *_: True)
+    monkeypatch.setattr(BatchWatch, "after_of", lambda *_: AFTER)
     bench.claims.given = [structs.replace(bench.taken(number), scheduled_for=bench.clock.now()) for number in (1, 2)]
     bench.takes(2)
     assert [one.id for one in bench.active_runs._outcomes.values()] == [1]

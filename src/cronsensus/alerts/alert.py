@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
 from cronsensus.alerts.events import EVENTS, Event
-from cronsensus.alerts.sending import Target, check_target
+from cronsensus.alerts.sending import Target, check_target, show
+from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidOption
 from cronsensus.masking import mask
 from cronsensus.triggers.options import unknown
 
 DEFAULT = ("failed", "missed")
+BACKLOG = "10m"
+MOST_IN_ROW = 50
 _NAME = re.compile(r"[\w.-]{1,100}")
 
 
@@ -31,13 +34,16 @@ class Alert:
         target: a URL: ``https://…`` gets JSON, ``mailto://ops@example.org`` a mail, others go through ``apprise``
             (``pip install "cronsensus[alerts]"``). Or a function, which is called with the events in a thread.
         on: which events: ``"failed"`` (for good), ``"missed"``, ``"cancelled"``, ``"overdue"``, ``"slow"``,
-            ``"recovered"``, ``"node_lost"``. Defaults to failed and missed.
+            ``"stalled"``, ``"backlog"``, ``"recovered"``, ``"taken_over"``, ``"node_lost"``. Defaults to failed and
+            missed.
         jobs: patterns of the names of jobs, as ``"billing-*"``. Defaults to all.
         name: tells alerts apart; on each replica the same. Defaults to one made of the target.
         secret: a webhook is signed with it: ``X-Cronsensus-Signature`` is ``sha256=`` and the HMAC of the body.
+        in_row: so many failures of a job in a row are told, as one; 1 to 50. Defaults to each failure.
+        backlog: a run that is due for longer, and not begun, is a backlog; seconds, or text as ``"10m"``.
 
     Raises:
-        InvalidOption: an unknown event, or a target that is none.
+        InvalidOption: an unknown event, a target that is none, or a row that is too long.
         MissingExtra: the URL needs ``apprise``.
     """
 
@@ -49,6 +55,8 @@ class Alert:
         jobs: str | Sequence[str] = "*",
         name: str | None = None,
         secret: str | None = None,
+        in_row: int = 1,
+        backlog: Duration = BACKLOG,
     ) -> None:
         check_target(target)
         on = (on,) if isinstance(on, str) else tuple(on)
@@ -64,6 +72,8 @@ class Alert:
         self.jobs = (jobs,) if isinstance(jobs, str) else tuple(jobs)
         self.name = _named(target) if name is None else name
         self.secret = secret
+        self.in_row = _row(in_row)
+        self.backlog = parse_duration(backlog, what="backlog")
 
     def wants(self, event: Event) -> bool:
         """Whether somebody is to be told of an event."""
@@ -71,10 +81,15 @@ class Alert:
             event.job is None or any(fnmatchcase(event.job, pattern) for pattern in self.jobs)
         )
 
+    def fits_none(self, jobs: Iterable[str]) -> bool:
+        """Whether it is about jobs, and about none of these."""
+        about = set(self.on) - {"node_lost"}
+        return bool(about) and not any(fnmatchcase(job, pattern) for job in jobs for pattern in self.jobs)
+
     @property
     def shown(self) -> str:
         """The target as it may be shown to anybody."""
-        return mask(self.target) if isinstance(self.target, str) else getattr(self.target, "__name__", "a function")
+        return show(self.target) if isinstance(self.target, str) else getattr(self.target, "__name__", "a function")
 
     def __repr__(self) -> str:
         return f"<Alert {self.name}: {', '.join(self.on)} of {', '.join(self.jobs)} to {self.shown}>"
@@ -103,13 +118,23 @@ def _words(text: str) -> dict[str, Any]:
 
 
 def _read(options: dict[str, Any]) -> Alert:
-    known = {"target", "on", "jobs", "name", "secret"}
+    known = {"target", "on", "jobs", "name", "secret", "in_row", "backlog"}
     for name in options:
         if name not in known:
             raise InvalidOption(unknown(name, known, where="an alert of the settings", elsewhere={}))
     if "target" not in options:
         raise InvalidOption("an alert of the settings has no target; write target='https://hooks.example/…'")
     return Alert(options.pop("target"), **options)
+
+
+def _row(written: Any) -> int:
+    try:
+        row = int(written)
+    except (TypeError, ValueError):
+        row = 0
+    if isinstance(written, bool) or not 1 <= row <= MOST_IN_ROW:
+        raise InvalidOption(f"Alert(in_row={written!r}): a number of failures, from 1 to {MOST_IN_ROW}")
+    return row
 
 
 def _named(target: Target) -> str:

@@ -1,26 +1,30 @@
-"""What is wrong for as long as it lasts: a job that has not succeeded for too long, a run that takes too long.
+"""What is wrong for as long as it lasts: success that stays away, a run or a wait that is too long, an undecided time.
 
 Told when it begins, and when it is over; not each time that it is seen. Which of them are open, the mark remembers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import dropwhile, takewhile
 
 from cronsensus.alerts.events import SLOW, Event
 from cronsensus.durations import format_duration
 from cronsensus.insight.successes import last_success
+from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.instants import to_micros
 from cronsensus.model.batch import HELD
-from cronsensus.model.glance import Glance
+from cronsensus.model.glance import Glance, Past
+from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 MOST_OPEN = 1_000
 """Jobs of which it is remembered that something is wrong."""
+_LOOKED_AT = 200
 _BATCHES = 30
 """Of a job with items: so many of its last batches may be slow."""
 Success = Occurrence | Glance
@@ -52,9 +56,10 @@ def look_at_jobs(
     """
     events: list[Event] = []
     wrong = dict(begun)
-    for name in sorted({*expected, *(key.partition(":")[2] for key in begun)}):
+    told = {key: at for key, at in begun.items() if key.partition(":")[0] in {"failed", "overdue"}}
+    for name in sorted({*expected, *(key.partition(":")[2] for key in told)}):
         last = last_success(store, name)
-        for event, at in ((key.partition(":")[0], at) for key, at in begun.items() if key.partition(":")[2] == name):
+        for event, at in ((key.partition(":")[0], at) for key, at in told.items() if key.partition(":")[2] == name):
             if last is not None and last.finished_at is not None and to_micros(last.finished_at) > at:
                 del wrong[f"{event}:{name}"]
                 events.append(_recovered(name, last, last.finished_at, event))
@@ -122,6 +127,101 @@ def _too_slow(one: Occurrence | Glance, takes: timedelta, now: datetime) -> Even
         reason=f"it has run for more than {format_duration(takes)}",
         node=one.node,
     )
+
+
+def look_at_waiting(
+    store: Store, begun: Mapping[str, int], now: datetime, *, stalled: bool, backlog: timedelta | None
+) -> tuple[list[Event], dict[str, int]]:
+    """Return what began to wait, or to be decided again; and all that waits too long, as ``look_at_jobs`` does.
+
+    Args:
+        store: where it is on record.
+        begun: what waited too long at the last look: ``stalled:JOB`` and ``backlog:JOB``, with microseconds.
+        now: the store's clock.
+        stalled: look for jobs of which no node decides the times.
+        backlog: look for jobs of which a run waits longer; ``None``: not at all.
+    """
+    found = dict(_stalled(store, now)) if stalled else {}
+    found |= {} if backlog is None else dict(_backlog(store, backlog, now))
+    events = [one for key, one in found.items() if key not in begun]
+    for key, at in begun.items():
+        kind, _, job = key.partition(":")
+        if kind in _NO_MORE and key not in found:
+            events.append(Event(key=f"recovered:{key}:{at}", event="recovered", at=now, job=job, reason=_NO_MORE[kind]))
+    kept = {key: at for key, at in begun.items() if key.partition(":")[0] not in _NO_MORE or key in found}
+    wrong = kept | {key: to_micros(now) for key in found if key not in begun}
+    return events, dict(list(wrong.items())[-MOST_OPEN:])
+
+
+_NO_MORE = {"stalled": "its times are decided again", "backlog": "none of its runs waits that long any more"}
+
+
+def _stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
+    for view in store.look(limit=_LOOKED_AT).jobs:
+        job, due = view.spec.name, view.due_at
+        if due is not None and now - due >= OVERDUE and not is_internal(job):
+            reason = "its time passed a minute ago, and no node has decided what becomes of it"
+            yield (
+                f"stalled:{job}",
+                Event(
+                    key=f"stalled:{job}:{to_micros(due)}",
+                    event="stalled",
+                    at=now,
+                    job=job,
+                    scheduled_for=due,
+                    reason=reason,
+                ),
+            )
+
+
+def _backlog(store: Store, most: timedelta, now: datetime) -> Iterator[tuple[str, Event]]:
+    said: set[str] = set()
+    where = OccurrenceFilter(states=(State.PENDING,))
+    for one in store.occurrences(where, limit=_LOOKED_AT, newest_first=False):
+        if now - one.due_at > most and one.job not in said and not is_internal(one.job):
+            said.add(one.job)
+            yield (
+                f"backlog:{one.job}",
+                Event(
+                    key=f"backlog:{one.job}:{one.id}",
+                    event="backlog",
+                    at=now,
+                    job=one.job,
+                    run=one.id,
+                    scheduled_for=one.scheduled_for,
+                    reason=f"due for more than {format_duration(most)}, and not begun",
+                ),
+            )
+
+
+def in_rows(store: Store, found: Sequence[Event], enough: int, wrong: Mapping[str, int]) -> list[Event]:
+    """Return events without the failures that are not the one by which a row of them is long enough to tell.
+
+    Args:
+        store: where the latest runs of a job are on record.
+        found: the events, in order.
+        enough: so many failures in a row are told, as one.
+        wrong: what was told to be wrong.
+    """
+    if enough <= 1:
+        return list(found)
+    jobs = sorted({one.job for one in found if one.event == "failed" and one.job is not None})
+    ended = {name: _ended(past) for name, past in store.last_of(jobs, limit=_LOOKED_AT).items()} if jobs else {}
+    open_, kept = {key.partition(":")[2] for key in wrong if key.startswith("failed:")}, []
+    for one in found:
+        if one.event == "failed" and one.job is not None:
+            older = dropwhile(lambda run: run.id != one.run, ended.get(one.job, []))  # noqa: B023 - called here
+            row = sum(1 for _ in takewhile(lambda run: run.state is State.FAILED, older))
+            if row < enough or (row > enough and one.job in open_):
+                continue
+            open_.add(one.job)
+            one = replace(one, reason=f"{row} times in a row, last: {one.reason}")  # noqa: PLW2901 - said better
+        kept.append(one)
+    return kept
+
+
+def _ended(past: Past) -> list[Glance]:
+    return [one for one in past.glances if one.state in {State.SUCCEEDED, State.FAILED}]
 
 
 def opened_by(events: list[Event]) -> dict[str, int]:

@@ -20,7 +20,9 @@ from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
-EVENTS = ("failed", "missed", "cancelled", "overdue", "slow", "recovered", "node_lost")
+EVENTS = (
+    "failed", "missed", "cancelled", "overdue", "slow", "stalled", "backlog", "recovered", "taken_over", "node_lost",
+)  # fmt: skip
 """What there is to be told of."""
 AGAIN = timedelta(seconds=60)
 """So far before the last look the next one begins: no transaction of ours is open for so long."""
@@ -89,12 +91,17 @@ def begin(store: Store) -> Mark:
     return Mark(now, last, now, last)
 
 
-def look(store: Store, mark: Mark) -> tuple[list[Event], Mark]:
-    """Return what has happened since a mark, oldest first, and the mark for the next look."""
+def look(store: Store, mark: Mark, *, takeovers: bool = False) -> tuple[list[Event], Mark]:
+    """Return what has happened since a mark, oldest first, and the mark for the next look.
+
+    ``takeovers``: these too. They are looked for among the newest runs, which is a read of its own.
+    """
     now = store.now()
     since = max(from_micros(mark.at) - AGAIN, from_micros(mark.floor))
     ranges = list(_of_ranges(store, max(mark.ranges - RANGES_AGAIN, mark.range_floor)))
     found = [*_of_occurrences(store, since), *ranges, *_of_sessions(store, since)]
+    if takeovers:
+        found += _of_takeovers(store, since)
     new = [one for one in found if one.key not in mark.seen]
     # A range is found again by its id, whenever that was.
     kept = {key: at for key, at in mark.seen.items() if at >= to_micros(since) or key.startswith((_RANGE, SLOW))}
@@ -119,6 +126,23 @@ def _of_occurrences(store: Store, since: datetime) -> Iterator[Event]:
         if len(page) < _PAGE or last.finished_at is None:
             return
         since, after = last.finished_at, last.id
+
+
+def _of_takeovers(store: Store, since: datetime) -> Iterator[Event]:
+    for one in store.ran_since(since, limit=_PAGE):
+        if not one.crashes or one.parent is not None or is_internal(one.job):
+            continue
+        if one.started_at is not None and one.started_at >= since:
+            yield Event(
+                key=f"taken_over:{one.id}:{one.crashes}",
+                event="taken_over",
+                at=one.started_at,
+                job=one.job,
+                run=one.id,
+                scheduled_for=one.scheduled_for,
+                reason=f"its process was gone; it began again on {one.node}",
+                node=one.node,
+            )
 
 
 def _of_occurrence(one: Occurrence, at: datetime) -> Event:

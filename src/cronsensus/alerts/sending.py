@@ -53,6 +53,23 @@ class Message:
         return hashlib.sha256(f"{self.namespace}\n{self.alert}\n{keys}".encode()).hexdigest()[:32]
 
 
+def show(target: str) -> str:
+    """Return a URL as anybody may see it: the paths of webhooks and the hosts of most other services are secrets.
+
+    Example:
+        >>> show("https://hooks.slack.com/services/T0/B0/XYZ"), show("slack://TokenA/TokenB"), show("mailto://a@b.c")
+        ('https://hooks.slack.com/…', 'slack://…', 'mailto://a@b.c')
+    """
+    scheme = target.partition(":")[0].lower()
+    if scheme == "mailto":
+        return target
+    if scheme not in {"http", "https"}:
+        return f"{scheme}://…"
+    url = urlsplit(target)
+    port = "" if url.port is None else f":{url.port}"
+    return f"{scheme}://{url.hostname}{port}" + ("/…" if url.path.strip("/") or url.query else "")
+
+
 def check_target(target: Any) -> None:
     """Raise unless messages can be sent there.
 
@@ -75,7 +92,7 @@ def check_target(target: Any) -> None:
             raise InvalidOption(f"Alert({target!r}): name who gets the mail, as 'mailto://ops@example.org'")
     elif not _apprise().Apprise().add(target):
         raise InvalidOption(
-            f"Alert({mask(target)!r}): apprise knows no such URL; https://github.com/caronc/apprise/wiki"
+            f"Alert({show(target)!r}): apprise knows no such URL; https://github.com/caronc/apprise/wiki"
         )
 
 
@@ -98,7 +115,7 @@ def send(target: Target, message: Message, secret: str | None) -> None:
         elif not _by_apprise(target, message):
             raise OSError("apprise could not send it")
     except OSError as error:
-        raise AlertNotSent(f"{mask(target)} did not take a message ({message.subject}): {error}") from error
+        raise AlertNotSent(f"{show(target)} did not take a message ({message.subject}): {error}") from error
 
 
 def _post(url: str, message: Message, secret: str | None) -> None:
@@ -131,6 +148,7 @@ def _post(url: str, message: Message, secret: str | None) -> None:
 def _mail(target: str, message: Message) -> None:
     import smtplib
     from email.message import EmailMessage
+    from email.utils import formatdate
 
     server = urlsplit(os.environ.get(SMTP_VARIABLE, _SMTP_DEFAULT))
     asked = parse_qs(server.query)
@@ -138,6 +156,7 @@ def _mail(target: str, message: Message) -> None:
     mail["Subject"] = f"[cronsensus] {message.subject}"
     mail["To"] = ", ".join(_recipients(target))
     mail["From"] = asked.get("from", ["cronsensus@localhost"])[0]
+    mail["Date"] = formatdate(localtime=False)
     mail["Message-ID"] = f"<{message.id}@cronsensus>"
     mail.set_content(message.text + "\n")
     secure = server.scheme == "smtps"

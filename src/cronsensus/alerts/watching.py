@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import json, structs
 
 from cronsensus.alerts.alert import Alert
-from cronsensus.alerts.conditions import Expected, look_at_jobs, opened_by
+from cronsensus.alerts.conditions import Expected, in_rows, look_at_jobs, look_at_waiting, opened_by
 from cronsensus.alerts.events import SLOW, Event, Mark, begin, look
 from cronsensus.alerts.muting import muted
 from cronsensus.alerts.sending import Message, send
@@ -29,7 +29,8 @@ from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.why import why
 from cronsensus.insight.words import exact
 from cronsensus.instants import to_micros
-from cronsensus.model.job import INTERNAL, JobSpec
+from cronsensus.logger import Logger
+from cronsensus.model.job import INTERNAL, JobSpec, is_internal
 from cronsensus.model.occurrence import Item
 from cronsensus.node.items import Watching
 from cronsensus.node.run import Run
@@ -52,6 +53,7 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 """Policies of the jobs: they never end, and go before other work."""
 
+_log = Logger("cronsensus.alerts")
 _decode = json.Decoder(Mark).decode
 
 
@@ -82,6 +84,7 @@ class Alerts:
         self._store = store
         self._expected = expected
         self._dashboard_url = dashboard_url
+        self._minded: set[str] = set()
 
     def function_of(self, alert: Alert) -> Callable[..., Any]:
         """Return what the job of an alert calls."""
@@ -93,11 +96,24 @@ class Alerts:
 
     def ensure(self, store: Store, specs: Sequence[JobSpec]) -> None:
         """See to it that the run of each alert is there: enqueued under one key, by whichever node comes first."""
+        self._mind_patterns([spec.name for spec in specs if not is_internal(spec.name)])
         wanted = [Item(job=spec.name, key=KEY) for spec in specs if spec.name.startswith(JOB)]
         for made in store.enqueue(wanted):
             # An alert that was retired had its run cancelled; it is declared again.
             if made.state.final and store.forget(made.job, KEY, by="cronsensus", why="watched anew", only=made.id):
                 store.enqueue([Item(job=made.job, key=KEY)])
+
+    def _mind_patterns(self, jobs: Sequence[str]) -> None:
+        for one in self.by_name.values():
+            if jobs and one.name not in self._minded and one.fits_none(jobs):
+                self._minded.add(one.name)
+                _log.warning(
+                    "alert %s is about no job that this program declares: jobs=%s; it tells of those that other "
+                    "programs declare, or that are added later. This program has %s",
+                    one.name,
+                    list(one.jobs),
+                    ", ".join(jobs[:5]) + (" …" if len(jobs) > 5 else ""),
+                )
 
     def _turn(self, alert: Alert, run: Run) -> None:
         store = self._store()
@@ -109,8 +125,9 @@ class Alerts:
 
     def _told(self, alert: Alert, store: Store, mark: Mark) -> Mark:
         """Tell what is new; return the mark for the next look, which is the same as long as it is too soon to tell."""
-        found, then = look(store, mark)
-        more, then = self._conditions(store, then, found)
+        found, then = look(store, mark, takeovers="taken_over" in alert.on)
+        found = in_rows(store, found, alert.in_row, mark.wrong)
+        more, then = self._conditions(alert, store, then, found)
         found += more
         events = self._without_muted(store, [one for one in found if alert.wants(one)])
         now = to_micros(store.now())
@@ -122,13 +139,18 @@ class Alerts:
         send(alert.target, self.message(alert, store, events), alert.secret)
         return structs.replace(then, sent=(*sent, now))
 
-    def _conditions(self, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
+    def _conditions(self, alert: Alert, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
         """Return what began to be wrong of jobs, and what is over; looked at now and then."""
         wrong, now = mark.wrong | opened_by(found), store.now()
         expected = self._expected()
-        if not (wrong or expected) or to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
+        stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
+        looks = wrong or expected or stalled or backlog is not None
+        if not looks or to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
             return [], structs.replace(mark, wrong=wrong)
         events, wrong = look_at_jobs(store, expected, wrong, now)
+        if stalled or backlog is not None:
+            more, wrong = look_at_waiting(store, wrong, now, stalled=stalled, backlog=backlog)
+            events += more
         slow = {one.key: to_micros(one.at) for one in events if one.event == "slow"}
         seen = {key: at for key, at in mark.seen.items() if key in slow or not key.startswith(SLOW)}
         events = [one for one in events if one.key not in seen]

@@ -18,7 +18,10 @@ _HEADLINES = {
     "cancelled": "{job} was cancelled",
     "overdue": "{job} is overdue",
     "slow": "{job} is slow",
+    "stalled": "nobody decides when {job} runs",
+    "backlog": "{job} waits for a free slot",
     "recovered": "{job} is well again",
+    "taken_over": "{job} was taken over",
     "node_lost": "node {node} is gone",
 }
 

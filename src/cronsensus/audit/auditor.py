@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from cronsensus.audit import losses
 from cronsensus.audit.nominal import MICROSECOND, Nominals
@@ -13,6 +14,7 @@ from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.verdicts import Verdicts
 from cronsensus.errors import UnknownJob
 from cronsensus.instants import as_utc, format_instant
+from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
@@ -30,6 +32,7 @@ def audit(
     since: datetime | None = None,
     until: datetime | None = None,
     tolerance: timedelta = TOLERANCE,
+    after: Mapping[str, Sequence[Rule]] = MappingProxyType({}),
     on_job: Callable[[JobReport], None] = lambda _: None,
 ) -> Report:
     """Compare a store's ledger with the nominal times that its jobs' triggers give.
@@ -48,6 +51,8 @@ def audit(
         since: the first nominal time to judge. Defaults to the beginning.
         until: the last nominal time to judge. Defaults to the store's now, and is never later.
         tolerance: how long a nominal time may stay undecided, and a run stay with a dead session.
+        after: what jobs come after, by name (``dependencies.edges``), which the store does not know. Then it also looks
+            for runs that began before what they come after had ended, for the same nominal time.
         on_job: told of each job as soon as it is judged.
 
     Raises:
@@ -71,6 +76,7 @@ def audit(
             until=until,
             now=now,
             tolerance=tolerance,
+            rules=after.get(job.spec.name, ()),
         )
         report.add(result)
         on_job(result)
@@ -87,6 +93,7 @@ def _audit_job(
     until: datetime,
     now: datetime,
     tolerance: timedelta,
+    rules: Sequence[Rule],
 ) -> JobReport:
     name = job.spec.name
     report = JobReport(job=name)
@@ -99,7 +106,7 @@ def _audit_job(
     if after < until:
         verdicts = Verdicts(store, job, nominals, report, pauses=history.pauses, set_backs=set_backs)
         verdicts.judge(after, until, late=now - tolerance)
-    runs = Runs(store, job, nominals, report, sessions=sessions, set_backs=set_backs, tolerance=tolerance)
+    runs = Runs(store, job, nominals, report, sessions=sessions, set_backs=set_backs, tolerance=tolerance, rules=rules)
     runs.judge(after, until, since)
     return report
 

@@ -23,7 +23,9 @@ from cronsensus.audit.batches import Batches
 from cronsensus.audit.nominal import Nominals
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
+from cronsensus.audit.upstreams import Upstreams
 from cronsensus.audit.words import Words
+from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
@@ -124,6 +126,7 @@ class Runs:
         sessions: Sessions,
         set_backs: SetBacks,
         tolerance: timedelta,
+        rules: Sequence[Rule] = (),
     ) -> None:
         self._store = store
         self._job = job
@@ -135,6 +138,7 @@ class Runs:
         self._words = Words(job.spec.name)
         self._overlaps = Overlaps()
         self._batches = Batches(store, job, self._words, tolerance)
+        self._upstreams = Upstreams(store, rules, self._words, report, set_backs)
 
     def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
         """Judge what belongs to nominal times in (after, until], or has none and was made in [since, until]."""
@@ -206,7 +210,7 @@ class Runs:
             dead = self._sessions.dead_for(occurrence.session, runs[-1].started_at if runs else occurrence.created_at)
             if dead is not None and dead[0] > self._tolerance:
                 findings.append(words.stuck(occurrence, dead[1], dead[0]))
-        return [*findings, *self._batches.judge(occurrence)]
+        return [*findings, *self._batches.judge(occurrence), *self._upstreams.judge(occurrence, runs)]
 
     @staticmethod
     def _stale(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:

@@ -99,6 +99,17 @@ class Words:
         ahead = format_duration(due - started)
         return self._about(occurrence, "early", f"started at {format_instant(started)}, {ahead} before it was due")
 
+    def before_upstream(
+        self, occurrence: Occurrence, started: datetime, upstream: Occurrence, ended: datetime | None
+    ) -> Finding:
+        """A run that began before what it comes after had ended."""
+        end = f"is {upstream.state}" if ended is None else f"ended at {format_instant(ended)}"
+        return self._about(
+            occurrence,
+            "early",
+            f"started at {format_instant(started)}, but comes after {upstream.job!r}, whose run {upstream.id} {end}",
+        )
+
     def attempts_overlap(self, occurrence: Occurrence, first: RunView, second: RunView) -> Finding:
         """Two attempts of one occurrence at the same time."""
         ended = "had not ended" if first.finished_at is None else f"ended at {format_instant(first.finished_at)}"

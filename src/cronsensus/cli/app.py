@@ -152,6 +152,12 @@ def _check(store: Store) -> None:
         store.check()
 
 
+def code_at_hand() -> Scheduler | None:
+    """Return the Scheduler that was loaded to find the store, or that ``--app`` names; ``None``: neither."""
+    loaded: Scheduler | None = Invocation.current().scheduler
+    return application().scheduler if loaded is None and Invocation.current().app else loaded
+
+
 def _store() -> tuple[Store, bool]:
     """Return the store, and whether it is ours to close."""
     from cronsensus.stores import open_store

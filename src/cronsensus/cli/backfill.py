@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from cronsensus.acting import MOST_AT_ONCE
-from cronsensus.cli.app import opened_store
+from cronsensus.cli.app import application, opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
 from cronsensus.cli.terminal import clean
+from cronsensus.dependencies import Downstream, edges
+from cronsensus.dependencies import downstream as behind_of
 from cronsensus.insight.backfill_plan import BackfillPlan, plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.words import counted, exact, read_time
+from cronsensus.model.occurrence import Enqueued
 
 _PREVIEWED = 20
 
@@ -25,65 +30,101 @@ _PREVIEWED = 20
 @click.option("--to", "end", default="now", show_default=True, metavar="TIME", help="The last time; included.")
 @click.option("--dry-run", is_flag=True, help="Only show which times would run.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--downstream", is_flag=True, help="And after it the jobs that come after it, for the same times.")
 @acting()
-def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason: str, by: str) -> None:
+def backfill(
+    *, job: str, start: str, end: str, dry_run: bool, yes: bool, downstream: bool, reason: str, by: str
+) -> None:
     """Run a job for nominal times of the past that have no active or succeeded run.
 
     The times are those of the trigger that the job has now. A time without an offset is in the trigger's zone. While
     the runs go on, a job with overlap=skip skips the times of its schedule. Asks first; without a terminal it needs
-    --yes.
+    --yes. With --downstream it does the same for each job that comes after it, as the application (--app) says.
 
+    cronsensus jobs backfill extract --from 2d --downstream --dry-run
     cronsensus jobs backfill send_digest --from 2026-11-01 --to 2026-11-07 --dry-run
     cronsensus jobs backfill send_digest --from 7d --yes --reason "mail server was down"
     """
     output = Output.current()
+    behind = behind_of(edges(application().scheduler.declared), job) if downstream else Downstream((), ())
+    for other in behind.others:
+        message(f"{other} is left alone: it comes after other times of these")
     with opened_store() as store:
         now = store.now()
-        view = require_job(store, job)
-        zone = zone_of(view.spec.trigger)
-        since = read_time(start, now, tz=zone, what="--from")
-        until = read_time(end, now, tz=zone, what="--to")
-        plan = plan_backfill(store, view, since, until, now)
-        missing = plan.missing
-        if dry_run or not output.as_json:
-            _preview(output, plan, job, dry_run=dry_run)
-        if not dry_run:
+        plans: dict[str, BackfillPlan] = {}
+        skips = False
+        for name in (job, *behind.jobs):
+            view = require_job(store, name)
+            zone = zone_of(view.spec.trigger)
+            since = read_time(start, now, tz=zone, what="--from")
+            until = read_time(end, now, tz=zone, what="--to")
+            plan = plans[name] = plan_backfill(store, view, since, until, now)
+            skips = skips or (bool(plan.missing) and view.spec.policies.overlap == "skip")
+        _preview(output, plans, dry_run=dry_run)
+        for plan in () if dry_run else plans.values():
             plan.require_provable()
-        if missing and not output.as_json and view.spec.policies.overlap == "skip":
+        if skips and not output.as_json:
             message("while these run, times of its schedule are skipped (overlap=skip)")
-        if dry_run or not missing:
+        count = sum(len(plan.missing) for plan in plans.values())
+        if dry_run or not count:
             if output.as_json and not dry_run:
-                output.document({"job": job, "created": [], "unchanged": len(plan.times)})
+                _print_created(output, plans, {})
             return
         if not yes:
-            ask(f"Run {clean(job)} {counted(len(missing), 'time')}?")
-        answers = []
-        for index in range(0, len(missing), MOST_AT_ONCE):
-            answers += store.backfill(job, missing[index : index + MOST_AT_ONCE], by=by, why=reason)
+            whose = clean(job) + (f" and {counted(len(plans) - 1, 'job')} after it" if behind.jobs else "")
+            ask(f"Run {whose} {counted(count, 'time')}?")
+        created: dict[str, list[Enqueued]] = {}
+        for name, plan in plans.items():  # upstream first: the gate of what comes after it finds it active
+            missing = plan.missing
+            for index in range(0, len(missing), MOST_AT_ONCE):
+                made = store.backfill(name, missing[index : index + MOST_AT_ONCE], by=by, why=reason)
+                created.setdefault(name, []).extend(one for one in made if one.created)
         store.notify()
-    created = [one for one in answers if one.created]
-    if output.printed_json(
-        {"job": job, "created": [one.id for one in created], "unchanged": len(plan.times) - len(created)}
-    ):
+    _print_created(output, plans, created)
+
+
+def _print_created(output: Output, plans: Mapping[str, BackfillPlan], created: Mapping[str, list[Enqueued]]) -> None:
+    rows = [
+        {
+            "job": name,
+            "created": [one.id for one in created.get(name, ())],
+            "unchanged": len(plan.times) - len(created.get(name, ())),
+        }
+        for name, plan in plans.items()
+    ]
+    if output.printed_json(rows[0] | ({"downstream": rows[1:]} if rows[1:] else {})):
         return
-    output.line(f"created {counted(len(created), 'run')} of {job}")
-    message(f"watch them: cronsensus runs list --job {job}")
+    for name in plans:
+        output.line(f"created {counted(len(created.get(name, ())), 'run')} of {name}")
+    message(f"watch them: cronsensus runs list --job {next(iter(plans))}")
 
 
-def _preview(output: Output, plan: BackfillPlan, job: str, *, dry_run: bool) -> None:
-    times, standing, pruned = plan.times, plan.standing, plan.pruned
+def _preview(output: Output, plans: Mapping[str, BackfillPlan], *, dry_run: bool) -> None:
     if output.as_json:
-        rows = [
-            {
-                "scheduled_for": time,
-                "run": time not in standing and time not in pruned,
-                "state": standing[time].state if time in standing else None,
-                "pruned": time in pruned,
-            }
-            for time in times
-        ]
-        output.document({"job": job, "dry_run": True, "times": rows})
+        if dry_run:
+            rows = [{"job": name, "dry_run": True, "times": _times(plan)} for name, plan in plans.items()]
+            output.document(rows[0] | ({"downstream": rows[1:]} if rows[1:] else {}))
         return
+    for name, plan in plans.items():
+        if len(plans) > 1:
+            output.heading(name)
+        _preview_one(output, plan, dry_run=dry_run)
+
+
+def _times(plan: BackfillPlan) -> list[dict[str, object]]:
+    return [
+        {
+            "scheduled_for": time,
+            "run": time not in plan.standing and time not in plan.pruned,
+            "state": plan.standing[time].state if time in plan.standing else None,
+            "pruned": time in plan.pruned,
+        }
+        for time in plan.times
+    ]
+
+
+def _preview_one(output: Output, plan: BackfillPlan, *, dry_run: bool) -> None:
+    times, standing, pruned = plan.times, plan.standing, plan.pruned
     shown = times if dry_run else times[:_PREVIEWED]
     output.table(
         ["nominal time", "now", "then"],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cronsensus.cli.app import opened_store
+from cronsensus.cli.app import code_at_hand, opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import whoami
@@ -70,4 +70,6 @@ def dashboard(host: str, port: int, *, read_only: bool) -> None:
     cronsensus dashboard --url sqlite:///cronsensus.db --port 8090
     """
     with opened_store() as store:
-        server(store, host=host, port=port, read_only=read_only).serve()
+        # With the application, pages know what comes after what.
+        source = code_at_hand() or store
+        server(source, host=host, port=port, read_only=read_only).serve()

@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from cronsensus.cli.app import complete_job, opened_store
+from cronsensus.cli.app import application, complete_job, opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
+from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.as_data import batch_data, failures_data, log_data, occurrence_data, run_data, trail_data
 from cronsensus.insight.failures import grouped, open_failures
@@ -294,11 +295,13 @@ def failed_(*, job: str | None, since: str) -> None:
 @click.option("--failed", is_flag=True, help="Instead of ids: what failed and was not run again.")
 @filters
 @click.option("--error", metavar="ERROR", help="With --failed: only this group of 'runs failed'.")
+@click.option("--downstream", is_flag=True, help="Of one run: and what comes after it, for the same nominal time.")
 @acting()
 def retry(
     *,
     numbers: tuple[int, ...],
     failed: bool,
+    downstream: bool,
     job: str | None,
     since: str | None,
     error: str | None,
@@ -312,13 +315,31 @@ def retry(
     With --failed, all that is left of what failed (500 at most), the oldest first. It asks first; without a terminal
     it needs --yes.
 
+    With --downstream, after it what comes after it: what that is says the application (--app). It shows what it means
+    and asks, too.
+
     cronsensus runs retry 4711
+    cronsensus runs retry 4711 --downstream --dry-run
     cronsensus runs retry --failed --job push_prices --since 12h
     """
     output = Output.current()
-    _require_one(numbers, "--failed", given=failed, others=(job, since, error, dry_run or None, yes or None))
+    asks = failed or downstream
+    _require_one(
+        numbers,
+        "--failed",
+        given=failed,
+        others=(job, since, error, *(() if downstream else (dry_run or None, yes or None))),
+    )
+    if downstream and (failed or len(numbers) > 1):
+        raise CommandError("--downstream is for one run", then="cronsensus runs retry ID --downstream --dry-run")
+    rules = edges(application().scheduler.declared) if downstream else {}
     with opened_store() as store:
-        if failed:
+        if downstream:
+            again = retry_downstream(store, rules, _found(store, numbers[0]))
+            found = list(again.runs)
+            for name, reason_left in again.left:
+                message(f"{name} is left alone: {reason_left}")
+        elif failed:
             begin = None if since is None else read_time(since, store.now(), what="--since")
             found = open_failures(store, job=_known(store, job), since=begin, group=error)[::-1]
         else:
@@ -328,7 +349,7 @@ def retry(
                 raise InvalidTransition(
                     f"run {one.id} is {one.state}; only what has ended can be run again: cronsensus runs show {one.id}"
                 )
-        if failed and not _agreed(output, found, "Run {} again?", dry_run=dry_run, yes=yes):
+        if asks and not _agreed(output, found, "Run {} again?", dry_run=dry_run, yes=yes):
             return
         made = [(one.id, store.retry(one.id, by=by, why=reason)) for one in found]
         store.notify()

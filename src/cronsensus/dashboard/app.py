@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
 from cronsensus.dashboard.batch_bar import segments
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
+from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
 from cronsensus.dashboard.job_index import JobIndex
 from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, read_moment, short
 from cronsensus.dashboard.live import Live
@@ -25,6 +27,7 @@ from cronsensus.dashboard.past import READ, calendar, plot
 from cronsensus.dashboard.queue import SPAN, queue_page
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.dashboard.strip import strip_svg
+from cronsensus.dependencies import edges
 from cronsensus.errors import (
     CronsensusError,
     InvalidOption,
@@ -36,6 +39,7 @@ from cronsensus.errors import (
 from cronsensus.insight.batches import batch_view
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.failures import MOST, grouped, open_failures
+from cronsensus.insight.graph import Graph, graph_of
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
@@ -54,6 +58,7 @@ from cronsensus.stores.base import Store
 
 try:
     import jinja2
+    import markupsafe
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
@@ -74,6 +79,7 @@ _TRAIL = 50
 _LONGEST_REASON = 1000
 _CHANGES = 12
 _LINES = 50
+_SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
 _YEAR = 365 * 24 * 3600
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
@@ -112,6 +118,7 @@ def dashboard(
         Route("/runs/{number:int}/items", pages.items),
         Route("/nodes", pages.nodes),
         Route("/queue", pages.queue),
+        Route("/graph", pages.graph),
         Route("/locks", pages.locks),
         Route("/trail", pages.trail),
         Route("/failed", pages.failed),
@@ -153,7 +160,8 @@ class _Pages:
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
             shorten=shorten, mask=mask, json=_json, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
-            item_key=shown_key, segments=segments,
+            linked=_linked, item_key=shown_key, segments=segments,
+            graph_svg=graph_svg, rule_words=rule_words, night_link=night_link,
         )  # fmt: skip
 
     @property
@@ -194,8 +202,10 @@ class _Pages:
         row = reads.job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
         zone = zone_of(trigger)
+        whole = self._graph() or Graph({}, ())
+        behind = [one for one, rules in whole.rules.items() if any(rule.job == name for rule in rules)]
         return self._page(
-            request, "job.html", now, view=view, row=row, zone=zone,
+            request, "job.html", now, before=whole.rules.get(name, ()), behind=behind, view=view, row=row, zone=zone,
             calendar=calendar(past, now, zone), plot=plot(past, row.p50, row.p95),
             eras=store.history(name).eras[::-1][:_CHANGES], trail=store.trail(target=name, limit=_CHANGES),
             times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
@@ -292,6 +302,22 @@ class _Pages:
             request, "queue.html", page.now, page=page, after=after, span=SPAN.seconds // 60,
             command="cronsensus runs list --state pending",
         )  # fmt: skip
+
+    def graph(self, request: Request) -> Response:
+        store = self.store
+        now, job = store.now(), request.query_params.get("job", "")[:400]
+        whole = self._graph()
+        asked = request.query_params.get("at", "").strip()[:80]
+        at = read_moment(asked, now, UTC) if asked else None
+        page = graph_page(store, whole or Graph({}, ()), job, at)
+        return self._page(
+            request, "graph.html", now, page=page, job=job, known=whole is not None, most=MOST_JOBS,
+            command="cronsensus graph" + (f" --job {job}" if job else ""),
+        )  # fmt: skip
+
+    def _graph(self) -> Graph | None:
+        """Return what comes after what, as the code of this process says; ``None``: there is no code here."""
+        return graph_of(edges(self._source.declared)) if isinstance(self._source, Scheduler) else None
 
     def locks(self, request: Request) -> Response:
         store = self.store
@@ -456,6 +482,12 @@ def _result(one: Occurrence) -> str:
 
 def _json(value: Any) -> str:
     return mask(dumps(value) or "")
+
+
+def _linked(text: str, base: str) -> str:
+    """Return a sentence as HTML, in which the command that shows a run leads to its page."""
+    escaped = str(markupsafe.escape(text))
+    return markupsafe.Markup(_SHOWS.sub(rf'<a href="{markupsafe.escape(base)}/runs/\1">\g<0></a>', escaped))  # noqa: S704 - escaped
 
 
 def _stamp(instant: datetime) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from graphlib import TopologicalSorter
 
 from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -27,6 +28,10 @@ class Graph:
         """All jobs, layer by layer."""
         return [one for layer in self.layers for one in layer]
 
+    def first(self, count: int) -> Graph:
+        """Return as many jobs as that, from the left."""
+        return graph_of(self.rules, set(self.jobs[:count]))
+
     def around(self, job: str) -> Graph:
         """Return what a job comes after, directly or not, and what comes after it."""
         before, behind = {job}, {job}
@@ -44,28 +49,38 @@ def graph_of(rules: Mapping[str, Sequence[Rule]], only: set[str] | None = None) 
     kept = {one: [rule for rule in each if rule.job in jobs] for one, each in rules.items() if one in jobs}
     depth: dict[str, int] = {}
 
-    def of(job: str) -> int:
-        if job not in depth:
-            depth[job] = 1 + max((of(rule.job) for rule in kept.get(job, ())), default=-1)
-        return depth[job]
-
-    for job in jobs:
-        of(job)
+    # Not by calls of itself: a chain may be longer than Python lets them nest.
+    before = {job: [rule.job for rule in kept.get(job, ())] for job in jobs}
+    for job in TopologicalSorter(before).static_order():
+        depth[job] = 1 + max((depth[one] for one in before[job]), default=-1)
     last = max(depth.values(), default=-1)
     layers = (tuple(sorted(one for one in jobs if depth[one] == layer)) for layer in range(last + 1))
     return Graph(kept, tuple(layers))
 
 
-def states_at(store: Store, graph: Graph, at: datetime) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What became of one nominal time of a job: the state, and the newest run, if there was one."""
+
+    state: str
+    run: int | None
+
+
+def standings_at(store: Store, graph: Graph, at: datetime) -> dict[str, Standing]:
     """Return what became of each job's occurrence of a nominal time; jobs that have none are left out."""
-    found: dict[str, str] = {}
+    found: dict[str, Standing] = {}
     for job in graph.jobs:
         where = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
         if newest := store.occurrences(where, limit=1):
-            found[job] = str(newest[0].state)
+            found[job] = Standing(str(newest[0].state), newest[0].id)
         elif ranges := store.ranges(job, since=at, until=at, limit=1):
-            found[job] = str(ranges[0].range.state)
+            found[job] = Standing(str(ranges[0].range.state), None)
     return found
+
+
+def states_at(store: Store, graph: Graph, at: datetime) -> dict[str, str]:
+    """Return the states alone of ``standings_at``."""
+    return {job: standing.state for job, standing in standings_at(store, graph, at).items()}
 
 
 _COLOURS = {

@@ -24,6 +24,11 @@ ENGLISH: dict[Reason, str] = {
     Reason.RESERVED: "it waits on its node for a free slot",
     Reason.WAITING: "what it waits for was not there yet",
     Reason.BATCH_ENDED: "the batch that it is an item of had ended",
+    Reason.UPSTREAM_FAILED: "what it comes after failed",
+    Reason.UPSTREAM_SUCCEEDED: "what it comes after did not fail",
+    Reason.UPSTREAM_SKIPPED: "what it comes after was skipped",
+    Reason.UPSTREAM_MISSING: "what it comes after has no run for that time",
+    Reason.UPSTREAM_LATE: "what it comes after was not over in time (wait_for)",
     Reason.JOB_SAID_SO: "the job said so",
 }
 """Clauses without a full stop, to stand alone or within a sentence. Another language is another dict with these keys;

@@ -26,6 +26,14 @@ FUTURE = "future"
 LATE = timedelta(seconds=10)
 OVER_TIME = timedelta(seconds=3)
 """Beyond its timeout: a coroutine or a process has ended by then, so what still runs cannot be stopped."""
+_UPSTREAM = {
+    Reason.UPSTREAM_FAILED: "No: it comes after {}, which failed or was cancelled.",
+    Reason.UPSTREAM_SUCCEEDED: "No: it comes after {} only if that fails, and it did not.",
+    Reason.UPSTREAM_SKIPPED: "No: it comes after {}, which was skipped.",
+    Reason.UPSTREAM_MISSING: "No: it comes after {}, which has no run for that time.",
+    Reason.UPSTREAM_LATE: "No: it comes after {}, which was not over in time (wait_for).",
+}
+_UPSTREAM_RUNS = 20
 _LONG = timedelta(days=366 * 50)
 
 
@@ -195,6 +203,8 @@ class _Inquiry:
                 return [f"It waits, as run {one.id}.", *wait.sentences]
             case State.CANCELLED:
                 return [f"It was cancelled: {self._cancelled(one)}."]
+            case State.SKIPPED if reason in _UPSTREAM:
+                return [_UPSTREAM[reason].format(detail), self._upstream(detail)]
             case State.SKIPPED:
                 return [self._skipped(reason, detail)]
             case State.MISSED if (keeper := self._view.spec.keeper) is not None:
@@ -217,6 +227,16 @@ class _Inquiry:
                 return f"No: it was won in time, and waited too long for its executor: {detail}."
             case _:
                 return f"The job skipped itself: {detail}."
+
+    def _upstream(self, jobs: str) -> str:
+        """Return where to see what became of the job that it comes after: the run that its gate saw, or a later one."""
+        job = jobs.partition(", ")[0]
+        newest = self._store.occurrences(OccurrenceFilter(job=job, scheduled_until=self._at), limit=_UPSTREAM_RUNS)
+        for_it = next((one for one in newest if one.scheduled_for == self._at), None)
+        found = for_it or max(newest, key=lambda one: one.scheduled_for or self._at, default=None)
+        if found is None or found.state in {State.SUCCEEDED, State.SKIPPED}:
+            return f"See why: cronsensus why {job} '{exact(self._at)}'."
+        return f"See it: cronsensus runs show {found.id}."
 
     def _over_time(self, one: Occurrence) -> list[str]:
         limit = self._policies.timeout

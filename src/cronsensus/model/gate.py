@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from cronsensus.model.states import Reason
+
 When = Literal["succeeded", "ended", "failed"]
 Which = Literal["same", "all_in_period", "latest_before"]
 Verdict = Literal["wait", "succeeded", "failed", "cancelled", "skipped", "missed", "missing"]
@@ -20,10 +22,14 @@ _WELL: Mapping[When, frozenset[Verdict]] = {
     "ended": frozenset({"succeeded", "failed", "cancelled", "skipped"}),
     "failed": frozenset({"failed", "cancelled"}),
 }
-_WORDS: Mapping[Verdict, str] = {
-    "succeeded": "succeeded", "failed": "failed", "cancelled": "failed", "skipped": "skipped", "missed": "missing",
-    "missing": "missing",
-}  # fmt: skip
+_REASONS: Mapping[Verdict, Reason] = {
+    "succeeded": Reason.UPSTREAM_SUCCEEDED,
+    "failed": Reason.UPSTREAM_FAILED,
+    "cancelled": Reason.UPSTREAM_FAILED,
+    "skipped": Reason.UPSTREAM_SKIPPED,
+    "missed": Reason.UPSTREAM_MISSING,
+    "missing": Reason.UPSTREAM_MISSING,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +82,11 @@ def gate(
         found = verdicts[rule.job]
         bad = next((one for one in found if is_against(rule, one)), None)
         if bad is not None:
-            return Gate("skip", f"upstream {_WORDS[bad]}: {rule.job}")
+            return Gate("skip", f"{_REASONS[bad]}: {rule.job}")
         if "wait" in found:
             waits.append(rule.job)
     if not waits:
         return Gate("run")
     if waited > wait_for:
-        return Gate("skip", f"upstream late: {', '.join(waits)}")
+        return Gate("skip", f"{Reason.UPSTREAM_LATE}: {', '.join(waits)}")
     return Gate("wait", f"for {', '.join(waits)}")

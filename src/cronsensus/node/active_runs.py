@@ -29,7 +29,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import ExcInfo, Logger, together
 from cronsensus.membership.lease import SessionLease
-from cronsensus.model.batch import HELD
+from cronsensus.model.batch import HELD, Sleeper
 from cronsensus.model.ending import Ending
 from cronsensus.model.gate import Gate
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
@@ -596,10 +596,14 @@ class ActiveRuns:
         tell: list[Callable[[], None]] = []
         if claim.parent is not None:
             tell.append(partial(self._batches.tell, claim.parent, claim.spec.function))
+        elif outcome.listed == HELD:
+            held = Sleeper(claim.id, claim.job, claim.scheduled_for, claim.claimed_at)
+            tell.append(partial(self._batches.tell_held, held))
         elif outcome.listed is not None:
             tell.append(partial(self._batches.tell, claim.id, claim.spec.function))
-        if outcome.state is not State.PENDING and self._batches.has_dependents(claim.job):
-            tell.append(partial(self._batches.tell_ended, claim.job))
+        at = None if outcome.state is State.PENDING else claim.scheduled_for
+        if at is not None and self._batches.has_dependents(claim.job):
+            tell.append(partial(self._batches.tell_ended, claim.job, at))
         if tell:
             self._to_tell[claim.id, claim.token] = tell
         self._run_log.ended(claim, outcome, raised)

@@ -10,14 +10,16 @@ once do no harm.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.batch import Sleeper, Tolerance, phase
-from cronsensus.model.occurrence import Claim
+from cronsensus.model.gate import Rule
+from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.upstreams import After, Gates
@@ -35,6 +37,10 @@ AGAIN = 1.0
 TRUSTED = 1.0
 """Seconds for which a batch that was open counts as open: an item of it is begun without asking."""
 _PAGE = 200
+_SINGLY = 8
+"""Up to so many that may go on are read one by one; more by a look at all that sleep."""
+Ended = tuple[str, datetime]
+"""A job, and a nominal time of it that is over."""
 
 
 class BatchWatch:
@@ -55,8 +61,9 @@ class BatchWatch:
         self._own: Store | None = None
         self._thread: threading.Thread | None = None
         self._asked: dict[int, str] = {}
-        self._ended: set[str] = set()
-        self._behind: Mapping[str, set[str]] = {}
+        self._held: list[Sleeper] = []
+        self._ended: set[Ended] = set()
+        self._behind: Mapping[str, Mapping[str, Rule]] = {}
         self._known = 0
         self._event = Event()
         self._stopping = Event()
@@ -131,14 +138,14 @@ class BatchWatch:
         """Whether any job of this node comes after another."""
         return bool(self._dependents())
 
-    def _dependents(self) -> Mapping[str, set[str]]:
-        """Return which jobs come after which; asked at the end of each run, so worked out when one is added."""
+    def _dependents(self) -> Mapping[str, Mapping[str, Rule]]:
+        """Return which jobs come after which, and how; asked at each end, so worked out when one is added."""
         if self._known != len(self._registry):
-            found: dict[str, set[str]] = {}
+            found: dict[str, dict[str, Rule]] = {}
             registry = dict(self._registry)
             for name, one in registry.items():
                 for rule in () if one.after is None else one.after.rules:
-                    found.setdefault(rule.job, set()).add(name)
+                    found.setdefault(rule.job, {})[name] = rule
             self._behind, self._known = found, len(registry)
         return self._behind
 
@@ -159,12 +166,15 @@ class BatchWatch:
         with self._lock:
             asked, self._asked = self._asked, {}
             ended, self._ended = self._ended, set()
+            held, self._held = self._held, []
         try:
             if ended:
                 self._look_behind(ended)
             if asked:
-                self._look(asked)
-            if asked or ended:
+                self._look_at_batches(asked)
+            if held:
+                self._look_at_held(held)
+            if asked or ended or held:
                 self._sweep_at = min(self._sweep_at, self._looked_at + SWEEP[0])
             if self._looked_at >= self._sweep_at:
                 self._sweep_at = self._looked_at + SWEEP[0 if self._sweep() else 1]
@@ -173,6 +183,7 @@ class BatchWatch:
             with self._lock:
                 self._asked = asked | self._asked
                 self._ended |= ended
+                self._held += held
             self._sweep_at = self._looked_at + AGAIN
         except Exception:  # noqa: BLE001 - logged
             if not self._stopping.is_set():
@@ -184,10 +195,16 @@ class BatchWatch:
         self._ensure_thread()
         self._event.set()
 
-    def tell_ended(self, job: str) -> None:
-        """Note that a run of a job has ended here that others come after; asked on the thread."""
+    def tell_held(self, sleeper: Sleeper) -> None:
+        """Note that what comes after others went to sleep; asked on the thread whether they have ended meanwhile."""
         with self._lock:
-            self._ended.add(job)
+            self._held.append(sleeper)
+        self.on_told()
+
+    def tell_ended(self, job: str, at: datetime) -> None:
+        """Note that a nominal time of a job is over that others come after; they are woken on the thread."""
+        with self._lock:
+            self._ended.add((job, at))
         self.on_told()
 
     def _ensure_thread(self) -> None:
@@ -208,34 +225,60 @@ class BatchWatch:
 
     def _sweep(self) -> bool:
         """Look at all that sleep; return whether anything does."""
-        last, gates = 0, None
-        while page := self.store.sleeping(after=last, limit=_PAGE):
-            behind = [one for one in page if self.after_of(one.job) is not None]
-            if behind:
-                gates = gates or Gates(self.store)
-                self._wake_behind(behind, gates)
+        any_asleep, gates = False, Gates(self.store)
+        for page in self._pages():
+            any_asleep = True
+            self._wake_behind([one for one in page if self.after_of(one.job) is not None], gates)
             self._look_at_batches({one.id: one.job for one in page})
-            last = page[-1].id
-        return last > 0
+        return any_asleep
 
-    def _look_behind(self, ended: Collection[str]) -> None:
-        """Wake what sleeps behind jobs of which a run has ended."""
-        names = set().union(*(self._dependents().get(job, set()) for job in ended))
-        gates, last = Gates(self.store), 0
+    def _pages(self) -> Iterator[list[Sleeper]]:
+        last = 0
         while page := self.store.sleeping(after=last, limit=_PAGE):
-            self._wake_behind([one for one in page if one.job in names], gates)
+            yield page
+            if len(page) < _PAGE:
+                return
             last = page[-1].id
 
-    def _wake_behind(self, sleepers: Sequence[Sleeper], gates: Gates) -> None:
-        ready = []
-        for one in sleepers:
-            after = self.after_of(one.job)
-            if after is None or self._is_begun(one):
-                continue
-            if gates.decide(after, one)[0].decision != "wait":
-                ready.append(one.id)
+    def _look_behind(self, ended: Collection[Ended]) -> None:
+        """Wake what sleeps behind nominal times of jobs that are over."""
+        behind = [(name, rule, at) for job, at in ended for name, rule in self._dependents().get(job, {}).items()]
+        same = {(name, at) for name, rule, at in behind if rule.which == "same"}
+        others = {name for name, rule, _ in behind if rule.which != "same"}
+        gates = Gates(self.store)
+        if not others and len(same) <= _SINGLY:
+            # However many others sleep, the next link of a chain is found by one read.
+            for name, at in same:
+                where = OccurrenceFilter(job=name, states=(State.PENDING,), scheduled_from=at, scheduled_until=at)
+                found = [one for one in self.store.occurrences(where) if one.listed is not None]
+                sleepers = [Sleeper(one.id, one.job, one.scheduled_for, one.created_at) for one in found]
+                self._wake_behind(sleepers, gates, ended)
+            return
+        for page in self._pages():
+            meant = [one for one in page if one.job in others or (one.job, one.scheduled_for) in same]
+            self._wake_behind(meant, gates, ended)
+
+    def _wake_behind(self, sleepers: Sequence[Sleeper], gates: Gates, ended: Collection[Ended] = ()) -> None:
+        behind = [(after, one) for one in sleepers if (after := self.after_of(one.job)) and not self._is_begun(one)]
+        # One that waits for nothing else is not asked about: its gate is, at its claim.
+        ready = [one.id for after, one in behind if _only_after(after, one, ended)]
+        asked = [(after, one) for after, one in behind if not _only_after(after, one, ended)]
+        gates.read(asked)
+        ready += [one.id for after, one in asked if gates.decide(after, one)[0].decision != "wait"]
         if ready and self.store.awaken(ready):
             self._wake()
+
+    def _look_at_held(self, held: list[Sleeper]) -> None:
+        """Wake those that went to sleep while what they wait for ended; what has just ended goes first."""
+        gates = Gates(self.store)
+        while held:
+            self._wake_behind(held[:_SINGLY], gates)
+            del held[:_SINGLY]
+            if self._ended:
+                with self._lock:
+                    self._held += held
+                held.clear()
+                self.on_told()
 
     def _is_begun(self, one: Sleeper) -> bool:
         """Whether it is a batch that went through its gate, and sleeps for its items."""
@@ -244,15 +287,6 @@ class BatchWatch:
             return False
         listed = self.store.children([one.id])[one.id].listed
         return listed is not None and listed >= 0
-
-    def _look(self, asked: Mapping[int, str]) -> None:
-        """Wake those that wait for nothing any more: batches, and what comes after other jobs."""
-        behind = [number for number, function in asked.items() if self.after_of(function) is not None]
-        found = [one for number in behind if (one := self.store.occurrence(number)) is not None]
-        if found:
-            sleepers = [Sleeper(one.id, one.job, one.scheduled_for, one.created_at) for one in found]
-            self._wake_behind(sleepers, Gates(self.store))
-        self._look_at_batches(asked)
 
     def _look_at_batches(self, batches: Mapping[int, str]) -> None:
         """Wake those of these batches that wait for nothing any more."""
@@ -285,3 +319,11 @@ class BatchWatch:
     def _tolerance(self, function: str) -> Tolerance:
         registered = self._registry.get(function)
         return Tolerance() if registered is None or registered.batch is None else registered.batch.tolerance
+
+
+def _only_after(after: After, one: Sleeper, ended: Collection[Ended]) -> bool:
+    """Whether all that it comes after is one nominal time, and that is over."""
+    if len(after.rules) != 1 or one.scheduled_for is None:
+        return False
+    [rule] = after.rules
+    return rule.which == "same" and (rule.job, one.scheduled_for) in ended

@@ -128,7 +128,18 @@ class Claiming:
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
-        claims = self._admitted(claims)
+        claims = self._without_ended_batches(claims)
+        behind = [claim for claim in claims if self._has_gate(claim)] if self._batches.has_gates else []
+        if behind:
+            # Last: their gates ask the store, and what has none does not wait for that.
+            free = [claim for claim in claims if not self._has_gate(claim)]
+            self._begin_all(free, lease, claimed_by, sample)
+            claims = self._through_gates(behind, claims)
+        self._begin_all(claims, lease, claimed_by, sample)
+
+    def _begin_all(
+        self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
+    ) -> None:
         for claim in claims:
             if self._active_runs.said.over(claim.id, lease.session):
                 why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
@@ -148,10 +159,6 @@ class Claiming:
             # Only now: what takes these words may take its time.
             self._run_log.started(claims)
 
-    def _admitted(self, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """Return which of these claims may begin, however this node came to hear of them; the others end here."""
-        return self._through_gates(self._without_ended_batches(claims))
-
     def _without_ended_batches(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """Return claims without items of batches that are over: those end here."""
         if all(claim.parent is None for claim in claims):
@@ -169,17 +176,28 @@ class Claiming:
                 self._active_runs.close_item(claim)
         return [claim for claim in claims if claim.parent not in over]
 
-    def _through_gates(self, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """Return claims without those that wait for others, or are skipped because of them: these are settled here."""
-        if not self._batches.has_gates:
-            return claims
-        behind = [claim for claim in claims if self._batches.after_of(claim.job) is not None]
-        behind = [claim for claim in behind if claim.scheduled_for is not None]
-        if not behind:
-            return claims
+    def _admitted(self, claim: Claim) -> bool:
+        """Whether a claim that this node came to hear of late may begin; else it ends here, as below."""
+        admitted = self._without_ended_batches([claim])
+        return bool(self._through_gates(admitted, ()) if admitted and self._has_gate(claim) else admitted)
+
+    def _has_gate(self, claim: Claim) -> bool:
+        if claim.scheduled_for is None or not self._batches.has_gates:
+            return False
+        return self._batches.after_of(claim.job) is not None
+
+    def _through_gates(self, behind: Sequence[Claim], together: Sequence[Claim]) -> Sequence[Claim]:
+        """Return claims without those that wait for others, or are skipped because of them: these are settled here.
+
+        What was claimed ``together`` with them is known to be active. That may be over by now: what sleeps is asked
+        about once more, when the store has it asleep.
+        """
         left = deque(behind)
         try:
-            gates = Gates(self._store)
+            running = {(one.job, one.scheduled_for) for one in together if one.scheduled_for is not None}
+            gates = Gates(self._store, running)
+            afters = [(self._batches.after_of(one.job), _sleeper(one)) for one in behind]
+            gates.read([(after, sleeper) for after, sleeper in afters if after is not None])
             while left:
                 self._pass(left[0], gates)
                 left.popleft()
@@ -189,13 +207,13 @@ class Claiming:
                 self._active_runs.give_back(claim)
         gone = {claim.id for claim in behind} - self._passed
         self._passed.clear()
-        return [claim for claim in claims if claim.id not in gone]
+        return [claim for claim in behind if claim.id not in gone]
 
     def _pass(self, claim: Claim, gates: Gates) -> None:
         """Let a claim through its gate, or settle it."""
         after = self._batches.after_of(claim.job)
         assert after is not None  # noqa: S101 - for the type checker
-        sleeper = Sleeper(claim.id, claim.job, claim.scheduled_for, self._created_at(claim))
+        sleeper = _sleeper(claim)._replace(created_at=self._created_at(claim))
         decided, upstreams = gates.decide(after, sleeper)
         # A batch that has been listed went through its gate: what is retried of its upstreams since does not undo it.
         if decided.decision == "run" or (claim.listed is not None and claim.listed != HELD):
@@ -247,7 +265,7 @@ class Claiming:
 
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
-        if not self._admitted([claim]):
+        if not self._admitted(claim):
             return
         seen = ClockSample(self._store.now(), self._clock.monotonic())
         if claim.reserved:
@@ -257,6 +275,10 @@ class Claiming:
         else:
             self._active_runs.begin_at(seen.time_of(claim.due_at), claim, lease)
         self._run_log.started([claim])
+
+
+def _sleeper(claim: Claim) -> Sleeper:
+    return Sleeper(claim.id, claim.job, claim.scheduled_for, claim.claimed_at)
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:

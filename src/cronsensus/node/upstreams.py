@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from cronsensus.model.batch import Sleeper
@@ -22,6 +24,8 @@ _FIRST_STEP, _LONGEST_STEP = timedelta(minutes=1), timedelta(days=366 * 5)
 _PAGE = 500
 MOST_IN_PERIOD = 10_000
 """Nominal times of an upstream that one run may come after; with more of them it is skipped."""
+_TOGETHER = 4
+"""From so many nominal times of one upstream on, they are read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +114,32 @@ class _Seen(NamedTuple):
 class Gates:
     """One look at the gates of several occurrences: what one upstream became is read once."""
 
-    def __init__(self, store: Store) -> None:
-        """Look into ``store``."""
+    def __init__(self, store: Store, running: Collection[tuple[str, datetime]] = ()) -> None:
+        """Look into ``store``; ``running``: nominal times of jobs that are known to be active: not asked for."""
         self._store = store
-        self._now = store.now()
         self._jobs: dict[str, JobView | None] = {}
-        self._seen: dict[tuple[str, datetime], _Seen] = {}
+        self._seen: dict[tuple[str, datetime], _Seen] = {one: _Seen("wait", None) for one in running}
+
+    @cached_property
+    def _now(self) -> datetime:
+        return self._store.now()
+
+    def read(self, sleepers: Sequence[tuple[After, Sleeper]]) -> None:
+        """Read together what many wait for: they may be all the nights of one upstream that does not end."""
+        times: dict[str, set[datetime]] = defaultdict(set)
+        for after, one in sleepers:
+            for rule in after.rules:
+                if rule.which == "same" and one.scheduled_for is not None:
+                    times[rule.job].add(one.scheduled_for)
+        for job, wanted in times.items():
+            wanted -= {time for seen, time in self._seen if seen == job}
+            if len(wanted) < _TOGETHER:
+                continue
+            between = OccurrenceFilter(job=job, scheduled_from=min(wanted), scheduled_until=max(wanted))
+            for occurrence in self._store.occurrences(between, limit=2 * len(wanted)):
+                if occurrence.scheduled_for is not None:
+                    # Newest first, and it is the newest that counts.
+                    self._seen.setdefault((job, occurrence.scheduled_for), _seen(occurrence))
 
     def decide(self, after: After, one: Sleeper) -> tuple[Gate, dict[str, tuple[Upstream[Any], ...]]]:
         """Return what to do with an occurrence, and what it came after. One without a nominal time has no gate."""
@@ -125,7 +149,9 @@ class Gates:
         verdicts: dict[str, Sequence[Verdict]] = {
             job: [seen.verdict for _, seen in times] or ["missing"] for job, times in found.items()
         }
-        decided = gate(after.rules, verdicts, waited=self._now - one.created_at, wait_for=after.wait_for)
+        waits = any("wait" in each for each in verdicts.values())
+        waited = self._now - one.created_at if waits else timedelta(0)
+        decided = gate(after.rules, verdicts, waited=waited, wait_for=after.wait_for)
         if decided.decision != "run":
             return decided, {}
         return decided, {
@@ -182,12 +208,15 @@ class Gates:
         return self._seen[job, time]
 
     def _look(self, job: str, time: datetime) -> _Seen:
-        # The job first: what its watermark has passed was decided by then, so it is found by the reads that follow.
+        at = OccurrenceFilter(job=job, scheduled_from=time, scheduled_until=time)
+        if newest := self._store.occurrences(at, limit=1):
+            return _seen(newest[0])
+        # The job before the rest: what its watermark has passed was decided by then, so the reads that follow find it.
+        known = job in self._jobs
         view = self._job(job)
         if view is None:
             return _Seen("missing", None)
-        at = OccurrenceFilter(job=job, scheduled_from=time, scheduled_until=time)
-        if newest := self._store.occurrences(at, limit=1):
+        if not known and (newest := self._store.occurrences(at, limit=1)):
             return _seen(newest[0])
         if ranges := self._store.ranges(job, since=time, until=time, limit=1):
             return _Seen("skipped" if ranges[0].range.state is State.SKIPPED else "missed", None)

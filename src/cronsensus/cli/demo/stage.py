@@ -77,6 +77,7 @@ class Stage:
         deadline = self._at + SETTLE_WITHIN
         while self._at < deadline and self._is_at_work():
             self._look()
+        self._tell_batch(last=True)
         self._say("SIGTERM to all nodes: they finish what they run, and leave")
         self.in_order = self._nodes.stop(DRAIN_WITHIN)
         for lane in self.lanes.values():
@@ -111,11 +112,11 @@ class Stage:
         self._store.notify()
         self._say(f"a batch: {PICTURES} pictures to {SHRINK}, at most 6 at a time, on whichever node is free")
 
-    def _tell_batch(self) -> None:
-        """Say once a second how far the batch is, until it is over."""
-        if self.batch is None or self._at < self._told_at + 1:
+    def _tell_batch(self, *, last: bool = False) -> None:
+        """Say once a second how far the batch is, until it is over; ``last``: nobody asks again."""
+        if self.batch is None or (self._at < self._told_at and not (last and self._told_at < float("inf"))):
             return
-        self._told_at = self._at
+        self._told_at = self._at + 1
         children = self._store.children([self.batch], limit=PICTURES)[self.batch]
         self._say(f"the batch: {items_text(children)}")
         if children.state is not None and children.state.final:

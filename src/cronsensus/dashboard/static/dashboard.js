@@ -95,7 +95,7 @@ document.addEventListener("submit", (event) => {
 
 // --- keys ------------------------------------------------------------------------------------------------------------
 
-const PAGES = { n: "/", j: "/jobs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed", q: "/queue" };
+const PAGES = { n: "/", j: "/jobs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed", q: "/queue", d: "/graph" };
 let going = false;
 let row = -1;
 

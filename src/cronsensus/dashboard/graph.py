@@ -1,0 +1,171 @@
+"""The page of what comes after what: one night of it, drawn as SVG in layers from left to right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from markupsafe import Markup, escape
+
+from cronsensus.dashboard.language import Words
+from cronsensus.insight.graph import Graph, Standing, standings_at
+from cronsensus.insight.words import shorten
+from cronsensus.model.gate import Rule
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.stores.base import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NIGHTS = 12
+MOST_JOBS = 100
+"""Jobs that are drawn; of a larger graph one part is."""
+_ROOTS = 5
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE, _LANE = 166, 46, 48, 14, 2, 10
+Slot = str | tuple[str, str, int]
+"""A job; or of a line from one job to another the part that passes a layer."""
+_KINDS = {
+    "succeeded": "ok", "failed": "fail", "missed": "miss", "running": "run", "pending": "wait", "skipped": "skip",
+    "cancelled": "stop",
+}  # fmt: skip
+
+_ARROW = (
+    '<marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" markerWidth="8" '
+    'markerHeight="8" orient="auto"><path class="g-head" d="M0 0L8 4L0 8z"/></marker>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPage:
+    """What the page shows.
+
+    Attributes:
+        graph: the jobs that are drawn.
+        at: the nominal time whose states are shown; ``None``: nothing has run yet.
+        nights: the last ones, the earliest first.
+        standing: what became of each job at that time; jobs that have no such time are left out.
+        total: how many jobs come after others, or before.
+    """
+
+    graph: Graph
+    at: datetime | None
+    nights: tuple[datetime, ...]
+    standing: Mapping[str, Standing]
+    total: int
+
+
+def graph_page(store: Store, whole: Graph, job: str, at: datetime | None) -> GraphPage:
+    """Return one night of what a job comes after and what comes after it; of all jobs if none is named."""
+    graph = whole.around(job) if job in whole.jobs else whole
+    if len(graph.jobs) > MOST_JOBS:
+        graph = graph.first(MOST_JOBS)
+    nights: set[datetime] = {at} if at is not None else set()
+    for root in graph.layers[0][:_ROOTS] if graph.layers else ():
+        newest = store.occurrences(OccurrenceFilter(job=root), limit=2 * NIGHTS)
+        nights |= {one.scheduled_for for one in newest if one.scheduled_for is not None}
+    last = sorted(nights)[-NIGHTS:]
+    if at is not None and at not in last:
+        last = [at, *last[1:]]
+    at = at or (last[-1] if last else None)
+    standing = {} if at is None else standings_at(store, graph, at)
+    return GraphPage(graph, at, tuple(last), standing, len(whole.jobs))
+
+
+def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
+    """Return the drawing; each job is a link, and says in words and by a shape what became of it."""
+    place: dict[Slot, tuple[int, int]] = {}
+    height = 0
+    for layer, slots in enumerate(columns(page.graph)):
+        y = _EDGE
+        for slot in slots:
+            place[slot] = (layer * (_WIDTH + _GAP_X) + _EDGE, y)
+            y += (_HEIGHT if isinstance(slot, str) else _LANE) + _GAP_Y
+        height = max(height, y - _GAP_Y + _EDGE)
+    width = len(page.graph.layers) * (_WIDTH + _GAP_X) - _GAP_X + 2 * _EDGE
+    label = escape(t("What comes after what"))
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    parts = [f'<svg class="graph" {size} role="group" aria-label="{label}"><defs>{_ARROW}</defs>']
+    for job, rules in page.graph.rules.items():
+        parts += [_edge(place, rule, job, t) for rule in rules]
+    parts += [_node(job, place[job], page.standing.get(job), t, base) for job in page.graph.jobs]
+    return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - all that is not ours is escaped
+
+
+def columns(graph: Graph) -> list[list[Slot]]:
+    """Return what stands in each layer, from above: jobs, and the lanes of lines that pass by.
+
+    What has the same upstreams stands together, near them: so fewer lines cross, and none passes behind a job.
+    """
+    depth = {job: layer for layer, jobs in enumerate(graph.layers) for job in jobs}
+    found: list[list[Slot]] = [list(jobs) for jobs in graph.layers]
+    before: dict[Slot, list[Slot]] = {}
+    for job, rules in graph.rules.items():
+        for rule in rules:
+            last: Slot = rule.job
+            for layer in range(depth[rule.job] + 1, depth[job]):
+                lane = (rule.job, job, layer)
+                found[layer].append(lane)
+                before[lane] = [last]
+                last = lane
+            before.setdefault(job, []).append(last)
+    row: dict[Slot, float] = {}
+    for slots in found:
+        slots.sort(
+            key=lambda one: (
+                sum(row[each] for each in before.get(one, ())) / max(1, len(before.get(one, ()))),
+                str(one),
+            )
+        )
+        row |= {slot: number for number, slot in enumerate(slots)}
+    return found
+
+
+def _mean(rows: list[float]) -> float:
+    return sum(rows) / len(rows) if rows else 0.0
+
+
+def _edge(place: Mapping[Slot, tuple[int, int]], rule: Rule, job: str, t: Words) -> str:
+    lanes = sorted((slot for slot in place if slot[:2] == (rule.job, job)), key=lambda slot: place[slot])
+    x, y = place[rule.job][0] + _WIDTH, place[rule.job][1] + _HEIGHT // 2
+    path = f"M{x} {y}"
+    for slot in (*lanes, job):
+        is_lane = not isinstance(slot, str)
+        x2, y2 = place[slot][0] - (0 if is_lane else 2), place[slot][1] + (_LANE if is_lane else _HEIGHT) // 2
+        path += f"C{x + _GAP_X // 2} {y} {x2 - _GAP_X // 2} {y2} {x2} {y2}" + (f"h{_WIDTH}" if is_lane else "")
+        x, y = x2 + _WIDTH, y2
+    said = t("{0} comes after {1}", job, rule.job)
+    words = rule_words(rule, t)
+    other = " g-other" if words else ""
+    title = escape(said + (f" ({words})" if words else ""))
+    return f'<path class="g-edge{other}" d="{path}" marker-end="url(#arrow)"><title>{title}</title></path>'
+
+
+def _node(job: str, place: tuple[int, int], standing: Standing | None, t: Words, base: str) -> str:
+    x, y = place
+    kind = "none" if standing is None else _KINDS[standing.state]
+    link = f"{base}/job?{urlencode({'name': job})}"
+    if standing is not None and standing.run is not None:
+        link = f"{base}/runs/{standing.run}"
+    said = t("no such time") if standing is None else t(standing.state)
+    icon = "" if standing is None else (
+        f'<svg x="{x + 10}" y="{y + 23}" width="16" height="16" class="{kind}" aria-hidden="true">'
+        f'<use href="#i-{kind}"/></svg>'
+    )  # fmt: skip
+    return (
+        f'<a href="{escape(link)}"><title>{escape(job)}: {escape(said)}</title>'
+        f'<rect class="g-node g-{kind}" x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>'
+        f'<text class="g-job" x="{x + 10}" y="{y + 18}">{escape(shorten(job, 20))}</text>{icon}'
+        f'<text class="g-state" x="{x + (10 if standing is None else 31)}" y="{y + 36}">{escape(said)}</text></a>'
+    )
+
+
+def rule_words(rule: Rule, t: Words) -> str:
+    """Return what is unusual of a rule, in words."""
+    return ", ".join(t(word) for word in (rule.when, rule.which) if word not in {"succeeded", "same"})
+
+
+def night_link(at: datetime, job: str) -> str:
+    """Return the query of the page for one night."""
+    return urlencode({"at": at.isoformat().replace("+00:00", "Z"), **({"job": job} if job else {})})

@@ -1,0 +1,128 @@
+"""A run, or times of a job, again with all that comes after: what the application says that is."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import Origin
+
+PROGRAM = """
+from cronsensus import Scheduler, every
+scheduler = Scheduler("{url}")
+@scheduler.job(every("1m"))
+def extract(): ...
+@scheduler.job(after=[extract])
+def load(): ...
+@scheduler.job(after=[load])
+def check(): ...
+@scheduler.job(every("1h"), after={{load: "all_in_period"}})
+def report(): ...
+"""
+APP = ("--app", "nightly:scheduler")
+
+
+@pytest.fixture
+def night(cluster: Any, write: Any) -> Any:
+    """One minute of extract and load has run; check has no run for it."""
+    write("nightly.py", PROGRAM.format(url=cluster.url))
+    cluster.join()
+    for job in ("extract", "load"):
+        cluster.every(job, "1m")
+    cluster.advance(60)
+    cluster.fire()
+    for claim in cluster.claim():
+        cluster.finish(claim)
+    return cluster
+
+
+def runs(cluster: Any, job: str) -> list[Any]:
+    found: list[Any] = cluster.store.occurrences(OccurrenceFilter(job=job), newest_first=False)
+    return found
+
+
+def test_a_run_is_tried_again_and_what_comes_after_it_behind_it(night):
+    [first], [second] = runs(night, "extract"), runs(night, "load")
+    answer = night("runs", "retry", str(first.id), "--downstream", "--yes", "--reason", "bad source", *APP)
+    assert answer.code == 0, answer
+    again, behind = runs(night, "extract")[-1], runs(night, "load")[-1]
+    assert (again.retry_of, behind.retry_of) == (first.id, second.id)
+    assert again.id < behind.id
+    assert "report is left alone: it comes after other times" in answer.text
+    assert "check is left alone: it has no run for" in answer.text
+    assert [act.why for act in night.store.trail(target="load") if act.action == "retry"] == ["bad source"]
+
+
+def test_it_is_shown_before_and_nothing_is_done_unasked(night):
+    [first] = runs(night, "extract")
+    for more, code in ((["--dry-run"], 0), ([], 2)):
+        answer = night("runs", "retry", str(first.id), "--downstream", *APP, *more)
+        assert "load" in answer.out
+        assert answer.code == code, answer
+    assert len(runs(night, "extract")) == len(runs(night, "load")) == 1
+
+
+def test_what_has_not_ended_is_left_alone(night):
+    [first], [second] = runs(night, "extract"), runs(night, "load")
+    night.store.retry(second.id, by="test")
+    answer = night("runs", "retry", str(first.id), "--downstream", "--yes", *APP)
+    assert "load is left alone: its run" in answer.text
+    assert len(runs(night, "load")) == 2
+
+
+@pytest.mark.parametrize("more", [["--failed"], ["4712"]])
+def test_downstream_is_for_one_run(night, more):
+    answer = night("runs", "retry", *(["4711"] if more[0] != "--failed" else []), *more, "--downstream", *APP)
+    assert answer.code == 2
+    assert "--downstream is for one run" in answer.err
+
+
+def test_times_are_filled_in_for_all_that_comes_after(night):
+    night.every("check", "1m")
+    night.every("report", "1h")
+    begin = night.store.now() - timedelta(minutes=5)
+    stretch = ("--from", begin.isoformat(), "--downstream", *APP)
+    look = night("jobs", "backfill", "extract", *stretch, "--dry-run", "-o", "json").data
+    assert [one["job"] for one in (look, *look["downstream"])] == ["extract", "load", "check"]
+    made = night("jobs", "backfill", "extract", *stretch, "--yes", "-o", "json").data
+    filled = {
+        job: {one.scheduled_for for one in runs(night, job) if one.origin is Origin.BACKFILL}
+        for job in ("extract", "load", "check")
+    }
+    assert filled["extract"] == filled["load"] < filled["check"]
+    assert max(made["created"]) < min(made["downstream"][0]["created"])
+    assert runs(night, "report") == []
+
+
+def test_the_audit_finds_what_began_before_its_upstream_had_ended_if_it_has_the_code(cluster, write):
+    write("nightly.py", PROGRAM.format(url=cluster.url))
+    cluster.join()
+    for job in ("extract", "load"):
+        cluster.every(job, "1m")
+    cluster.advance(60)
+    cluster.fire()
+    claims = {one.job: one for one in cluster.claim()}
+    cluster.finish(claims["load"])
+    found = cluster("audit", *APP, "-o", "json").data["findings"]
+    assert [(one["kind"], one["job"]) for one in found] == [("early", "load")]
+    assert f"comes after 'extract', whose run {claims['extract'].id} is running" in found[0]["sentence"]
+    cluster.advance(5)
+    cluster.finish(claims["extract"])
+    answer = cluster("audit", *APP)
+    assert answer.code == 1
+    assert "ended at" in answer.text
+    assert cluster("audit").code == 0
+
+
+def test_the_audit_finds_nothing_where_each_began_after_its_upstreams(night):
+    night.fire()
+    assert night("audit", "extract", *APP).code == 0
+    [first], [second] = runs(night, "extract"), runs(night, "load")
+    for one in (first, second):
+        night.store.retry(one.id, by="test")
+        [claim] = night.claim()
+        night.advance(1)
+        night.finish(claim)
+    again = [one for one in night("audit", *APP, "-o", "json").data["findings"] if one["occurrences"] != [second.id]]
+    assert again == []

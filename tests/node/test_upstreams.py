@@ -1,0 +1,109 @@
+"""What the gates of those that sleep cost: reads of the store, counted."""
+
+from collections import Counter
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.model.batch import HELD, Sleeper
+from cronsensus.model.gate import Rule
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Outcome
+from cronsensus.model.states import State
+from cronsensus.node.batch_watch import BatchWatch
+from cronsensus.node.upstreams import After, Gates
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
+from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.triggers import every
+
+NIGHTS = 50
+TIMES = [START + number * SECOND for number in range(1, NIGHTS + 1)]
+AFTER = After((Rule("first"),), timedelta(days=1), {}, every("1s"))
+
+
+class Counted(MemoryStore):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.reads: Counter[str] = Counter()
+
+    def occurrences(self, *args: Any, **kwargs: Any) -> Any:
+        self.reads["occurrences"] += 1
+        return super().occurrences(*args, **kwargs)
+
+    def sleeping(self, *args: Any, **kwargs: Any) -> Any:
+        self.reads["sleeping"] += 1
+        return super().sleeping(*args, **kwargs)
+
+    def sibling(self) -> "Counted":
+        return self
+
+
+@pytest.fixture
+def store() -> Counted:
+    """Nights of a job that has not ended, and of one that sleeps behind it."""
+    clock = ManualClock(START)
+    store = Counted(clock=clock)
+    names = ("first", "second")
+    policies = Policies(overlap="allow")
+    specs = [JobSpec(name=name, function=name, trigger=every("1s"), policies=policies) for name in names]
+    store.define_jobs(specs, release="r1")
+    clock.advance(NIGHTS + 1)
+    store.open_session(a_session("node"), lease=LEASE)
+    for name in names:
+        store.backfill(name, TIMES, by="test")
+    held = take(store, "node", NIGHTS, ("second",), lease=LEASE)
+    waiting: dict[str, Any] = {"state": State.PENDING, "waiting": True, "quiet": True, "listed": HELD}
+    settle(store, [Outcome(id=one.id, token=one.token, session="node", **waiting) for one in held])
+    store.reads.clear()
+    return store
+
+
+def watch(store: Counted, woken: list[None]) -> BatchWatch:
+    registry: Any = {"second": SimpleNamespace(after=AFTER, batch=None)}
+    return BatchWatch(store, ManualClock(START), registry, lambda: woken.append(None))
+
+
+def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_counts(store):
+    [again] = [one for one in store.sleeping(limit=NIGHTS) if one.scheduled_for == TIMES[3]]
+    ends = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for in TIMES[3:5]]
+    settle(store, [Outcome(id=one.id, token=one.token, session="node", state=State.FAILED) for one in ends])
+    store.retry(next(one.id for one in ends if one.scheduled_for == again.scheduled_for), by="test")
+    store.reads.clear()
+    gates, sleepers = Gates(store), store.sleeping(limit=NIGHTS)
+    gates.read([(AFTER, one) for one in sleepers])
+    decided = {one.scheduled_for: gates.decide(AFTER, one)[0].decision for one in sleepers}
+    assert store.reads["occurrences"] == 1
+    assert [time for time, decision in decided.items() if decision != "wait"] == [TIMES[4]]
+
+
+def test_what_is_known_to_be_active_is_not_asked_for(store):
+    sleeper = Sleeper(1, "second", TIMES[0], TIMES[0])
+    assert Gates(store, {("first", TIMES[0])}).decide(AFTER, sleeper)[0].reason == "for first"
+    assert store.reads["occurrences"] == 0
+
+
+def test_one_that_waits_for_nothing_else_is_woken_by_one_read_however_many_sleep(store):
+    woken: list[None] = []
+    watch(store, woken)._look_behind([("first", TIMES[7])])
+    assert (store.reads["occurrences"], store.reads["sleeping"]) == (1, 0)
+    assert TIMES[7] not in {one.scheduled_for for one in store.sleeping(limit=NIGHTS)}
+    assert len(store.sleeping(limit=NIGHTS)) == NIGHTS - 1
+    assert woken
+
+
+def test_many_that_may_go_on_are_found_by_one_look_at_all_that_sleep(store):
+    watch(store, [])._look_behind([("first", time) for time in TIMES[:20]])
+    assert (store.reads["occurrences"], store.reads["sleeping"]) == (0, 1)
+    assert len(store.sleeping(limit=NIGHTS)) == NIGHTS - 20
+
+
+def test_what_has_just_ended_goes_before_a_second_look_at_what_fell_asleep(store):
+    one = watch(store, [])
+    one._ended.add(("first", TIMES[0]))
+    held = store.sleeping(limit=NIGHTS)
+    one._look_at_held(held)
+    assert len(one._held) == NIGHTS - 8
