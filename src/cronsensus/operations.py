@@ -17,9 +17,10 @@ from cronsensus.calls import Call, CallOptions, read_options, refuse_options, re
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
 from cronsensus.handle import Handle, R_co, cancel
+from cronsensus.insight.batches import refuse_item
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
-from cronsensus.model.occurrence import Enqueued, Item, OccurrenceFilter, check_key
+from cronsensus.model.occurrence import Enqueued, Item, Occurrence, OccurrenceFilter, check_key
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch import as_items
 from cronsensus.node.batch_items import Pages, write_pages
@@ -359,7 +360,7 @@ class Operations:
 
         Raises:
             InvalidOption: ``downstream``, and it has no nominal time.
-            InvalidTransition: it is not final yet.
+            InvalidTransition: it is not final yet, or an item of a batch, which is run again as a whole.
             LookupError: there is none.
             StoreError: the store could not do it.
         """
@@ -367,8 +368,11 @@ class Operations:
         refuse_while_loading("retries")
 
         def carry_out(store: Store) -> Enqueued:
-            one = store.occurrence(number) if downstream else None
-            behind = () if one is None else retry_downstream(store, edges(self._acts.declared), one).runs[1:]
+            one = store.occurrence(number)
+            refuse_item(one)
+            behind: Sequence[Occurrence] = ()
+            if downstream and one is not None:
+                behind = retry_downstream(store, edges(self._acts.declared), one).runs[1:]
             made = store.retry(number, by=operator, why=reason)
             for other in behind:
                 with suppress(InvalidTransition, LookupError):  # somebody was faster

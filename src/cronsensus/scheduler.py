@@ -23,7 +23,7 @@ from cronsensus.config import OnStoreLoss, Settings, load_settings
 from cronsensus.declared import Declarations, declare
 from cronsensus.definitions import Definitions
 from cronsensus.durations import Duration
-from cronsensus.errors import ConfigurationError, CronsensusError, InvalidOption
+from cronsensus.errors import ConfigurationError, CronsensusError, InvalidOption, MissingExtra
 from cronsensus.forking import mind_forks
 from cronsensus.functions import look_at
 from cronsensus.job import Job
@@ -169,7 +169,12 @@ class Scheduler:
         from cronsensus.alerts.conditions import Expected
         from cronsensus.alerts.watching import JOB, OPTIONS, Alerts
 
-        from_settings = () if alerts or self.settings.alerts is None else read_alerts(self.settings.alerts)
+        from_settings: Sequence[Alert] = ()
+        if not alerts and self.settings.alerts is not None:
+            try:
+                from_settings = read_alerts(self.settings.alerts)
+            except (InvalidOption, MissingExtra) as error:
+                raise type(error)(f"{self.settings.source('alerts')}: {error}") from error
         self._alerts = made = Alerts(
             [*alerts, *from_settings],
             lambda: self.store,

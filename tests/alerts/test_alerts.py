@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from email import message_from_string
 from email.policy import default
@@ -18,14 +19,17 @@ from msgspec import structs
 
 from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
-from cronsensus.alerts.conditions import Expected, look_at_waiting
+from cronsensus.alerts.conditions import Expected, look_at_nodes, look_at_waiting
 from cronsensus.alerts.events import MOST_SEEN, Event, begin, look
 from cronsensus.alerts.muting import mute, muted, unmute
 from cronsensus.alerts.watching import Alerts
 from cronsensus.alerts.words import MOST_TOLD, subject, text
 from cronsensus.errors import DuplicateJob, InvalidOption
+from cronsensus.membership.liveness import started_at
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.stores.boot import host_identity
+from cronsensus.testing.conformance.fixtures import a_session
 from tests.alerts.receivers import mails, webhooks
 from tests.hand_cluster import HandCluster
 
@@ -163,8 +167,6 @@ def test_a_node_that_is_gone_is_told(url):
     with scheduler:
         time.sleep(0.4)
         store = scheduler.store
-        from cronsensus.testing.conformance.fixtures import a_session
-
         store.open_session(a_session("gone"), lease=timedelta(seconds=0.2))
         wait_until(lambda: store.reclaim() is None or told)
     assert [(one.event, one.node) for one in told] == [("node_lost", "node of gone")]
@@ -275,6 +277,43 @@ def test_a_run_that_another_process_took_over_is_told_once():
         cluster.advance(100)
         events, mark = look(cluster.store, mark, takeovers=True)
         assert [one for one in events if one.event == "taken_over"] == []
+
+
+def test_an_idle_node_whose_process_ended_is_told_before_its_lease_has_run_out_and_once(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    store.migrate()
+    ended = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    spec = replace(a_session("gone"), host=host_identity(), pid=ended.pid, pid_started=started_at(ended.pid))
+    store.open_session(spec, lease=timedelta(minutes=10))
+    assert look_at_nodes(store, {}, store.now()) == ([], {})
+    ended.communicate()
+    [event], wrong = look_at_nodes(store, {}, store.now())
+    assert (event.event, event.node) == ("node_lost", "node of gone")
+    assert look_at_nodes(store, wrong, store.now()) == ([], wrong)
+    alerts = Alerts([], lambda: store)
+    told: list[Event] = []
+    mark = structs.replace(begin(store), wrong=wrong)
+    store.reclaim(["gone"])
+    alerts._told(Alert(told.extend, on="node_lost"), store, mark)
+    assert told == []
+
+
+def test_a_run_that_was_slow_and_has_ended_is_told(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=2))
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, on="slow", name="ops")])
+
+    @scheduler.job(slow="100ms")
+    def report(seconds: float) -> None:
+        time.sleep(seconds)
+
+    with scheduler:
+        time.sleep(0.5)
+        run = report.enqueue(0.4)
+        report.enqueue(0).wait("10s")
+        wait_until(lambda: told)
+        time.sleep(2.5)
+    assert [one.run for one in told] == [run.id]
 
 
 def test_times_that_no_node_decides_and_work_that_waits_are_told_once_and_when_that_is_over():

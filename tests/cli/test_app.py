@@ -254,3 +254,8 @@ def test_the_default_file_that_lies_here_is_used_and_named(command: Command) -> 
 def test_a_password_in_the_url_is_not_shown_in_what_to_type_next() -> None:
     shown = Invocation(url="redis://shop:hush@shop.example.com/0").typed("cronsensus jobs list")
     assert shown == "cronsensus --url 'redis://shop:***@shop.example.com/0' jobs list"
+
+
+def test_a_file_that_lies_here_under_another_name_is_pointed_out(command: Command, write: Write) -> None:
+    write("shops.py", JOBS)
+    assert "CRONSENSUS_APP=shops:scheduler" in command("jobs", "list").text

@@ -94,3 +94,25 @@ def test_the_ledger_says_how_the_items_of_a_night_ended(cluster, batch):
     [line] = cluster("ledger", "close", "--from", "2h", "-o", "json").data["lines"]
     assert line["items"] == {"succeeded": 2, "failed": 1, "running": 1, "pending": 2}
     assert line["started_after"] == 0
+
+
+def test_what_failed_is_the_batch_and_no_item_is_run_again_alone(cluster, batch):
+    """Run again alone, it does its work outside of its batch, which does it once more when that is run again."""
+    for claim in take(cluster.store, batch.session, 3, {"close"}, lease=timedelta(hours=10)):
+        cluster.finish(claim)
+    items = cluster.store.occurrences(OccurrenceFilter(parent=batch.id), limit=10)
+    failed = next(one for one in items if one.state is State.FAILED)
+    assert "nothing that failed is left" in cluster("runs", "failed").text
+    refused = cluster("runs", "retry", str(failed.id))
+    assert refused.code != 0
+    assert f"cronsensus runs retry {batch.id}" in refused.text
+    running = next(one for one in items if not one.state.final)
+    cluster.store.cancel(running.id, by="ada", why="")
+    cluster.store.awaken([batch.id])
+    (collecting,) = take(cluster.store, batch.session, 1, {"close"}, lease=timedelta(hours=10))
+    cluster.finish(collecting, State.FAILED, error=RunError(type="BatchFailed", message="1 of 6 items failed: nice"))
+    groups = cluster("runs", "failed", "-o", "json").data["groups"]
+    assert [group["runs"] for group in groups] == [[batch.id]]
+    assert "failed" in cluster("jobs", "list").text
+    assert "succeeded" not in cluster("jobs", "list").text
+    assert [run["id"] for run in cluster("jobs", "show", "close", "-o", "json").data["runs"]] == [batch.id]

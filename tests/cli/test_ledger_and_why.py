@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from cronsensus.insight import ledger as ledger_module
+from cronsensus.model.batch import HELD
+from cronsensus.model.occurrence import Outcome
 from cronsensus.model.states import State
+from cronsensus.model.step import Step
 from cronsensus.triggers import at, cron
 
 
@@ -455,3 +458,36 @@ def test_a_run_over_its_timeout_says_that_it_keeps_its_place(cluster: Any) -> No
     assert "over its timeout" not in why(cluster, "2026-11-20 12:01")
     cluster.advance(6)
     assert "over its timeout of 10s (timeout: still working)" in why(cluster, "2026-11-20 12:01")
+
+
+def test_why_without_a_time_is_about_the_latest(cluster: Any) -> None:
+    cluster.join("node-1")
+    cluster.every("tick", "1h")
+    assert "no time of tick has come yet" in cluster("why", "tick").text
+    cluster.advance(3 * 3600 + 60)
+    cluster.fire()
+    (claim,) = cluster.claim()
+    cluster.finish(claim)
+    answer = cluster("why", "tick")
+    assert answer.out.startswith("tick, 2026-11-20 15:00:00Z: succeeded")
+
+
+def test_what_waits_for_another_job_is_no_batch(cluster: Any) -> None:
+    cluster.join("node-1")
+    cluster.every("load", "1h")
+    cluster.advance(3600)
+    cluster.fire()
+    (claim,) = cluster.claim()
+    waits = Outcome(id=claim.id, token=claim.token, state=State.PENDING, reason="waiting: for extract", waiting=True,
+                    listed=HELD)  # fmt: skip
+    cluster.store.step(claim.session, Step(outcomes=(waits,)))
+    assert "waiting: for extract" in cluster("ledger", "load").text
+    assert "0 items" not in cluster("ledger", "load").text
+    assert "asleep" in cluster("runs", "list").text
+    cluster.store.awaken([claim.id])
+    cluster.advance(600)
+    (claim,) = cluster.claim()
+    cluster.advance(2)
+    cluster.finish(claim)
+    assert " 2s " in cluster("ledger", "load").text
+    assert " 2s " in cluster("runs", "list").text

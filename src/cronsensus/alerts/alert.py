@@ -65,6 +65,8 @@ class Alert:
                 raise InvalidOption(unknown(event, EVENTS, where="on=[…] of an Alert", elsewhere={}))
         if not on:
             raise InvalidOption("Alert(on=[]) tells of nothing; name events, as on=['failed', 'missed']")
+        if not jobs or jobs == [""]:
+            raise InvalidOption("Alert(jobs=[]) is about no job; leave it out for all of them")
         if name is not None and not _NAME.fullmatch(name):
             raise InvalidOption(f"Alert(name={name!r}): letters, digits, '.', '_' and '-'")
         self.target = target

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import dropwhile, takewhile
 
-from cronsensus.alerts.events import SLOW, Event
+from cronsensus.alerts.events import AGAIN, SLOW, Event
 from cronsensus.durations import format_duration
+from cronsensus.insight.life import lives_of
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.instants import to_micros
-from cronsensus.model.batch import HELD
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -25,8 +25,9 @@ from cronsensus.stores.base import Store
 MOST_OPEN = 1_000
 """Jobs of which it is remembered that something is wrong."""
 _LOOKED_AT = 200
-_BATCHES = 30
-"""Of a job with items: so many of its last batches may be slow."""
+_REMEMBERED = timedelta(hours=1)
+_PAST = 30
+"""So many of a job's last runs may have been slow."""
 Success = Occurrence | Glance
 
 
@@ -104,15 +105,14 @@ def _overdue(store: Store, job: str, last: Success | None, within: timedelta, no
 
 
 def _slow(store: Store, job: str, takes: timedelta, now: datetime) -> Iterator[Event]:
-    # An item of a batch speaks through its batch, which sleeps while they run: it is not running then.
-    past = store.last_of([job], limit=_BATCHES).get(job)
-    for batch in () if past is None else past.glances:
-        listed = batch.listed is not None and batch.listed != HELD
-        if listed and not batch.state.final and now - batch.created_at > takes:
-            yield _too_slow(batch, takes, now)
+    # An item of a batch speaks through its batch, which sleeps while they run: it is not running then. What ended
+    # since the last look was slow as well.
+    for ended in store.last_of([job], limit=_PAST).get(job, Past()).glances:
+        until = now if ended.is_batch and not ended.state.final else ended.finished_at
+        if until is not None and ended.begun_at is not None and now - until < AGAIN and until - ended.begun_at > takes:
+            yield _too_slow(ended, takes, now)
     for one in store.occurrences(OccurrenceFilter(job=job, states=(State.RUNNING,)), limit=100):
-        whole = one.parent is None and one.listed in {None, HELD}
-        if whole and one.started_at is not None and now - one.started_at > takes:
+        if one.parent is None and not one.is_batch and one.started_at is not None and now - one.started_at > takes:
             yield _too_slow(one, takes, now)
 
 
@@ -151,6 +151,28 @@ def look_at_waiting(
     kept = {key: at for key, at in begun.items() if key.partition(":")[0] not in _NO_MORE or key in found}
     wrong = kept | {key: to_micros(now) for key in found if key not in begun}
     return events, dict(list(wrong.items())[-MOST_OPEN:])
+
+
+def look_at_nodes(store: Store, begun: Mapping[str, int], now: datetime) -> tuple[list[Event], dict[str, int]]:
+    """Return the nodes that are gone although their lease has time; and all that is wrong now.
+
+    Args:
+        store: where their sessions are, and their signs of life.
+        begun: what was wrong at the last look; of a node that was told ``gone:SESSION``, with microseconds.
+        now: the store's clock.
+    """
+    sessions = [one for one in store.sessions() if one.is_node]
+    lives = lives_of(store, sessions)
+    there, late = {f"gone:{one.id}" for one in sessions}, to_micros(now - _REMEMBERED)
+    # When its session ends, that is found, and nobody is told again.
+    wrong = {key: at for key, at in begun.items() if key in there or at > late or not key.startswith("gone:")}
+    events = []
+    for one in sessions:
+        if lives[one.id].state == "gone" and f"gone:{one.id}" not in wrong:
+            wrong[f"gone:{one.id}"] = to_micros(now)
+            why = lives[one.id].sentence
+            events.append(Event(key=f"node:{one.id}", event="node_lost", at=now, node=one.node, reason=why))
+    return events, wrong
 
 
 _NO_MORE = {"stalled": "its times are decided again", "backlog": "none of its runs waits that long any more"}

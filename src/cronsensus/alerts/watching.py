@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import json, structs
 
 from cronsensus.alerts.alert import Alert
-from cronsensus.alerts.conditions import Expected, in_rows, look_at_jobs, look_at_waiting, opened_by
+from cronsensus.alerts.conditions import Expected, in_rows, look_at_jobs, look_at_nodes, look_at_waiting, opened_by
 from cronsensus.alerts.events import SLOW, Event, Mark, begin, look
 from cronsensus.alerts.muting import muted
 from cronsensus.alerts.sending import Message, send
@@ -127,6 +127,8 @@ class Alerts:
         """Tell what is new; return the mark for the next look, which is the same as long as it is too soon to tell."""
         found, then = look(store, mark, takeovers="taken_over" in alert.on)
         found = in_rows(store, found, alert.in_row, mark.wrong)
+        # Of a node that was seen to be gone, it is told before its session ends.
+        found = [one for one in found if one.key.replace("node:", "gone:", 1) not in mark.wrong]
         more, then = self._conditions(alert, store, then, found)
         found += more
         events = self._without_muted(store, [one for one in found if alert.wants(one)])
@@ -144,12 +146,16 @@ class Alerts:
         wrong, now = mark.wrong | opened_by(found), store.now()
         expected = self._expected()
         stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
-        looks = wrong or expected or stalled or backlog is not None
+        nodes = "node_lost" in alert.on
+        looks = wrong or expected or stalled or nodes or backlog is not None
         if not looks or to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
             return [], structs.replace(mark, wrong=wrong)
         events, wrong = look_at_jobs(store, expected, wrong, now)
         if stalled or backlog is not None:
             more, wrong = look_at_waiting(store, wrong, now, stalled=stalled, backlog=backlog)
+            events += more
+        if nodes:
+            more, wrong = look_at_nodes(store, wrong, now)
             events += more
         slow = {one.key: to_micros(one.at) for one in events if one.event == "slow"}
         seen = {key: at for key, at in mark.seen.items() if key in slow or not key.startswith(SLOW)}

@@ -38,7 +38,7 @@ class Batches:
         if occurrence.parent is not None:
             if not self._is_there(occurrence.parent):
                 yield self._words.orphan(occurrence, occurrence.parent)
-        elif occurrence.state is State.SUCCEEDED and occurrence.listed is not None:
+        elif occurrence.state is State.SUCCEEDED and occurrence.listed is not None and occurrence.is_batch:
             yield from self._of_success(occurrence, occurrence.listed)
 
     def _is_there(self, batch: int) -> bool:

@@ -11,7 +11,8 @@ from cronsensus.cli.app import application, complete_app, complete_job, opened_s
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Group, Invocation
 from cronsensus.cli.options import DurationType, acting
-from cronsensus.cli.output import Cell, Output
+from cronsensus.cli.output import Cell, Output, message
+from cronsensus.errors import StoreError
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.words import brief, relative
 from cronsensus.scheduler import Scheduler
@@ -48,8 +49,12 @@ def list_(name: str | None) -> None:
     """
     scheduler, output = _loaded(name), Output.current()
     assert scheduler.alerts is not None  # noqa: S101 - for the type checker
-    with opened_store() as store:
-        silent = muted(store)
+    try:
+        with opened_store() as store:
+            silent = muted(store)
+    except StoreError as error:  # no node has made it yet, say; the alerts are known all the same
+        message(f"what is muted is not known: {error}")
+        silent = []
     rows = [
         {"name": one.name, "on": list(one.on), "jobs": list(one.jobs), "target": one.shown}
         for one in scheduler.alerts.by_name.values()

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 CANDIDATES = ("jobs.py", "tasks.py", "app.py", "main.py")
 DEFAULT_FILE = "cronsensus.db"
+_MOST_FILES = 50
+_MAKES_ONE = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=\s*Scheduler\(", re.MULTILINE)
 HOW_TO_SAY = "name it: cronsensus --app MODULE:ATTR …, or CRONSENSUS_APP, or app in [tool.cronsensus]"
 
 
@@ -69,7 +72,7 @@ def application(name: str | None = None, **flags: Any) -> Application:
         raise CommandError(
             "there is no application here",
             why=f"none of {', '.join(CANDIDATES)} in {Path.cwd()} holds a Scheduler",
-            then=HOW_TO_SAY,
+            then=_how_to_say(),
         )
     return _configured(found, **{key: value for key, value in flags.items() if value is not None})
 
@@ -158,6 +161,17 @@ def code_at_hand() -> Scheduler | None:
     return application().scheduler if loaded is None and Invocation.current().app else loaded
 
 
+def _how_to_say() -> str:
+    """Return what to type, with the names that a file lying here would have."""
+    for file in sorted(Path.cwd().glob("*.py"))[:_MOST_FILES]:
+        with contextlib.suppress(OSError, ValueError):
+            made = _MAKES_ONE.search(file.read_text())
+            if made is not None and file.stem.isidentifier():
+                name = f"{file.stem}:{made[1]}"
+                return f"for {file.name}, which lies here: cronsensus --app {name} …, or export CRONSENSUS_APP={name}"
+    return HOW_TO_SAY
+
+
 def _store() -> tuple[Store, bool]:
     """Return the store, and whether it is ours to close."""
     from cronsensus.stores import open_store
@@ -173,8 +187,9 @@ def _store() -> tuple[Store, bool]:
             if not Path(DEFAULT_FILE).exists():
                 raise CommandError(
                     "no store was named",
-                    why=f"there is no --url, no CRONSENSUS_URL, and no application in {Path.cwd()}",
-                    then="cronsensus --url sqlite:///cronsensus.db …, or " + HOW_TO_SAY,
+                    why=f"there is no --url, no CRONSENSUS_URL, and no application in {Path.cwd()}: none of "
+                    f"{', '.join(CANDIDATES)} there holds a Scheduler",
+                    then="cronsensus --url sqlite:///cronsensus.db …, or " + _how_to_say(),
                 )
             message(f"using {known.url} (it lies here)")
     return open_store(known.url, namespace=known.namespace), True

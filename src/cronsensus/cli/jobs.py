@@ -23,10 +23,11 @@ from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
+from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
 from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.model.job import JobView, Policies, is_internal
-from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
+from cronsensus.model.occurrence import Enqueued, Occurrence
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
@@ -95,7 +96,7 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
     rows = []
     for view in found:
         # By id they come as they were created; a delayed or retried one may have ended long after the newest.
-        ended = store.occurrences(OccurrenceFilter(job=view.spec.name, states=FINAL), limit=_LATEST)
+        ended = newest_whole(store, view.spec.name, states=FINAL, limit=_LATEST)
         rows.append((view, max(ended, key=lambda one: one.finished_at or one.created_at, default=None)))
     if output.printed_json({"jobs": [job_data(view, last) for view, last in rows], "after": more}):
         return
@@ -135,6 +136,13 @@ def _state(view: JobView) -> Cell:
     return Cell(found.text, word(found.state).style)
 
 
+def _follow(one: Enqueued | Handle) -> str:
+    code = Invocation.current().scheduler
+    function = None if code is None else code.declared.function_of(one.job)
+    is_batch = function is not None and function.registered.batch is not None
+    return f"cronsensus runs {'watch' if is_batch else 'logs -f'} {one.id}"
+
+
 def _last_result(last: Occurrence | None, now: datetime) -> Cell:
     return Cell("") if last is None else Cell(shorten(run_result(last, now), _LONGEST_RESULT), word(last.state).style)
 
@@ -150,7 +158,7 @@ def show(job: str) -> None:
     with opened_store() as store:
         now = store.now()
         view = require_job(store, job)
-        recent = store.occurrences(OccurrenceFilter(job=job), limit=10)
+        recent = newest_whole(store, job, limit=10)
         acts = store.trail(target=job, limit=10)
     trigger, zone = view.spec.trigger, zone_of(view.spec.trigger)
     alive = trigger is not None and view.retired_at is None
@@ -283,4 +291,4 @@ def trigger(names: tuple[str, ...], reason: str, by: str) -> None:
         return
     for one in made:
         output.line(f"triggered {one.job}: run {one.id} is {one.state}")
-    message(f"follow it: {', '.join(f'cronsensus runs logs -f {one.id}' for one in made)}")
+    message(f"follow it: {', '.join(_follow(one) for one in made)}")

@@ -80,7 +80,6 @@ def _row(line: LedgerLine, zone: tzinfo) -> Row:
     if one is None:
         return [when, verdict, line.text, "", "", "", "", ""]
     delay = "" if line.first_start is None else brief(line.first_start - line.first)
-    begun = one.started_at if one.listed is None else one.created_at  # the last attempt of a batch only collects
-    taken = brief(one.finished_at - begun) if one.finished_at is not None and begun is not None else ""
+    taken = brief(one.finished_at - one.begun_at) if one.finished_at is not None and one.begun_at is not None else ""
     attempts = str(one.attempt) + (f" ({one.crashes} crashed)" if one.crashes else "") if one.attempt else ""
     return [when, verdict, shorten(line.text, 60), one.node, attempts, delay, taken, str(one.id)]

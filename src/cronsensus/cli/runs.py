@@ -18,11 +18,13 @@ from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.as_data import batch_data, failures_data, log_data, occurrence_data, run_data, trail_data
+from cronsensus.insight.batches import refuse_item
 from cronsensus.insight.failures import grouped, open_failures
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.words import counted, read_time, relative, shorten
+from cronsensus.instants import LATEST
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -127,7 +129,7 @@ def _row(one: Occurrence, now: datetime) -> list[str | Cell | None]:
         state = Cell(f"running {one.progress[0] / one.progress[1]:.0%}", word("running").style)
     started = "" if one.started_at is None else relative(one.started_at, now)
     if one.state is State.PENDING:
-        started = f"due {relative(one.due_at, now)}"
+        started = "asleep" if one.due_at >= LATEST else f"due {relative(one.due_at, now)}"
     attempt = str(one.attempt) if one.attempt else ""
     name, why = Cell(one.job, "bold"), shorten(why_ended(one), 60)
     return [str(one.id), name, what_for(one), state, one.node, attempt, started, took(one, now), why]
@@ -345,6 +347,7 @@ def retry(
         else:
             found = [_found(store, number) for number in numbers]
         for one in found:
+            refuse_item(one)
             if not one.state.final:
                 raise InvalidTransition(
                     f"run {one.id} is {one.state}; only what has ended can be run again: cronsensus runs show {one.id}"

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import click
 
 from cronsensus.cli.app import opened_store
+from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.insight.as_data import fields, occurrence_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
+from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.why import why as explained
 from cronsensus.insight.words import exact, read_time
+from cronsensus.model.job import JobView
+from cronsensus.node.upstreams import last_until
+from cronsensus.stores.base import Store
+
+_LOOKED_AT = 20
 
 
 @click.command(cls=Command)
 @job_argument
-@click.argument("time", metavar="TIME")
-def why(job: str, time: str) -> None:
+@click.argument("time", required=False, metavar="[TIME]")
+def why(job: str, time: str | None) -> None:
     """Say in plain sentences why a job did or did not run at a time.
 
-    A time without an offset is in the job's own zone.
+    A time without an offset is in the job's own zone. Without one it is the latest time that has come.
 
+    cronsensus why send_digest
     cronsensus why send_digest "2026-11-20 21:00"
     cronsensus why send_digest 2026-11-20T13:00:00Z -o json
     """
@@ -30,7 +40,7 @@ def why(job: str, time: str) -> None:
     with opened_store() as store:
         view = require_job(store, job)
         zone = zone_of(view.spec.trigger)
-        at = read_time(time, store.now(), tz=zone, what="TIME")
+        at = _latest(store, view) if time is None else read_time(time, store.now(), tz=zone, what="TIME")
         answer = explained(store, view, at)
         sentences = [*answer.sentences, *store.unreadable]
     if output.printed_json(
@@ -45,3 +55,22 @@ def why(job: str, time: str) -> None:
     output.line(Cell(f"{job}, {exact(at, zone)}: {verdict}", word(verdict).style or "bold"))
     for sentence in sentences:
         output.line(f"  {sentence}")
+
+
+def _latest(store: Store, view: JobView) -> datetime:
+    """Return the latest nominal time up to now: by the schedule, or else of an occurrence.
+
+    Raises:
+        CommandError: there is none.
+    """
+    trigger, now = view.spec.trigger, store.now()
+    if trigger is not None and (at := last_until(trigger, now)) is not None and at > view.created_at:
+        return at
+    made = newest_whole(store, view.spec.name, limit=_LOOKED_AT)
+    if (found := next((one.scheduled_for for one in made if one.scheduled_for is not None), None)) is not None:
+        return found
+    raise CommandError(
+        f"no time of {view.spec.name} has come yet",
+        why="it has no nominal times" if trigger is None else "",
+        then=f"cronsensus runs list --job {view.spec.name}, or cronsensus next {view.spec.name}",
+    )

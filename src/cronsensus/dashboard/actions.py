@@ -246,9 +246,15 @@ def _retry_form(store: Store, given: Given) -> Form:
             *((("It was run again already, as run {0}.", again),) if again is not None else ()),
         ),
         button="Run again",
-        refused=None if one.state.final else ("It is {0}; only what has ended can be run again.", one.state),
+        refused=_not_again(one),
         command=f"cronsensus runs retry {one.id}",
     )
+
+
+def _not_again(one: Occurrence) -> tuple[Any, ...] | None:
+    if one.parent is not None:
+        return "It is an item of batch {0}. Run that again: it leaves out what succeeded.", one.parent
+    return None if one.state.final else ("It is {0}; only what has ended can be run again.", one.state)
 
 
 def _retry(store: Store, given: Given, by: str, why: str) -> str:

@@ -307,6 +307,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "Run again": "重新运行",
         "A new run, with the same arguments and nominal time; this one stays as it is.": "以相同的参数和名义时间新建一次运行；原运行保持不变。",
         "This run succeeded: what it did is done a second time.": "此运行已成功：它做过的事会再做一次。",
+        "It is an item of batch {0}. Run that again: it leaves out what succeeded.": "它是批次 {0} 中的一项。请重新运行该批次：已成功的项不会再跑。",
         "It is {0}; only what has ended can be run again.": "当前状态为 {0}；只有已结束的才能重新运行。",
         "Cancel run {0} of {1}": "取消 {1} 的运行 {0}",
         "It runs. It is asked to stop, and is running until it does.": "它正在运行。会请求它停止，停止前仍为运行中。",

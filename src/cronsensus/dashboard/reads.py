@@ -13,6 +13,7 @@ from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, lanes
 from cronsensus.insight.clock_changes import note
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node
+from cronsensus.insight.successes import last_success
 from cronsensus.insight.summaries import job_next, job_state
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobView, is_internal
@@ -355,8 +356,8 @@ def _failures(store: Store, failed: list[Occurrence]) -> Iterable[Attention]:
         newest = max(some, key=lambda one: one.finished_at or one.created_at)
         recovered = False
         if number < 2 * _SHOWN:
-            good = store.occurrences(OccurrenceFilter(job=job, states=(State.SUCCEEDED,)), limit=1)
-            recovered = bool(good) and good[0].id > newest.id
+            good = last_success(store, job)
+            recovered = good is not None and good.id > newest.id
         yield Attention(
             kind="fail",
             name=job,

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cronsensus.errors import InvalidTransition
 from cronsensus.insight.words import brief, counted
-from cronsensus.model.batch import HELD, MOST_ITEMS, Children, shown_key
+from cronsensus.model.batch import MOST_ITEMS, Children, shown_key
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -94,12 +95,25 @@ def items_text(one: Children) -> str:
     return f"{counted(one.total, 'item')}{listed}: {said}"
 
 
+def refuse_item(one: Occurrence | None) -> None:
+    """Raise if a run is an item of a batch: run again alone, it would do its work outside of it, under another key.
+
+    Raises:
+        InvalidTransition: it is one.
+    """
+    if one is not None and one.parent is not None:
+        raise InvalidTransition(
+            f"run {one.id} is an item of batch {one.parent}, which is run again as a whole and leaves out what "
+            f"succeeded: cronsensus runs retry {one.parent}"
+        )
+
+
 def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: datetime) -> BatchView | None:
     """Return how far a batch is; ``None``: it is none."""
     if one.parent is not None:
         return None
     children = store.children([one.id], limit=2 * MOST_ITEMS)[one.id]
-    if not children.total and (one.listed is None or one.listed == HELD):
+    if not children.total and not one.is_batch:
         return None
     begun = min((run.started_at for run in attempts), default=one.created_at)
     running = _some(store, one.id, State.RUNNING, _LOOKED_AT) if children.running else []

@@ -17,6 +17,8 @@ from cronsensus.stores.pages import every_occurrence
 
 MOST = 500
 """Failures that are looked at, the newest first."""
+MOST_READ = 20_000
+"""Failed items among which the batches are found."""
 _MOST_ACTS = 5_000
 _PLACE = re.compile(r'^\s*File "([^"]*)", line \d+, in (.+)$', re.MULTILINE)
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
@@ -51,19 +53,33 @@ def open_failures(
 ) -> list[Occurrence]:
     """Return at most ``MOST`` runs that failed for good and that nobody ran again, the newest first.
 
+    A batch stands there for its items: run again, it runs those that failed, and one alone would leave it.
+
     Args:
         store: what knows them.
         job: only of this one.
         since: only those that ended since then.
         group: only those of the group with this fingerprint.
     """
-    where = OccurrenceFilter(job=job, states=(State.FAILED,))
-    newest = islice(every_occurrence(store, where, newest_first=True), MOST)
+    newest = islice(_failed(store, job), MOST)
     found = [one for one in newest if since is None or _ended(one) >= since]
     if found:
         again = set(_run_again(store, min(_ended(one) for one in found)))
         found = [one for one in found if one.id not in again]
     return found if group is None else [one for one in found if fingerprint_of(one.error) == group]
+
+
+def _failed(store: Store, job: str | None) -> Iterator[Occurrence]:
+    """Yield what failed, items of a batch as it: the newest first, as it is found."""
+    where, batches = OccurrenceFilter(job=job, states=(State.FAILED,)), set[int]()
+    for one in islice(every_occurrence(store, where, newest_first=True), MOST_READ):
+        if one.parent is None and one.id not in batches:
+            yield one
+        elif one.parent is not None and one.parent not in batches:
+            batches.add(one.parent)
+            batch = store.occurrence(one.parent)
+            if batch is not None and batch.state is State.FAILED:
+                yield batch
 
 
 def grouped(failures: Iterable[Occurrence]) -> list[FailureGroup]:

@@ -105,7 +105,7 @@ def _with_starts(store: Store, lines: list[LedgerLine]) -> tuple[LedgerLine, ...
     made = [line.occurrence for line in lines if line.occurrence is not None]
     again = [one.id for one in made if _began_again(one)]
     looked_up = {number: store.runs(number)[:1] for number in again[-_MAX_LOOKED_UP:]}
-    batches = [one.id for one in made if one.listed is not None and one.parent is None][-_MOST_BATCHES:]
+    batches = [one.id for one in made if one.is_batch and one.parent is None][-_MOST_BATCHES:]
     children = store.children(batches, limit=MOST_ITEMS) if batches else {}
     return tuple(
         replace(
@@ -119,7 +119,7 @@ def _with_starts(store: Store, lines: list[LedgerLine]) -> tuple[LedgerLine, ...
 
 def _began_again(one: Occurrence) -> bool:
     """Whether its last attempt was not its first; the phases of a batch give their attempts back."""
-    return (one.attempt > 1 and one.started_at is not None) or one.listed is not None
+    return (one.attempt > 1 and one.started_at is not None) or one.is_batch
 
 
 def _first_start(one: Occurrence | None, looked_up: Mapping[int, Sequence[RunView]]) -> datetime | None:

@@ -1,8 +1,10 @@
-"""When did a job succeed last? An item of a batch is no success of its job: the batch is."""
+"""What became of a job lately, and when did it succeed last? An item of a batch does not count: the batch does."""
 
 from __future__ import annotations
 
-from cronsensus.model.glance import Glance
+from collections.abc import Collection
+
+from cronsensus.model.glance import Glance, Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -18,3 +20,13 @@ def last_success(store: Store, job: str) -> Occurrence | Glance | None:
         return done[0] if done else None
     past = store.last_of([job], limit=_PAST).get(job)
     return None if past is None else next((one for one in past.glances if one.state is State.SUCCEEDED), None)
+
+
+def newest_whole(store: Store, job: str, *, limit: int, states: Collection[State] = ()) -> list[Occurrence]:
+    """Return the newest occurrences of a job that are no items; ``states``: only of these; all."""
+    found = store.occurrences(OccurrenceFilter(job=job, states=tuple(states)), limit=limit)
+    if all(one.parent is None for one in found):
+        return found
+    past = store.last_of([job], limit=_PAST).get(job, Past())
+    numbers = [one.id for one in past.glances if not states or one.state in states][:limit]
+    return [one for number in numbers if (one := store.occurrence(number)) is not None]

@@ -90,9 +90,7 @@ def run_state(one: Occurrence) -> str:
 
 def took(one: Occurrence | RunView, now: datetime) -> str:
     """Return how long something took, or takes so far."""
-    begun = one.started_at
-    if isinstance(one, Occurrence) and one.listed is not None:
-        begun = one.created_at  # the last attempt of a batch only collects
+    begun = one.begun_at if isinstance(one, Occurrence) else one.started_at
     if begun is None:
         return ""
     if one.finished_at is not None:

@@ -67,7 +67,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
     if one.due_at >= LATEST and one.listed == HELD:
         whom = (one.reason or "").removeprefix(f"{Reason.WAITING}: for ")
         return _wait(Cause.UPSTREAM, f"It comes after {whom}, and waits for that.")
-    if one.due_at >= LATEST and one.listed is not None:
+    if one.due_at >= LATEST and one.is_batch:
         return _for_items(store, one)
     if one.due_at > now and (one.reason or "").startswith(f"{Reason.WAITING}: "):
         return _wait(Cause.DUE_TIME, f"Its job is {one.reason}; it looks again {relative(one.due_at, now)}.")

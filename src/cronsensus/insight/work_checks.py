@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import islice, takewhile
@@ -33,6 +34,7 @@ _MORE_CONNECTIONS = {
     "mysql": "SET GLOBAL max_connections = {}; and the same in its configuration",
 }
 _LATEST = 25
+_TOGETHER = 50
 _LOOKED_AT = 200
 _MAX_READ = 1000
 
@@ -163,13 +165,17 @@ def check_retired(store: Store) -> Iterator[Check]:
 
 def check_failing(store: Store) -> Iterator[Check]:
     """Find jobs of which the latest runs failed, one like the other."""
-    ended = (State.SUCCEEDED, State.FAILED)
-    for view in islice(every_job(store), _LOOKED_AT):
-        latest = store.occurrences(OccurrenceFilter(job=view.spec.name, states=ended), limit=_LATEST)
+    ended = {State.SUCCEEDED, State.FAILED}
+    names = [view.spec.name for view in islice(every_job(store), _LOOKED_AT)]
+    parts = [names[first : first + _TOGETHER] for first in range(0, len(names), _TOGETHER)]
+    pasts = [store.last_of(some, limit=_LATEST) for some in parts]  # of a batch: itself, not its items
+    for name, past in sorted(ChainMap(*pasts).items()):
+        latest = [one for one in past.glances if one.state in ended]
         failed = list(takewhile(lambda one: one.state is State.FAILED, latest))
         if len(failed) >= IN_A_ROW:
-            why = shorten(why_ended(failed[0]) or "no reason given", 100)
-            text = f"{view.spec.name} failed the last {len(failed)} times in a row: {why}"
+            newest = store.occurrence(failed[0].id)
+            why = shorten((newest and why_ended(newest)) or "no reason given", 100)
+            text = f"{name} failed the last {len(failed)} times in a row: {why}"
             yield Check("failing", WARN, text, f"cronsensus runs show {failed[0].id}")
 
 

@@ -36,9 +36,14 @@ class Glance:
     listed: int | None = None
 
     @property
+    def is_batch(self) -> bool:
+        """Whether it is a batch whose list is complete: its last attempt only collects."""
+        return self.listed is not None and self.listed >= 0
+
+    @property
     def begun_at(self) -> datetime | None:
-        """When it began: of a batch, whose last attempt only collects, when it was made."""
-        return self.started_at if self.listed is None else self.created_at
+        """When it began: of a batch, when it was made."""
+        return self.created_at if self.is_batch else self.started_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,6 +350,16 @@ class Occurrence:
     parent: int | None = None
     listed: int | None = None
 
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is a batch whose list is complete: its last attempt only collects."""
+        return self.listed is not None and self.listed >= 0
+
+    @property
+    def begun_at(self) -> datetime | None:
+        """When it began: of a batch, when it was made."""
+        return self.created_at if self.is_batch else self.started_at
+
 
 Cut = Literal["stopped", "crashed"]
 """The end of an attempt that was cut off: its node stopped it in order, or lost it."""

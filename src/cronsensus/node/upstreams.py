@@ -95,7 +95,10 @@ class Upstreams:
         """
         name = job if isinstance(job, str) else getattr(job, "name", job)
         if not self._found.get(name):
-            known = ", ".join(self._found) or "nothing: it was not started by its schedule"
+            known = ", ".join(self._found) or (
+                "nothing, for it was started by hand, without a nominal time. To run it behind its upstreams: "
+                "cronsensus runs retry ID of a run of theirs with --downstream, or cronsensus jobs backfill"
+            )
             raise KeyError(f"this run did not come after {name!r}; it came after {known}")
         return self._found[name]
 
