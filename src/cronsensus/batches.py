@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
-from cronsensus.errors import InvalidOption
+from cronsensus.errors import InvalidOption, InvalidTransition
 from cronsensus.functions import Function, is_async, run_parameter_of
 from cronsensus.model.batch import Tolerance
+from cronsensus.model.occurrence import Occurrence
 from cronsensus.node.items import Batch
 from cronsensus.typed import UNTYPED
 
@@ -116,3 +117,16 @@ def _is_async(lister: Any) -> bool:
 
 def _called(lister: Any) -> str:
     return getattr(lister, "__name__", None) or ("items" if isinstance(lister, tuple) else type(lister).__name__)
+
+
+def refuse_item(one: Occurrence | None) -> None:
+    """Raise if a run is an item of a batch: run again alone, it would do its work outside of it, under another key.
+
+    Raises:
+        InvalidTransition: it is one.
+    """
+    if one is not None and one.parent is not None:
+        raise InvalidTransition(
+            f"run {one.id} is an item of batch {one.parent}, which is run again as a whole and leaves out what "
+            f"succeeded: cronsensus runs retry {one.parent}"
+        )

@@ -12,12 +12,11 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
-from cronsensus.batches import batch_by_hand
+from cronsensus.batches import batch_by_hand, refuse_item
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
 from cronsensus.handle import Handle, R_co, cancel
-from cronsensus.insight.batches import refuse_item
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
 from cronsensus.model.occurrence import Enqueued, Item, Occurrence, OccurrenceFilter, check_key

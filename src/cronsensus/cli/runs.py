@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from cronsensus.batches import refuse_item
 from cronsensus.cli.app import application, complete_job, opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
@@ -18,7 +19,6 @@ from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.as_data import batch_data, failures_data, log_data, occurrence_data, run_data, trail_data
-from cronsensus.insight.batches import refuse_item
 from cronsensus.insight.failures import grouped, open_failures
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report

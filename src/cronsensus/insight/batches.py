@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronsensus.errors import InvalidTransition
 from cronsensus.insight.words import brief, counted
 from cronsensus.model.batch import MOST_ITEMS, Children, shown_key
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
@@ -93,19 +92,6 @@ def items_text(one: Children) -> str:
     said = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(one).items()) or "none yet"
     listed = "" if one.listed is not None or (one.state is not None and one.state.final) else " so far"
     return f"{counted(one.total, 'item')}{listed}: {said}"
-
-
-def refuse_item(one: Occurrence | None) -> None:
-    """Raise if a run is an item of a batch: run again alone, it would do its work outside of it, under another key.
-
-    Raises:
-        InvalidTransition: it is one.
-    """
-    if one is not None and one.parent is not None:
-        raise InvalidTransition(
-            f"run {one.id} is an item of batch {one.parent}, which is run again as a whole and leaves out what "
-            f"succeeded: cronsensus runs retry {one.parent}"
-        )
 
 
 def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: datetime) -> BatchView | None:
