@@ -283,7 +283,7 @@ def test_an_idle_node_whose_process_ended_is_told_before_its_lease_has_run_out_a
     store = open_store(f"sqlite:///{tmp_path}/jobs.db")
     store.migrate()
     ended = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    spec = replace(a_session("gone"), host=host_identity(), pid=ended.pid, pid_started=started_at(ended.pid))
+    spec = replace(a_session("gone"), host=host_identity(), pid=ended.pid, pid_started=started_at(ended.pid) or 0)
     store.open_session(spec, lease=timedelta(minutes=10))
     assert look_at_nodes(store, {}, store.now()) == ([], {})
     ended.communicate()

@@ -1,0 +1,214 @@
+"""Tell a service for cron monitoring when a scheduled run begins and ends: it notices what does not happen at all.
+
+Both functions listen to a scheduler's events, so nothing waits for the service, and a check-in may be lost with its
+process. Each run has one id, made of its number: where another node takes it over, it goes on under that.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import re
+import threading
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import quote, urlsplit
+from uuid import UUID, uuid5
+
+from cronsensus.errors import InvalidOption, MissingExtra
+from cronsensus.events import RunEnded, RunStarted
+from cronsensus.interrupts import Event
+from cronsensus.logger import Logger
+from cronsensus.model.states import Origin
+from cronsensus.triggers.cron import Cron
+from cronsensus.triggers.every import Every
+
+if TYPE_CHECKING:
+    from cronsensus.model.job import JobSpec
+    from cronsensus.scheduler import Scheduler
+
+TIMEOUT = 5.0
+"""Seconds that healthchecks.io may take for one ping."""
+CATCH_UP = 2.0
+"""Seconds for which a process that ends waits for the pings that are left."""
+MOST_WAITING = 1_000
+"""Pings that wait; more are dropped, the oldest first."""
+Status = Literal["begun", "succeeded", "failed"]
+Tell = Callable[[RunStarted | RunEnded, Status], None]
+
+_ENDS: dict[str, Status] = {
+    "succeeded": "succeeded", "skipped": "succeeded", "failed": "failed", "cancelled": "failed",
+}  # fmt: skip
+_UNITS = (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1)))
+_FIELDS = 5
+_RUNS = UUID("0b1f3f0e-62a5-5f0c-9a55-1c6f3e1d2a77")
+_log = Logger("cronsensus.check_ins")
+
+
+def sentry(scheduler: Scheduler, *, jobs: str | Sequence[str] = "*") -> None:
+    """Send a check-in to Sentry Crons when a scheduled run begins and when it ends.
+
+    The monitor is made and kept by the check-ins: its schedule, time zone, margin (``grace``) and longest run
+    (``timeout``) are those of the job, its slug is the job's name. Sentry knows cron texts of five fields, and
+    intervals of whole minutes; of another job the monitor has to be there already. Call ``sentry_sdk.init(…)`` before.
+
+    Args:
+        scheduler: of each replica, before its start.
+        jobs: patterns of the names of jobs, as ``"billing-*"``. Defaults to all.
+
+    Raises:
+        MissingExtra: ``pip install sentry-sdk``.
+    """
+    try:
+        from sentry_sdk.crons import capture_checkin  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        raise MissingExtra(
+            "check-ins at Sentry need its SDK, which is not installed; pip install sentry-sdk"
+        ) from error
+    known = {"begun": "in_progress", "succeeded": "ok", "failed": "error"}
+
+    def tell(event: RunStarted | RunEnded, status: Status) -> None:
+        spec = scheduler.declared.spec_here(event.job)
+        capture_checkin(
+            monitor_slug=slug_of(event.job),
+            check_in_id=_id_of(event).hex,
+            status=known[status],
+            duration=event.seconds if isinstance(event, RunEnded) else None,
+            monitor_config=None if spec is None else cast("Any", monitor_of(spec)),
+        )
+
+    _listen(scheduler, jobs, tell)
+
+
+def healthchecks(scheduler: Scheduler, url: str, *, jobs: str | Sequence[str] = "*") -> None:
+    """Ping healthchecks.io, or a server of its kind, when a scheduled run begins and when it ends.
+
+    Each job has a check of its own: ``URL/SLUG/start``, then ``URL/SLUG`` or ``URL/SLUG/fail``. One that is not there
+    is made, with a period of a day: set its schedule and its time zone there.
+
+    Args:
+        scheduler: of each replica, before its start.
+        url: with the project's ping key, as ``"https://hc-ping.com/PING_KEY"``.
+        jobs: patterns of the names of jobs, as ``"billing-*"``. Defaults to all.
+
+    Raises:
+        InvalidOption: no such URL.
+    """
+    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).path.strip("/"):
+        raise InvalidOption(f"healthchecks({url!r}): write https://hc-ping.com/PING_KEY, with the project's ping key")
+    ends = {"begun": "/start", "succeeded": "", "failed": "/fail"}
+    pinging = _Pinging()
+
+    def tell(event: RunStarted | RunEnded, status: Status) -> None:
+        check = f"{url.rstrip('/')}/{quote(slug_of(event.job))}{ends[status]}"
+        error = event.error if isinstance(event, RunEnded) else None
+        said = "" if error is None else f"{error.type}: {error.message}"
+        pinging.send(f"{check}?create=1&rid={_id_of(event)}", said.encode()[:10_000])
+
+    _listen(scheduler, jobs, tell)
+
+
+def slug_of(job: str) -> str:
+    """Return the name of a job as these services write names.
+
+    Example:
+        >>> slug_of("billing:Close day")
+        'billing-close-day'
+    """
+    return re.sub(r"[^a-z0-9_-]+", "-", job.lower()).strip("-")[:50] or "job"
+
+
+def monitor_of(spec: JobSpec) -> dict[str, Any] | None:
+    """Return a job's definition as Sentry wants it; ``None``: it cannot say such a schedule."""
+    trigger, policies = spec.trigger, spec.policies
+    schedule = _schedule_of(trigger)
+    if schedule is None:
+        return None
+    config: dict[str, Any] = {"schedule": schedule, "timezone": trigger.tz if isinstance(trigger, Cron) else "UTC"}
+    if policies.grace is not None:
+        config["checkin_margin"] = _minutes(policies.grace)
+    if policies.timeout is not None:
+        config["max_runtime"] = _minutes(policies.timeout)
+    return config
+
+
+def _schedule_of(trigger: Any) -> dict[str, Any] | None:
+    if isinstance(trigger, Cron) and len(trigger.expression.split()) == _FIELDS:
+        return {"type": "crontab", "value": trigger.expression}
+    if isinstance(trigger, Every):
+        for unit, length in _UNITS:
+            if trigger.interval % length == timedelta(0):
+                return {"type": "interval", "value": trigger.interval // length, "unit": unit}
+    return None
+
+
+def _minutes(span: timedelta) -> int:
+    return max(1, math.ceil(span / timedelta(minutes=1)))
+
+
+def _id_of(event: RunStarted | RunEnded) -> UUID:
+    return uuid5(_RUNS, f"{event.job}\n{event.scheduled_for}\n{event.occurrence}")
+
+
+def _listen(scheduler: Scheduler, jobs: str | Sequence[str], tell: Tell) -> None:
+    patterns = (jobs,) if isinstance(jobs, str) else tuple(jobs)
+
+    def is_meant(event: RunStarted | RunEnded) -> bool:
+        return event.origin is Origin.SCHEDULE and any(fnmatchcase(event.job, pattern) for pattern in patterns)
+
+    @scheduler.on(RunStarted)
+    def begun(event: RunStarted) -> None:
+        if is_meant(event):
+            tell(event, "begun")
+
+    @scheduler.on(RunEnded)
+    def ended(event: RunEnded) -> None:
+        # What is tried again, given back or taken over has not ended.
+        if (status := _ENDS.get(event.end)) is not None and is_meant(event):
+            tell(event, status)
+
+
+class _Pinging:
+    """Pings one after the other on a thread of its own, so that no other subscriber waits for it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=MOST_WAITING)
+        self._asked = Event()
+        self._idle = Event()
+        self._thread: threading.Thread | None = None
+        self._failed = False
+
+    def send(self, url: str, body: bytes) -> None:
+        """Ping soon; asked by the thread of the subscribers alone."""
+        self._idle.clear()
+        self._waiting.append((url, body))
+        self._asked.set()
+        if self._thread is None or not self._thread.is_alive():  # the first time, or in a fork
+            self._thread = threading.Thread(target=self._turn, name="cronsensus-check-ins", daemon=True)
+            self._thread.start()
+            atexit.register(self._idle.wait, CATCH_UP)  # else the last run of a process that leaves looks lost
+
+    def _turn(self) -> None:
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            while self._waiting:
+                self._ping(*self._waiting.popleft())
+            self._idle.set()
+
+    def _ping(self, url: str, body: bytes) -> None:
+        try:
+            asked = urllib.request.Request(url, data=body, headers={"User-Agent": "cronsensus"})  # noqa: S310
+            with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:  # noqa: S310 - http or https, as checked
+                answer.read(1)
+        except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
+            if not self._failed:
+                # Not the whole URL: who knows the key may ping in our place.
+                _log.warning("no ping of a run reaches %s (%s)", urlsplit(url).hostname, error)
+            self._failed = True
+        else:
+            self._failed = False
