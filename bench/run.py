@@ -33,6 +33,7 @@ BENCHES = (
     "apscheduler",
     "pages",
     "metrics",
+    "alerts",
 )
 
 

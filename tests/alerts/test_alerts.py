@@ -161,6 +161,25 @@ def test_a_run_that_failed_late_and_out_of_order_is_found_late():
     assert mark.seen == {}
 
 
+def test_of_very_many_none_is_told_twice(monkeypatch):
+    monkeypatch.setattr("cronsensus.alerts.events.MOST_SEEN", 3)
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.declare("work")
+    mark = begin(cluster.store)
+    cluster.store.enqueue([Item(job="work") for _ in range(6)])
+    claims = cluster.claim()
+    cluster.advance(5)
+    for claim in claims:
+        cluster.finish(claim, State.FAILED)  # in the moment of the look, and it may be after it
+    events, mark = look(cluster.store, mark)
+    assert len(events) == 6
+    for seconds in (0, 1, 60, 60):
+        cluster.advance(seconds)
+        events, mark = look(cluster.store, mark)
+        assert events == []
+
+
 def test_a_node_that_is_gone_is_told(url):
     told: list[Event] = []
     scheduler = Scheduler(url, alerts=[Alert(told.extend, on=["node_lost"], name="ops")])

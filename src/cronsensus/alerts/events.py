@@ -108,8 +108,9 @@ def look(store: Store, mark: Mark, *, takeovers: bool = False) -> tuple[list[Eve
     seen = kept | {one.key: to_micros(one.at) for one in new}
     last = max([mark.ranges, *(int(one.key.removeprefix(_RANGE)) for one in ranges)])
     at, floor, range_floor = to_micros(now), mark.floor, mark.range_floor
-    if len(seen) > MOST_SEEN:  # the next look begins here, so that none of them is found again
-        floor, range_floor, seen = at, last, {key: then for key, then in seen.items() if key.startswith(SLOW)}
+    if len(seen) > MOST_SEEN:  # the next look begins here, so that few of them are found again
+        floor, range_floor = at, last
+        seen = {key: then for key, then in seen.items() if then >= at or key.startswith(SLOW)}
     return sorted(new, key=lambda one: one.at), Mark(
         at, last, floor, range_floor, seen, mark.sent, mark.wrong, mark.checked
     )
