@@ -1,7 +1,9 @@
+# mypy: disable-error-code="union-attr, operator"
 """What a program asks the store for: its jobs, when they are next due, and the runs of the last hours."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -148,11 +150,12 @@ def test_since_is_how_long_ago_or_a_time_in_the_schedulers_zone():
     old = work.enqueue()
     clock.advance(timedelta(hours=2))
     new = work.enqueue()
-    for since, expected in [
+    cases: list[tuple[Any, list[int]]] = [
         ("1h", [new.id]), (3600, [new.id]), ("2h", [new.id, old.id]), ("2026-12-01 09:30", [new.id]),
         ("2026-12-01T01:30:00Z", [new.id]), ("2026-12-01 08:59", [new.id, old.id]),
         (datetime(2026, 12, 1, 1, 30, tzinfo=UTC), [new.id]), (None, [new.id, old.id]),
-    ]:  # fmt: skip
+    ]  # fmt: skip
+    for since, expected in cases:
         assert [one.id for one in scheduler.runs(since=since)] == expected, since
 
 

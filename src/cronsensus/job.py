@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from cronsensus.calls import Call, CallOptions, require_call
+from cronsensus.calls import Call, CallOptions, read_options, require_call
 from cronsensus.functions import mark_async
 from cronsensus.handle import Handle
 from cronsensus.model.job import JobSpec
@@ -108,16 +108,16 @@ class Job(Generic[P, R_co]):
                 ``on_failed``: ``"keep"`` returns a run that failed for good like any other; ``"free"`` deletes it, with
                 its attempts and its log, and makes a new one under the key. The trail says so.
                 ``delay``: not before this time has passed on the store's clock.
-                ``at``: not before this instant: an aware datetime, or text such as ``"2026-12-01 09:00"``, which without an
-                offset is of the job's zone: its trigger's, else the scheduler's. Later than the year 2255
-                (``datetime.max``) means never.
+                ``at``: not before this instant: an aware datetime, or text. Without an offset (``"2026-12-01 09:00"``) that is
+                of the job's zone: its trigger's, else the scheduler's. Later than the year 2255 (``datetime.max``)
+                means never.
                 ``priority``: higher goes first. Defaults to the job's.
                 ``expires``: not started this long after it was due: missed(late).
 
         Raises:
             InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
         """
-        return self._operations.options(self, **options)
+        return JobWithOptions(self._operations, read_options(self.name, options, self._operations.zone_of(self.name)))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """Return a call for ``enqueue_many``; it is checked and not enqueued. One with options: ``options(…).call``."""

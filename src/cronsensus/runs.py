@@ -66,7 +66,7 @@ class Runs:
             StoreError: the store could not be read.
         """
         states = _states(state)
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_LISTED:
+        if limit not in range(1, MOST_LISTED + 1):
             raise InvalidOption(
                 f"limit={limit!r}: write 1 to {MOST_LISTED}; the next page is after= the id of the last one"
             )

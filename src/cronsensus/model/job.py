@@ -161,7 +161,7 @@ _ELSEWHERE = {
     "jitter": "it into the trigger: every('5m', jitter='30s')",
     "timezone": "it into the trigger: cron('0 3 * * *', tz='Europe/Berlin')",
     "id": "name='…'",
-    "replace_existing": "replace=True for add_job, and nothing for @scheduler.job: a new definition replaces the old one",
+    "replace_existing": "replace=True for add_job; nothing for @scheduler.job, where a new definition replaces the old",
     "replace": "nothing: a definition that is declared again replaces the old one",
     "next_run_time": "the trigger's start=…, or enqueue it once",
     "max_retries": "retries=…",
