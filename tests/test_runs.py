@@ -4,13 +4,14 @@
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from cronsensus import DuplicateJob, InvalidOption, Scheduler, UnknownJob, at, cron, every
+from cronsensus import DuplicateJob, InvalidOption, Scheduler, UnknownJob, any_of, at, cron, every
 from cronsensus.clock import ManualClock
 from cronsensus.model.states import State
-from tests.typed_jobs import idempotency_key_here
+from tests.typed_jobs import idempotency_key_here, local_time_here
 
 _names = count()
 
@@ -204,3 +205,38 @@ def test_at_refuses_what_is_no_time_with_what_to_write(scheduler, wrong):
     work = scheduler.job()(idempotency_key_here)
     with pytest.raises(InvalidOption, match=r"at=.*; write|at=.* write"):
         work.options(at=wrong)
+
+
+# --- the day that is meant -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+@pytest.mark.parametrize(
+    ("trigger", "zone"),
+    [
+        (cron("0 3 * * *", tz="Asia/Shanghai"), "Asia/Shanghai"),
+        (cron("0 3 * * *"), "Pacific/Kiritimati"),
+        (any_of(every("1d"), cron("0 3 * * *", tz="Europe/Paris")), "Europe/Paris"),
+        (every("1d"), "Pacific/Kiritimati"),
+    ],
+)
+def test_local_time_is_the_nominal_time_in_the_zone_of_the_trigger_else_of_the_scheduler(url, executor, trigger, zone):
+    scheduler = Scheduler(url, tz="Pacific/Kiritimati")
+    job = scheduler.job(trigger, executor=executor, catch_up="all")(local_time_here)
+    with scheduler:
+        assert job.enqueue().result("60s") == [None, zone]
+        nominal = cron("0 3 * * *", tz="Asia/Shanghai").next_after(datetime.now(UTC) - timedelta(days=3))
+        [handle, *_] = job.backfill(nominal - timedelta(days=1), nominal + timedelta(days=1))
+        shown, name = handle.result("60s")
+        assert name == zone
+        assert shown == handle.look().scheduled_for.astimezone(ZoneInfo(zone)).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("period", "zone"), [(cron("* * * * *", tz="Asia/Shanghai"), "Asia/Shanghai"), ("1m", "Pacific/Kiritimati")]
+)
+def test_a_function_that_is_guarded_once_per_slot_sees_its_local_time(url, period, zone):
+    scheduler = Scheduler(url, tz="Pacific/Kiritimati")
+    shown, name = scheduler.once_per(period)(local_time_here)()
+    assert name == zone
+    assert datetime.fromisoformat(shown).utcoffset() == datetime.now(ZoneInfo(zone)).utcoffset()

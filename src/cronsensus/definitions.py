@@ -19,7 +19,7 @@ from cronsensus.declared import (
 from cronsensus.dependencies import DEFAULTS, AfterOptions, Upstreams, read_after
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
-from cronsensus.functions import Function, look_at
+from cronsensus.functions import Function, look_at, refuse_method
 from cronsensus.job import Declare, Job
 from cronsensus.model.gate import When
 from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, unknown_option
@@ -125,6 +125,7 @@ class Definitions:
         def decorate(function: Callable[..., Any]) -> Any:
             plain = function.function if isinstance(function, Job) else function
             looked_at = look_at(plain, name=name, executor=executor)
+            refuse_method(looked_at)
             batch = read_batch(looked_at, of_batch, tuple(args), kwargs or {})
             if batch is not None:
                 registered = dataclasses.replace(looked_at.registered, batch=batch)
@@ -169,7 +170,9 @@ class Definitions:
 
         def register(one: F) -> F:
             plain = one.function if isinstance(one, Job) else one
-            self._declared.add_function(look_at(plain, name=name, executor=executor))
+            looked_at = look_at(plain, name=name, executor=executor)
+            refuse_method(looked_at)
+            self._declared.add_function(looked_at)
             return one
 
         return register if function is None else register(function)

@@ -108,9 +108,9 @@ class Job(Generic[P, R_co]):
                 ``on_failed``: ``"keep"`` returns a run that failed for good like any other; ``"free"`` deletes it, with
                 its attempts and its log, and makes a new one under the key. The trail says so.
                 ``delay``: not before this time has passed on the store's clock.
-                ``at``: not before this instant: an aware datetime, or text. Without an offset (``"2026-12-01 09:00"``) that is
-                of the job's zone: its trigger's, else the scheduler's. Later than the year 2255 (``datetime.max``)
-                means never.
+                ``at``: not before this instant: an aware datetime, or text. Text without an offset, such as
+                ``"2026-12-01 09:00"``, is of the zone of the job's trigger, else of the scheduler. Later than the year
+                2255 (``datetime.max``) means never.
                 ``priority``: higher goes first. Defaults to the job's.
                 ``expires``: not started this long after it was due: missed(late).
 

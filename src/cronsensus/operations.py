@@ -98,8 +98,7 @@ class Operations:
     def zone_of(self, job: str) -> str:
         """Return the zone of times without an offset: that of the job's trigger, else the scheduler's."""
         spec = self._acts.declared.spec_here(job)
-        zone = None if spec is None else getattr(spec.trigger, "tz", None)
-        return self._acts.declared.zone if zone is None else zone
+        return (spec and spec.zone) or self._acts.declared.zone
 
     def next_time(self, job: JobSpec) -> datetime | None:
         """Return when a job is to be decided next; see ``Job.next_time``."""

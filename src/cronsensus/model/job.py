@@ -328,6 +328,11 @@ class JobSpec:
         return spec
 
     @property
+    def zone(self) -> str | None:
+        """The name of the time zone in which the trigger thinks; ``None``: in none."""
+        return None if self.trigger is None else self.trigger.zone
+
+    @property
     def guarded(self) -> bool:
         """Whether it stands for a guarded function: its occurrences are keys, which run where they are called."""
         # Its function is given with its parameters, which no node registers; an earlier version gave the job's name.

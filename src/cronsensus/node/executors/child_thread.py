@@ -185,7 +185,7 @@ class ChildThread:
             self._end(_not_started(error))
 
     def _listen(self, pipes: Container[str] = ALL, *, finish: bool = False) -> None:
-        """Hear what the job has printed, and print it; and what the child reports. With ``finish``, also a line without end."""
+        """Hear what the job printed, and print it; and what the child reports. ``finish``: a line without end, too."""
         for stream in ("stdout", "stderr"):
             if stream in pipes:
                 for text in self._process.read_output(stream, finish=finish):
