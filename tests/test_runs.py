@@ -1,4 +1,4 @@
-# mypy: disable-error-code="union-attr, operator"
+# mypy: disable-error-code="union-attr, operator, arg-type, misc"
 """What a program asks the store for: its jobs, when they are next due, and the runs of the last hours."""
 
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cronsensus import DuplicateJob, InvalidOption, Scheduler, UnknownJob, any_of, at, cron, every
+import cronsensus
+from cronsensus import DuplicateJob, InvalidOption, Run, Scheduler, UnknownJob, any_of, at, cron, every
 from cronsensus.clock import ManualClock
 from cronsensus.model.states import State
 from tests.typed_jobs import idempotency_key_here, local_time_here
@@ -240,3 +241,39 @@ def test_a_function_that_is_guarded_once_per_slot_sees_its_local_time(url, perio
     shown, name = scheduler.once_per(period)(local_time_here)()
     assert name == zone
     assert datetime.fromisoformat(shown).utcoffset() == datetime.now(ZoneInfo(zone)).utcoffset()
+
+
+# --- handles, and what completion shows ------------------------------------------------------------------------------
+
+
+def test_handles_on_one_occurrence_are_equal_whenever_they_were_made(scheduler):
+    work = scheduler.job(name="work")(idempotency_key_here)
+    with scheduler:
+        first = work.options(key="a").enqueue()
+        first.wait("60s")
+        again, found, other = work.options(key="a").enqueue(), scheduler.find(work, key="a"), work.enqueue()
+        assert (first.created, again.created) == (True, False)
+        assert first.state != again.state
+        assert first == again == found != other
+        assert len({first, again, found, other}) == 2
+
+
+def test_completion_shows_what_is_public():
+    assert dir(cronsensus) == sorted(cronsensus.__all__)
+    seen: list[list[str]] = []
+    scheduler = Scheduler("memory://")
+    with scheduler:
+
+        @scheduler.job()
+        def look(run: Run) -> None:
+            seen.append([name for name in dir(run) if not name.startswith("__")])
+
+        look.enqueue().wait("60s")
+    assert seen == [
+        sorted([
+            "add_items", "atransaction", "attempt", "batch", "cancel_reason", "cancelled", "check", "committed",
+            "complete", "complete_in", "due_at", "id", "idempotency_key", "job", "key", "lease_lost", "local_time",
+            "namespace", "origin", "progress", "scheduled_for", "session", "shard", "shards", "token", "transaction",
+            "upstream", "zone",
+        ])
+    ]  # fmt: skip

@@ -212,7 +212,28 @@ def surprises(part: Cron) -> list[str]:
         )
     if not days.startswith("*") and weekdays.startswith("*") and min(fields.days) > 28:
         found.append(f"not every month has a day {min(fields.days)}; write L for the last day of the month")
-    return found
+    return [*found, *_long_steps(texts)]
+
+
+_FIELDS = (
+    ("second", 60, "s"), ("minute", 60, "m"), ("hour", 24, "h"), ("day-of-month", 31, "d"), ("month", 12, ""),
+    ("day-of-week", 7, ""),
+)  # fmt: skip
+"""Of each field: its name, how many values it has, and the unit of ``every``."""
+
+
+def _long_steps(texts: Sequence[str]) -> Iterator[str]:
+    """Find steps that lead out of their field: what is left of ``*/90`` is one value."""
+    for text, (name, size, unit) in zip(texts, _FIELDS[-len(texts) :], strict=True):
+        for term in text.split(","):
+            values, _, step = term.partition("/")
+            if step.isdecimal() and int(step) >= size and (values == "*" or "-" in values):
+                first = values.partition("-")[0] if values != "*" else "1" if name in {"day-of-month", "month"} else "0"
+                instead = f"every('{int(step)}{unit}') if that is meant, else " if unit else ""
+                yield (
+                    f"{term} in the {name} field is only {first}: a step begins anew with each round of the "
+                    f"field, which has {size} values; write {instead}{first}"
+                )
 
 
 def _delays(policies: Policies) -> Iterator[timedelta]:

@@ -33,6 +33,13 @@ Result = TypeVar("Result")
 _current: ContextVar[Run | None] = ContextVar("cronsensus_run", default=None)
 
 
+_OF_THE_NODE = frozenset({
+    "at_end", "ended", "is_over", "line", "may_begin", "may_have_committed", "over", "raised", "stop", "type_result",
+    "was_cut_off",
+})  # fmt: skip
+"""What completion leaves out: the node and its executors call it."""
+
+
 class Run:
     """One attempt to execute one occurrence. Given to a job function that annotates a parameter with ``Run``.
 
@@ -362,6 +369,10 @@ class Run:
         if lease_lost:
             self.lease_lost.set()
         self.cancelled.set()
+
+    def __dir__(self) -> list[str]:
+        own = (name for name in super().__dir__() if not name.startswith("_") or name.startswith("__"))
+        return sorted(set(own) - _OF_THE_NODE)
 
     def __repr__(self) -> str:
         return f"<Run {self.job} {self.key} attempt={self.attempt} token={self.token}>"
