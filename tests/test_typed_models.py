@@ -146,7 +146,7 @@ def test_a_stored_model_that_does_not_fit_any_more_names_the_argument():
 
 
 def test_without_its_annotation_a_model_is_told_to_have_it():
-    def send(order) -> None: ...  # type: ignore[no-untyped-def]
+    def send(order) -> None: ...
 
     with pytest.raises(InvalidPayload, match=r"write `order: Order` in the function's signature"):
         Types(send).write_arguments((ORDER,), {})

@@ -64,8 +64,7 @@ class Run:
             time, which other jobs have as well: to name this work elsewhere, use ``idempotency_key``.
         scheduled_for: the nominal time, aware, UTC; ``None`` for enqueued work. Its day is not always that of the job's
             zone: for a date use ``local_time``.
-        zone: the name of the job's time zone: that of its trigger, else the scheduler's. (UTC where
-            APScheduler keeps the time.)
+        zone: the name of the job's time zone: that of its trigger, else the scheduler's.
         attempt: 1, 2, ….
         token: fencing token: pass it to what you write to elsewhere, and let that refuse smaller ones.
         lease_lost: set when this node can no longer be sure that the run is its own; another node may be running it.
