@@ -134,9 +134,10 @@ def test_a_step_that_leads_out_of_its_field_is_found(
     command: Callable[..., Any], expression: str, text: str, advice: str
 ) -> None:
     found = [finding for finding in lint_jobs([spec("a", cron(expression))], NOW) if finding.text.startswith(text)]
-    assert [(finding.rule, finding.advice) for finding in found] == [("days", advice)]
+    assert [(finding.rule, finding.advice) for finding in found] == [("step", advice)]
     answer = command("lint", expression, "--strict")
     assert answer.code == 1
+    assert answer.out.startswith(f"{expression}: step\n")
     assert text in answer.out
     assert advice in answer.out
 

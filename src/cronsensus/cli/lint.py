@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from cronsensus.cli.app import application, complete_app
+from cronsensus.cli.app import application, complete_app, settings
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.lint_rules import Finding, lint_jobs, surprises
+from cronsensus.cli.lint_rules import Finding, lint_expression, lint_jobs
 from cronsensus.cli.output import Cell, Output
 from cronsensus.clock import SystemClock
-from cronsensus.insight.clock_changes import crons
 from cronsensus.insight.words import counted
 from cronsensus.triggers import cron
 
@@ -25,25 +24,22 @@ def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:
 
 
 def _lint_expression(text: str, *, strict: bool) -> int:
-    trigger = cron(text)
-    findings = [Finding(text, "expression", *_cut(said)) for part in crons(trigger) for said in surprises(part)]
+    trigger = cron(text, tz=settings().tz)
+    findings = lint_expression(trigger, SystemClock().now())
     output = Output.current()
     if output.as_json:
         rows = [{"rule": one.rule, "text": one.text, "advice": one.advice} for one in findings]
         output.document({"expression": text, "means": trigger.describe(), "findings": rows})
-        return FAILED if strict and findings else OK
-    for one in findings:
-        output.line(Cell(f"{text}: {trigger.describe()}", "yellow"))
-        output.line(f"  {one.text}")
-        output.line(f"  {one.advice}")
-    if not findings:
-        output.line(Cell(f"nothing to say about {text}: {trigger.describe()}", "green"))
+    else:
+        for one in findings:
+            output.line(Cell(f"{text}: {one.rule}", "yellow"))
+            output.line(f"  {one.text}")
+            output.line(f"  {one.advice}")
+        if findings:
+            output.line(f"it means: {trigger.describe()}")
+        else:
+            output.line(Cell(f"nothing to say about {text}: {trigger.describe()}", "green"))
     return FAILED if strict and findings else OK
-
-
-def _cut(said: str) -> tuple[str, str]:
-    what, _, advice = said.partition("; ")
-    return what, advice or "see: cronsensus explain"
 
 
 @click.command(cls=Command)
