@@ -54,10 +54,14 @@ def test_a_cancelled_look_takes_nothing_from_the_next_one():
         handle = await place.scheduler.options("work", key="k").aenqueue()
         await cut(place.scheduler.afind("work", key="k"))
         await cut(handle.aprogress())
+        await cut(place.scheduler.aruns("work"))
+        await cut(place.scheduler.jobs["work"].anext_time())
         found = await place.scheduler.afind("work", key="k")
         assert found is not None
         assert found.id == handle.id
         assert (await handle.aprogress()).total == 0
+        assert found.id in {one.id for one in await place.scheduler.aruns("work")}
+        await place.scheduler.jobs["work"].anext_time()
         await asyncio.get_running_loop().shutdown_default_executor()
         place.close()
 
@@ -283,7 +287,7 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
 """What has an async twin of the same name with an ``a``, and how to call it."""
 ELSEWHERE = {
     (Scheduler, "astart"), (Scheduler, "astop"), (Handle, "await_"), (Handle, "aresult"),
-    (Scheduler, "afind"), (Handle, "aprogress"),
+    (Scheduler, "afind"), (Scheduler, "aruns"), (Job, "anext_time"), (Handle, "aprogress"),
     (Scheduler, "arun_startup"),  # tests/once/test_startup.py
     (StartupCoordinator, "acquire"), (StartupCoordinator, "release"),  # tests/once/test_coordinator.py
     *((kind, name) for kind in (Lock, Lease) for name in ("aacquire", "arelease", "aextend", "areacquire", "aowned",

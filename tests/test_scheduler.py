@@ -414,6 +414,8 @@ def test_every_blocking_call_has_a_twin_that_leaves_the_loop_free(url):
         assert await job.aresume()
         assert len(await scheduler.abackfill(job, "2025-12-31T22:00:00Z", "2026-01-01T00:00:00Z")) == 3
         assert len(await job.aenqueue_many([job.call(), job.call()])) == 2
+        assert [one.id for one in await scheduler.aruns(job, state="cancelled", limit=1)]
+        assert await job.anext_time() == datetime(2026, 1, 1, tzinfo=UTC)
         await scheduler.aadd_job("more", name="hourly")
         await scheduler.achange_job("hourly", trigger=any_of(every("1h"), every("7h")))
         assert await scheduler.aremove_job("hourly")

@@ -356,6 +356,44 @@ def test_a_forgotten_pair_of_parentheses_is_explained(scheduler):
     assert scheduler.jobs == {}
 
 
+@pytest.mark.parametrize("name", ["run", "self", "ctx"])
+def test_a_run_without_its_annotation_is_told_to_have_it(scheduler, name):
+    function = {"run": lambda run: run, "self": lambda self: self, "ctx": lambda ctx: ctx}[name]
+    message = (
+        rf"missing a required argument: '{name}'; if that is to be the run, annotate it: `{name}: Run`, after `from"
+    )
+    with pytest.raises(InvalidOption, match=message):
+        scheduler.job(every("1m"), name="job")(function)
+    told = scheduler.job(name="told")(function)
+    scheduler.store.migrate()
+    with pytest.raises(InvalidOption, match=message):
+        told.enqueue()
+    assert told.enqueue(1).created  # it may be an argument like any other
+
+
+def test_a_method_is_refused_where_it_is_declared_with_what_to_write(scheduler):
+    message = (
+        r"'send' \(.*\) is a method of Mailer, and a node has no object to call it with; write a function at the top"
+    )
+
+    class Mailer:
+        def send(self) -> str:
+            return "sent"
+
+        @staticmethod
+        @scheduler.job()
+        def post() -> str:
+            return "posted"
+
+    for decorator in (scheduler.job(every("1m")), scheduler.job(), scheduler.function):
+        with pytest.raises(UnsupportedFunction, match=message):
+            decorator(Mailer.send)
+    assert Mailer.post() == "posted"
+    with scheduler:
+        assert scheduler.job(name="bound")(Mailer().send).enqueue().result("60s") == "sent"
+        assert Mailer.post.enqueue().result("60s") == "posted"
+
+
 def test_a_scheduled_job_must_have_all_its_arguments(scheduler):
     def send(shop: str) -> None: ...
 

@@ -16,6 +16,7 @@ MODULES = (
     "cronsensus.model.job",
     "cronsensus.node.run",
     "cronsensus.operations",
+    "cronsensus.runs",
     "cronsensus.scheduler",
 )
 

@@ -15,13 +15,14 @@ PROGRAM = """
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from datetime import datetime
 from typing import Any, assert_type
 
 from sqlalchemy import Connection, text
 
 from cronsensus import (
-    Call, Handle, Job, JobDefaults, Lock, Retry, Run, Scheduler, Settings, State, Trigger, any_of, at, cron,
-    current_run, every,
+    Call, Handle, Job, JobDefaults, Lock, Occurrence, Retry, Run, Scheduler, Settings, State, Trigger, any_of, at,
+    cron, current_run, every,
 )
 from cronsensus.integrations.startup_coordinator import StartupCoordinator
 from cronsensus.node.async_transaction import AsyncConnection
@@ -111,9 +112,11 @@ def operate(run: Run) -> None:
     assert_type(scheduler.options("digest", key="x").enqueue("a"), Handle)
     assert_type(unlock.options(key="k").enqueue(key="front door", delay=1.5), Handle[str])
     assert_type(scheduler.settings, Settings)
+    assert_type(send_digest.next_time, datetime | None)
+    assert_type(scheduler.runs(send_digest, state="failed", since="12h"), list[Occurrence])
     assert_type(current_run(), Run | None)
     scheduler.change_job("digest", trigger=None, timeout=None)
-    job = scheduler.add_job(snapshot, any_of(every("1h")), name="a", args=("a",), retries=1)
+    job = scheduler.add_job(snapshot, any_of(every("1h")), name="a", args=("a",), retries=1, replace=True)
     job.enqueue()
     job.enqueue(1, anything=2)
 
@@ -126,6 +129,8 @@ async def operate_too(run: Run) -> None:
     assert_type(await (await sync_orders.aenqueue()).aresult(), dict[str, int])
     assert_type(await scheduler.apause("digest", reason="x"), bool)
     assert_type(await scheduler.afind(send_digest, key="k"), Handle[int] | None)
+    assert_type(await scheduler.aruns(state=["failed", State.MISSED], since=60), list[Occurrence])
+    assert_type(await send_digest.anext_time(), datetime | None)
     assert_type(await scheduler.abackfill(send_digest, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"), list[Handle])
     async with scheduler as started:
         assert_type(started, Scheduler)

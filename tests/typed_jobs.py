@@ -47,3 +47,9 @@ async def apicky(it: Picky) -> None: ...
 def idempotency_key_here() -> str | None:
     run = current_run()
     return None if run is None else run.idempotency_key
+
+
+def local_time_here() -> list[str | None]:
+    run = current_run()
+    assert run is not None
+    return [None if run.local_time is None else run.local_time.isoformat(), run.zone]

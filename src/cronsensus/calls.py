@@ -16,11 +16,11 @@ from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidOption
 from cronsensus.functions import Function
 from cronsensus.handle import R_co
-from cronsensus.instants import read_instant
 from cronsensus.model.job import JobSpec, Policies, PolicyOptions, check_choice
 from cronsensus.model.occurrence import Item, check_key
 from cronsensus.once.choices import OnError, OnMismatch
 from cronsensus.triggers.options import unknown
+from cronsensus.triggers.zones import instant_in
 from cronsensus.typed import UNTYPED
 
 T = TypeVar("T")
@@ -77,8 +77,10 @@ _ELSEWHERE = _RENAMED | {
 }
 
 
-def read_options(job: str, options: Mapping[str, Any]) -> Call[Any]:
+def read_options(job: str, options: Mapping[str, Any], zone: str) -> Call[Any]:
     """Return a call of a job with these options, still without arguments.
+
+    Text of a time without an offset is of ``zone``.
 
     Raises:
         InvalidOption: an unknown option, or one that makes no sense; the message says what to write.
@@ -101,7 +103,7 @@ def read_options(job: str, options: Mapping[str, Any]) -> Call[Any]:
         job=job,
         key=given.get("key"),
         delay=parse_duration(given["delay"], what="delay") if "delay" in given else timedelta(0),
-        due_at=read_instant(given["at"], what="at") if "at" in given else None,
+        due_at=instant_in(given["at"], zone, "at") if "at" in given else None,
         priority=given.get("priority"),
         expires_in=parse_duration(given["expires"], what="expires") if "expires" in given else None,
     )

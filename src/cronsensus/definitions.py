@@ -19,7 +19,7 @@ from cronsensus.declared import (
 from cronsensus.dependencies import DEFAULTS, AfterOptions, Upstreams, read_after
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
-from cronsensus.functions import Function, look_at
+from cronsensus.functions import Function, look_at, refuse_method
 from cronsensus.job import Declare, Job
 from cronsensus.model.gate import When
 from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, unknown_option
@@ -51,7 +51,7 @@ class Definitions:
 
     @property
     def jobs(self) -> dict[str, Job[..., Any]]:
-        """The jobs that this process's code declares, by name."""
+        """The jobs that this process declares, and those that it added at run time and did not remove, by name."""
         return dict(self._jobs)
 
     def job(
@@ -125,6 +125,7 @@ class Definitions:
         def decorate(function: Callable[..., Any]) -> Any:
             plain = function.function if isinstance(function, Job) else function
             looked_at = look_at(plain, name=name, executor=executor)
+            refuse_method(looked_at)
             batch = read_batch(looked_at, of_batch, tuple(args), kwargs or {})
             if batch is not None:
                 registered = dataclasses.replace(looked_at.registered, batch=batch)
@@ -169,7 +170,9 @@ class Definitions:
 
         def register(one: F) -> F:
             plain = one.function if isinstance(one, Job) else one
-            self._declared.add_function(look_at(plain, name=name, executor=executor))
+            looked_at = look_at(plain, name=name, executor=executor)
+            refuse_method(looked_at)
+            self._declared.add_function(looked_at)
             return one
 
         return register if function is None else register(function)
@@ -184,6 +187,7 @@ class Definitions:
         name: str,
         args: tuple[Any, ...] | list[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        replace: bool = False,
         by: str | None = None,
         **policies: Unpack[PolicyOptions],
     ) -> Job[..., Any]:
@@ -193,7 +197,12 @@ class Definitions:
         registered by this, in this process: enough where each replica makes the same call when it starts. Otherwise put
         ``@scheduler.function()`` above it, where every node imports it: no node imports what a store names.
 
-        Idempotent: the same definition again changes nothing.
+        Idempotent: the same definition again changes nothing. With ``replace=True`` another one takes the place of the
+        old, as a whole: what is not given has its default; nominal times already decided stay decided, and a pause
+        goes on. So each replica may make the call when it starts, and a deploy with another cron just changes it.
+
+        Not prevented: the last call counts, also that of an older release, whose replica starts again during a deploy.
+        Of ``@scheduler.job`` the newest release's definition stands.
 
         Args:
             function: the function itself, a job, or the name of a registered function.
@@ -201,13 +210,14 @@ class Definitions:
             name: unique in the namespace.
             args: JSON values that each run passes by position, unless it was enqueued with others.
             kwargs: likewise, by name.
+            replace: change a job of that name that was added before with another definition.
             by: the operator, for the trail; defaults to this node's name.
             policies: as for ``job``.
 
         Raises:
             UnknownJob: no such function is registered here.
             UnsupportedFunction: a function that is not registered, and that another process could not import by name.
-            DuplicateJob: the name is taken by a job with another definition.
+            DuplicateJob: the name is taken by a job with another definition; with ``replace``, by one declared in code.
             InvalidOption, InvalidTrigger, InvalidPayload: as ``job``.
             StoreError: the store could not do it.
         """
@@ -231,9 +241,16 @@ class Definitions:
             )
         view = self._acts.opened.ready().job(name)
         if view is not None and view.retired_at is None and view.spec.digest != spec.digest:
-            raise DuplicateJob(
-                f"there is a job {name!r} already, with another definition; use change_job, or another name"
-            )
+            if view.spec.source == "code":
+                raise DuplicateJob(
+                    f"there is a job {name!r} already, which a release declares in code; change it there, or choose "
+                    "another name"
+                )
+            if not replace:
+                raise DuplicateJob(
+                    f"there is a job {name!r} already, with another definition; write replace=True to have this one in "
+                    "its place, use change_job, or choose another name"
+                )
         self._acts.define([spec], by)
         return self._added_job(spec, found)
 
@@ -295,6 +312,7 @@ class Definitions:
         if self._acts.opened.ready().job(name) is None:
             raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
         self._declared.added.pop(name, None)
+        self._jobs.pop(name, None)
         return self._acts.act((), lambda store: store.retire(name, by=self._acts.operator(by), why=reason))
 
     aremove_job = twin(remove_job)
@@ -338,13 +356,13 @@ class Definitions:
         require_room_for_jitter(spec)
         self._declared.add_function(declaration.function)
         self._acts.define([spec], None)
-        made = self._added_job(spec, declaration.function)
-        self._jobs[spec.name] = made
-        return made
+        return self._added_job(spec, declaration.function)
 
     def _added_job(self, spec: JobSpec, function: Function) -> Job[..., Any]:
         self._declared.added[spec.name] = spec
-        return self._job(spec.name, function.registered.function, lambda: self._declared.spec_here(spec.name) or spec)
+        made = self._job(spec.name, function.registered.function, lambda: self._declared.spec_here(spec.name) or spec)
+        self._jobs[spec.name] = made
+        return made
 
     def _job(self, name: str, function: Callable[..., Any], spec: Callable[[], JobSpec]) -> Job[..., Any]:
         return Job(name, function, self._operations, spec)

@@ -21,6 +21,8 @@ from cronsensus.node.executors.base import Registered
 from cronsensus.node.run import Run
 from cronsensus.typed import signature_of
 
+_OFTEN_THE_RUN = ("run", "ctx", "context", "self")
+"""What a parameter is called that is meant for the ``Run``; ``self`` is that of a bound task of Celery."""
 _ONLY_NAMED = re.compile(r"(?:Optional\[)?(?:[\w.]+\.)?Run\]?(?:\s*\|\s*None)?|None\s*\|\s*(?:[\w.]+\.)?Run")
 """Spellings of ``Run`` in an annotation that cannot be evaluated, as after an import under ``TYPE_CHECKING``."""
 
@@ -72,7 +74,19 @@ class Function:
         try:
             self.signature.bind(*args, **kwargs)
         except TypeError as error:
+            hint = self._wanted_run(args, kwargs) or hint
             raise InvalidOption(f"{self.name!r} ({self.place}) cannot be called like that: {error}{hint}") from None
+
+    def _wanted_run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Return what to write where a parameter that nobody fills was perhaps meant for the ``Run``."""
+        assert self.signature is not None  # noqa: S101 - for the type checker
+        if self.registered.run_parameter is not None:
+            return ""
+        for index, (name, parameter) in enumerate(self.signature.parameters.items()):
+            empty = parameter.annotation is inspect.Parameter.empty and parameter.default is inspect.Parameter.empty
+            if name in _OFTEN_THE_RUN and empty and index >= len(args) and name not in kwargs:
+                return f"; if that is to be the run, annotate it: `{name}: Run`, after `from cronsensus import Run`"
+        return ""
 
 
 def look_at(function: Callable[..., Any], *, name: str | None, executor: str | None) -> Function:
@@ -110,6 +124,24 @@ def look_at(function: Callable[..., Any], *, name: str | None, executor: str | N
         place=place,
         signature=None if left is None else inspect.Signature(left),
     )
+
+
+def refuse_method(function: Function) -> None:
+    """Refuse a function of a class that wants an object nobody has: a node has the function alone.
+
+    Raises:
+        UnsupportedFunction: as said; with what to write.
+    """
+    first = next(iter(function.signature.parameters.values()), None) if function.signature is not None else None
+    inside = getattr(inspect.unwrap(_inner(function.registered.function)), "__qualname__", "").rpartition(".")[0]
+    if first is None or first.name not in {"self", "cls"} or not inside or inside.endswith("<locals>"):
+        return
+    if first.annotation is inspect.Parameter.empty:
+        raise UnsupportedFunction(
+            f"{function.name!r} ({function.place}) is a method of {inside.rpartition('.')[2]}, and a node has no "
+            "object to call it with; write a function at the top level of the module that makes the object and calls "
+            "it, or put @staticmethod above the decorator"
+        )
 
 
 def run_parameter_of(function: Callable[..., Any]) -> str | None:

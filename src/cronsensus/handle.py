@@ -57,6 +57,8 @@ def _nobody() -> str:
 class Handle(Generic[R_co]):
     """One occurrence, as the call that returned the handle found or made it. Its type tells what the function returns.
 
+    Handles on one occurrence are equal, whichever calls returned them, and so a set holds it once.
+
     Example:
         >>> from cronsensus.scheduler import Scheduler
         >>> with Scheduler("memory://") as scheduler:
@@ -79,8 +81,8 @@ class Handle(Generic[R_co]):
     id: int
     job: str
     key: str
-    created: bool
-    state: State
+    created: bool = field(compare=False)
+    state: State = field(compare=False)
     _opened: HasStore = field(repr=False, compare=False)
     _types: Callable[[str], Types] = field(repr=False, compare=False, default=_untyped)
     _operator: Callable[[], str] = field(repr=False, compare=False, default=_nobody)

@@ -72,6 +72,24 @@ class Job(Generic[P, R_co]):
         """When it runs by itself; ``None``: only when told to. To run it now, ``trigger_now``."""
         return self.spec.trigger
 
+    @property
+    def next_time(self) -> datetime | None:
+        """The nominal time that is decided next, aware, UTC, as the store has it now; the start may be later by jitter.
+
+        It is past where no node decided it: none was alive. ``None``: never again, without a trigger, while it is
+        paused, and when it is retired. Reads the store; on an event loop ``await job.anext_time()``.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        return self._operations.next_time(self.spec)
+
+    async def anext_time(self) -> datetime | None:
+        """Return ``next_time`` without blocking the event loop."""
+        import asyncio
+
+        return await asyncio.to_thread(lambda: self.next_time)
+
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Ask for one run with these arguments; see ``Scheduler.enqueue``."""
         return self._operations.enqueue(self, *args, **kwargs)
@@ -90,14 +108,16 @@ class Job(Generic[P, R_co]):
                 ``on_failed``: ``"keep"`` returns a run that failed for good like any other; ``"free"`` deletes it, with
                 its attempts and its log, and makes a new one under the key. The trail says so.
                 ``delay``: not before this time has passed on the store's clock.
-                ``at``: not before this instant; aware. Later than the year 2255 (``datetime.max``) means never.
+                ``at``: not before this instant: an aware datetime, or text. Text without an offset, such as
+                ``"2026-12-01 09:00"``, is of the zone of the job's trigger, else of the scheduler. Later than the year
+                2255 (``datetime.max``) means never.
                 ``priority``: higher goes first. Defaults to the job's.
                 ``expires``: not started this long after it was due: missed(late).
 
         Raises:
             InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
         """
-        return JobWithOptions(self._operations, read_options(self.name, options))
+        return JobWithOptions(self._operations, read_options(self.name, options, self._operations.zone_of(self.name)))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """Return a call for ``enqueue_many``; it is checked and not enqueued. One with options: ``options(…).call``."""

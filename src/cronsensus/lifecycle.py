@@ -246,6 +246,7 @@ class Lifecycle:
                 concurrency=settings.concurrency,
                 fast_evidence=settings.fast_evidence,
                 stop_on_store_loss=self._setup.stops_on_store_loss,
+                zone=settings.tz,
             ),
             registry=self._declared.registry,
             new_session=self._new_session,

@@ -19,10 +19,12 @@ from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransiti
 from cronsensus.handle import Handle, R_co, cancel
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item, Occurrence, OccurrenceFilter, check_key
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch import as_items
 from cronsensus.node.batch_items import Pages, write_pages
+from cronsensus.runs import next_time
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
@@ -91,7 +93,16 @@ class Operations:
         Raises:
             InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
         """
-        return JobWithOptions(self, read_options(name_of(job), options))
+        return JobWithOptions(self, read_options(name_of(job), options, self.zone_of(name_of(job))))
+
+    def zone_of(self, job: str) -> str:
+        """Return the zone of times without an offset: that of the job's trigger, else the scheduler's."""
+        spec = self._acts.declared.spec_here(job)
+        return (spec and spec.zone) or self._acts.declared.zone
+
+    def next_time(self, job: JobSpec) -> datetime | None:
+        """Return when a job is to be decided next; see ``Job.next_time``."""
+        return next_time(self._acts.opened.ready(), job)
 
     def enqueue_many(self, calls: Iterable[Call[T]]) -> list[Handle[T]]:
         """Enqueue calls of one job, or of several, a thousand in one step of the store.

@@ -33,6 +33,7 @@ from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.once.declaring import Guards
 from cronsensus.opened import OpenedStore, refuse_connection
 from cronsensus.operations import Operations
+from cronsensus.runs import Runs
 from cronsensus.scheduler_setup import Setup
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores.base import Store
@@ -60,6 +61,7 @@ class _Of(Generic[T]):
         _guards=Guards,
         _lifecycle=Lifecycle,
         _operations=Operations,
+        _runs=Runs,
         _startups=Startups,
         _subscriptions=Subscriptions,
     )
@@ -154,6 +156,7 @@ class Scheduler:
         self._subscriptions = Subscriptions(self._bus, self._opened)
         acts = Acts(self._opened, self._declared, self._setup)
         self._operations = Operations(acts)
+        self._runs = Runs(acts)
         self._definitions = Definitions(acts, self._operations, lambda: self.started)
         self._guards = Guards(self._opened.claims, lambda: self.settings.tz)
         self._startups = Startups(self._guards, self._setup)
@@ -235,7 +238,7 @@ class Scheduler:
 
     @property
     def jobs(self) -> dict[str, Job[..., Any]]:
-        """The jobs that this process's code declares, by name."""
+        """The jobs that this process declares, and those that it added at run time and did not remove, by name."""
         return self._definitions.jobs
 
     @property
@@ -265,6 +268,8 @@ class Scheduler:
     aenqueue_many = _Of(lambda self: self._operations.aenqueue_many)
     find = _Of(lambda self: self._operations.find)
     afind = _Of(lambda self: self._operations.afind)
+    runs = _Of(lambda self: self._runs.runs)
+    aruns = _Of(lambda self: self._runs.aruns)
 
     enqueue_batch = _Of(lambda self: self._operations.enqueue_batch)
     aenqueue_batch = _Of(lambda self: self._operations.aenqueue_batch)

@@ -7,7 +7,8 @@
 The annotations of the function decide, and nothing that is stored: no class is ever built but those that they name.
 Where an annotation says no more than JSON does (``int``, ``str``, ``list``, ``dict``, none at all), values pass as they
 are, unchecked, as they always did. One that cannot be resolved (a name that exists for type checkers only) or that
-msgspec does not know (``Path``, a class of any kind) counts as none.
+msgspec does not know (``Path``, a class of any kind) counts as none. A model of pydantic reads and writes its own JSON;
+pydantic itself is not imported.
 """
 
 from __future__ import annotations
@@ -182,8 +183,8 @@ class _Wire:
         if not self._is_typed():
             return value
         try:
-            plain = msgspec.to_builtins(value, str_keys=True)
-            written = msgspec.to_builtins(msgspec.convert(plain, self._type, str_keys=True), str_keys=True)
+            plain = _plain(value)
+            written = _plain(self._made_of(plain))
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidPayload(
                 f"{what}: {self.name} is {_shown(value)}, which does not fit its annotation {self._words()}: {error}"
@@ -200,11 +201,14 @@ class _Wire:
         if not self._is_typed():
             return value
         try:
-            return msgspec.convert(value, self._type, str_keys=True)
+            return self._made_of(value)
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidPayload(
                 f"{self.name} is stored as {_shown(value)}, which does not fit its annotation {self._words()}: {error}"
             ) from error
+
+    def _made_of(self, plain: Any) -> Any:
+        return msgspec.convert(plain, self._type, str_keys=True, dec_hook=_made_of)
 
     def require_json(self, value: Any, what: str) -> None:
         """Raise, with what to write, if ``value`` is something that only an annotation could carry."""
@@ -212,7 +216,7 @@ class _Wire:
             dumps(value, what=what, largest=sys.maxsize)
         except InvalidPayload as error:
             kind = type(value)
-            if issubclass(kind, _CARRIED) or hasattr(kind, "__dataclass_fields__"):
+            if issubclass(kind, _CARRIED) or hasattr(kind, "__dataclass_fields__") or _is_model(kind):
                 is_result = self.name == _RESULT
                 where = "-> " if is_result else f"{self.name}: "
                 subject = what if is_result else f"{what}: {self.name}"
@@ -252,12 +256,56 @@ class _Wire:
         return text[:_LONGEST]
 
 
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
+
+
+def _is_model(kind: Any) -> bool:
+    """Whether this is a class of models of pydantic, version 2."""
+    return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
+
+
+def _plain_model(value: Any) -> Any:
+    """Return what a model of pydantic makes of itself; of anything else nothing is known.
+
+    Raises:
+        ValueError: it would come back as another one.
+        TypeError: it is no model.
+    """
+    kind: Any = type(value)
+    if not _is_model(kind):
+        raise TypeError(f"Encoding objects of type {kind.__name__} is unsupported")
+    text = value.model_dump_json(round_trip=True, by_alias=True)
+    if kind.model_validate_json(text) != value:
+        raise ValueError(
+            f"a {kind.__name__} does not come back from its own JSON as it was; a SecretStr, a private or an excluded "
+            "field is not in it: pass that as an argument of its own"
+        )
+    return msgspec.json.decode(text)
+
+
+def _made_of(kind: Any, plain: Any) -> Any:
+    if not _is_model(kind):
+        raise TypeError(f"nothing is known of {kind.__name__}")
+    try:
+        return kind.model_validate_json(msgspec.json.encode(plain))
+    except ValueError as error:
+        said = getattr(error, "errors", None)
+        if said is None:
+            raise
+        # In one line, and without the values, which may be secrets.
+        where = [(".".join(map(str, one["loc"])), one["msg"]) for one in said(include_url=False, include_input=False)]
+        raise ValueError("; ".join(f"{name}: {text}" if name else text for name, text in where[:5])) from None
+
+
 def _names_more_than_json(shape: shapes.Type, seen: set[Any]) -> bool:
     """Return whether values of this type differ from those of JSON.
 
     Raises:
         TypeError: nothing is known of some class in it.
     """
+    if isinstance(shape, shapes.CustomType) and _is_model(shape.cls):
+        return True
     if isinstance(shape, shapes.CustomType) and shape.cls is not object:
         raise TypeError(f"nothing is known of {shape.cls.__name__}")
     more = isinstance(shape, _MORE)

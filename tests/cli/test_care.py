@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import every
@@ -98,9 +99,28 @@ def test_prune_deletes_in_batches_what_is_old_enough(cluster: Any, monkeypatch: 
         cluster.run_once(seconds=0)
     assert cluster("db", "prune", "-o", "json").data == {"deleted": 0, "before": None}
     cluster.advance(30)
-    answer = cluster("db", "prune", "--before", "1m", "-o", "json")
+    answer = cluster("db", "prune", "--before", "1m", "--yes", "-o", "json")
     assert answer.data == {"deleted": 4, "before": "2026-11-20T12:04:30Z"}
-    assert cluster("db", "prune", "--before", "now").out == "deleted 1 from before 2026-11-20 12:05:30Z\n"
+    assert cluster("db", "prune", "--before", "now", "--yes").out == "deleted 1 from before 2026-11-20 12:05:30Z\n"
+
+
+def test_prune_before_a_time_asks_first(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.every("tick", "1m")
+    cluster.join()
+    cluster.advance(60)
+    cluster.run_once(seconds=0)
+    cluster.advance(10)
+    answer = cluster("db", "prune", "--before", "10s")
+    assert answer.code != 0
+    assert "nothing was done" in answer.err
+    assert "what ended before 2026-11-20 12:01:00Z is to be deleted, whatever each job's keep says" in answer.err
+    assert "the same with --yes; or without --before, which goes by each job's keep" in answer.err
+    monkeypatch.setattr("cronsensus.cli.asking._somebody_is_there", lambda: True)
+    answer = cluster("db", "prune", "--before", "now", stdin="n\n")
+    assert answer.code == 1
+    assert "Delete all of namespace 'default' that ended before 2026-11-20 12:01:10Z" in answer.err
+    assert len(cluster.store.occurrences(OccurrenceFilter())) == 1
+    assert cluster("db", "prune", "--before", "now", stdin="y\n").out.startswith("deleted 1 ")
 
 
 def test_prune_refuses_the_future(cluster: Any) -> None:

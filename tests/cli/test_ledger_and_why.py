@@ -131,7 +131,7 @@ def test_pruned_times_are_not_taken_for_a_fault(cluster: Any) -> None:
     cluster.advance(60)
     cluster.run_once()
     cluster.advance(600)
-    assert cluster("db", "prune", "--before", "1m").out.startswith("deleted 1")
+    assert cluster("db", "prune", "--before", "1m", "--yes").out.startswith("deleted 1")
     answer = cluster("ledger", "tick")
     assert "no verdict" not in answer.out
     assert "pruned up to 2026-11-20 12:01:00Z" in answer.err

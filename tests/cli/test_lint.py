@@ -117,3 +117,43 @@ def test_lint_without_findings_succeeds_when_strict(command: Callable[..., Any],
     answer = command("lint", "--app", "myjobs:scheduler", "--strict")
     assert answer.code == 0
     assert "nothing to say about the 1 job of myjobs:scheduler" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("expression", "text", "advice"),
+    [
+        ("*/90 * * * *", "*/90 in the minute field is only 0", "write every('90m') if that is meant, else 0"),
+        ("0 */36 * * *", "*/36 in the hour field is only 0", "write every('36h') if that is meant, else 0"),
+        ("*/75 * * * * *", "*/75 in the second field is only 0", "write every('75s') if that is meant, else 0"),
+        ("0 3 */31 * *", "*/31 in the day-of-month field is only 1", "write every('31d') if that is meant, else 1"),
+        ("0 3 1 2,*/12 *", "*/12 in the month field is only 1", "write 1"),
+        ("5-50/60 * * * *", "5-50/60 in the minute field is only 5", "write every('60m') if that is meant, else 5"),
+    ],
+)
+def test_a_step_that_leads_out_of_its_field_is_found(
+    command: Callable[..., Any], expression: str, text: str, advice: str
+) -> None:
+    found = [finding for finding in lint_jobs([spec("a", cron(expression))], NOW) if finding.text.startswith(text)]
+    assert [(finding.rule, finding.advice) for finding in found] == [("step", advice)]
+    answer = command("lint", expression, "--strict")
+    assert answer.code == 1
+    assert answer.out.startswith(f"{expression}: step\n")
+    assert text in answer.out
+    assert advice in answer.out
+
+
+@pytest.mark.parametrize("expression", ["*/59 * * * *", "*/5 */2 */2 * *", "5/7 * * * *", "@daily"])
+def test_an_expression_that_is_fine_is_explained(command: Callable[..., Any], expression: str) -> None:
+    answer = command("lint", expression, "--strict")
+    assert answer.code == 0
+    assert answer.out.startswith(f"nothing to say about {expression}: ")
+
+
+def test_an_expression_that_is_none_is_refused_with_what_to_write(command: Callable[..., Any]) -> None:
+    answer = command("lint", "*/5 * * *")
+    assert answer.code == 2
+    assert "has 4 fields, not 5 or 6" in answer.err
+
+
+def test_an_expression_is_linted_as_json(command: Callable[..., Any]) -> None:
+    assert command("lint", "*/90 * * * *", "-o", "json").data["findings"][0]["advice"].startswith("write every('90m')")

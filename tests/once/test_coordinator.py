@@ -41,6 +41,41 @@ def test_coordinator_lets_one_process_in_at_a_time(redis_url, tmp_path, single):
     assert asyncio.run(contest(one, other)) == ORDER
 
 
+@pytest.mark.parametrize("spelling", ["none", "url", "url and folder", "environment"])
+def test_files_alone_let_one_process_in_at_a_time(tmp_path, caplog, monkeypatch, spelling):
+    folder = tmp_path / "locks"
+    url = f"file://{folder}"
+    if spelling == "environment":
+        monkeypatch.setenv("TASK_LOCK_DIR", str(folder))
+    elif spelling == "url":
+        folder.mkdir()
+
+    def make():
+        match spelling:
+            case "none":
+                return StartupCoordinator(None, folder)
+            case "environment":
+                return StartupCoordinator(None)
+            case "url":
+                return StartupCoordinator(url)
+            case _:
+                return StartupCoordinator(url, folder)
+
+    assert asyncio.run(contest(make(), make())) == ORDER
+    assert list(folder.iterdir())
+    assert caplog.text == ""
+
+
+def test_files_alone_cannot_be_for_several_hosts_nor_go_on_where_they_cannot_be_locked(tmp_path):
+    with pytest.raises(InvalidOption, match=r"where=None locks files of this host, .* give the URL of a store"):
+        StartupCoordinator(None, tmp_path, single_instance=False)
+    (tmp_path / "file").write_text("")
+    for coordinator in (StartupCoordinator(None, tmp_path / "file"), StartupCoordinator(f"file://{tmp_path}/file")):
+        with pytest.raises(StoreUnavailable, match=str(tmp_path / "file")):
+            asyncio.run(coordinator.acquire("warm"))
+        assert asyncio.run(coordinator.release("warm")) is False
+
+
 def test_without_the_store_it_falls_back_on_files_and_says_so(tmp_path, caplog):
     one, other = (StartupCoordinator(NOWHERE, tmp_path / "locks") for _ in range(2))
     with caplog.at_level(logging.WARNING, "cronsensus.startup"):
@@ -82,7 +117,7 @@ def test_coordinator_reads_the_environment(monkeypatch, tmp_path):
 
 
 def test_bad_input(tmp_path):
-    for where in (None, 7, object()):
+    for where in (7, object()):
         with pytest.raises(InvalidOption, match="no client of redis-py"):
             StartupCoordinator(where)
     with pytest.raises(InvalidOption, match="choose 'file' or None"):

@@ -9,8 +9,15 @@ import click
 from cronsensus.cli.errors import FAILED, CommandError
 
 
-def ask(question: str) -> None:
+def ask(
+    question: str, *, about: str = "these should run", then: str = "the same with --yes; or with --dry-run to see them"
+) -> None:
     """Return if somebody says yes.
+
+    Args:
+        question: what is asked.
+        about: what could not be asked, where there is no terminal.
+        then: what to type there.
 
     Raises:
         CommandError: the answer was no, or there is no terminal to ask on.
@@ -18,8 +25,8 @@ def ask(question: str) -> None:
     if not _somebody_is_there():
         raise CommandError(
             "nothing was done",
-            why="there is no terminal on which to ask whether these should run",
-            then="the same with --yes; or with --dry-run to see them",
+            why=f"there is no terminal on which to ask whether {about}",
+            then=then,
         )
     if not click.confirm(question, err=True):
         raise CommandError("nothing was done", code=FAILED)

@@ -7,6 +7,7 @@ from datetime import datetime
 import click
 
 from cronsensus.cli.app import opened_store
+from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.output import Cell, Output, message
@@ -61,10 +62,12 @@ def check() -> None:
 @click.option(
     "--before", metavar="TIME", help="Prune what ended before then; 90d means 90 days ago (default: each job's keep)."
 )
-def prune(before: str | None) -> None:
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def prune(before: str | None, *, yes: bool) -> None:
     """Delete runs that have ended, with their logs, and old verdicts; what was pruned can still never run again.
 
-    Nodes do this too, once an hour, after each job's keep.
+    Nodes do this too, once an hour, after each job's keep. --before goes by no keep, and so it asks first: a key whose
+    run is deleted is new again.
 
     cronsensus db prune
     cronsensus db prune --before 90d
@@ -75,6 +78,13 @@ def prune(before: str | None) -> None:
         bound: datetime | None = None if before is None else read_time(before, now, what="--before")
         if bound is not None and bound > now:
             raise CommandError(f"--before {exact(bound)} lies in the future", then="cronsensus db prune --before 30d")
+        if bound is not None and not yes:
+            ask(
+                f"Delete all of namespace {store.namespace!r} that ended before {exact(bound)}, whatever each job's "
+                "keep says?",
+                about=f"what ended before {exact(bound)} is to be deleted, whatever each job's keep says",
+                then="the same with --yes; or without --before, which goes by each job's keep",
+            )
         deleted = batch = store.prune(bound, limit=_AT_ONCE)
         while batch == _AT_ONCE:
             batch = store.prune(bound, limit=_AT_ONCE)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from cronsensus.cli.app import application, complete_app
+from cronsensus.cli.app import application, complete_app, settings
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.lint_rules import Finding, lint_jobs
+from cronsensus.cli.lint_rules import Finding, lint_expression, lint_jobs
 from cronsensus.cli.output import Cell, Output
 from cronsensus.clock import SystemClock
 from cronsensus.insight.words import counted
+from cronsensus.triggers import cron
 
 
 def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:
@@ -22,16 +23,39 @@ def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:
     return [(", ".join(one.job for one in group), group[0]) for group in groups]
 
 
+def _lint_expression(text: str, *, strict: bool) -> int:
+    trigger = cron(text, tz=settings().tz)
+    findings = lint_expression(trigger, SystemClock().now())
+    output = Output.current()
+    if output.as_json:
+        rows = [{"rule": one.rule, "text": one.text, "advice": one.advice} for one in findings]
+        output.document({"expression": text, "means": trigger.describe(), "findings": rows})
+    else:
+        for one in findings:
+            output.line(Cell(f"{text}: {one.rule}", "yellow"))
+            output.line(f"  {one.text}")
+            output.line(f"  {one.advice}")
+        if findings:
+            output.line(f"it means: {trigger.describe()}")
+        else:
+            output.line(Cell(f"nothing to say about {text}: {trigger.describe()}", "green"))
+    return FAILED if strict and findings else OK
+
+
 @click.command(cls=Command)
 @click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
 @click.option("--strict", is_flag=True, help="Exit code 1 if there is any finding.")
 def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
     """Look over an application's jobs: herds, times at which clocks change, limits that contradict each other.
 
-    What is certainly wrong is an error where the job is declared; this finds what is allowed and rarely meant.
+    What is certainly wrong is an error where the job is declared; this finds what is allowed and rarely meant. A cron
+    expression in place of an application is looked over alone.
 
     cronsensus lint jobs:scheduler --strict
+    cronsensus lint "*/90 * * * *"
     """
+    if name is not None and (len(name.split()) > 1 or name.startswith("@")):
+        return _lint_expression(name, strict=strict)
     if name is not None:
         Invocation.current().app = name
     found = application(name)

@@ -176,9 +176,16 @@ def _storm(spec: JobSpec, now: datetime) -> Found:
 
 def _days(spec: JobSpec, _now: datetime) -> Found:
     for part in crons(spec.trigger):
-        for text in surprises(part):
+        for text in _about_days(part):
             what, _, advice = text.partition("; ")
             yield ("days", what, advice or "see: cronsensus explain")
+
+
+def _steps(spec: JobSpec, _now: datetime) -> Found:
+    for part in crons(spec.trigger):
+        for text in _long_steps(part):
+            what, _, advice = text.partition("; ")
+            yield ("step", what, advice)
 
 
 def _over(spec: JobSpec, now: datetime) -> Found:
@@ -201,6 +208,16 @@ def _slow_retries(spec: JobSpec, now: datetime) -> Found:
 
 def surprises(part: Cron) -> list[str]:
     """Return what is rarely meant by a cron expression, although it is right: the finding, then the advice."""
+    return [*_about_days(part), *_long_steps(part)]
+
+
+def lint_expression(trigger: Trigger, now: datetime) -> list[Finding]:
+    """Return what there is to say about a trigger alone."""
+    spec = JobSpec(name="expression", function="expression", trigger=trigger)
+    return [Finding(spec.name, *finding) for rule in _OF_TRIGGERS for finding in rule(spec, now)]
+
+
+def _about_days(part: Cron) -> list[str]:
     fields = read_cron(part.expression)
     found = []
     texts = fields.text.split()
@@ -213,6 +230,28 @@ def surprises(part: Cron) -> list[str]:
     if not days.startswith("*") and weekdays.startswith("*") and min(fields.days) > 28:
         found.append(f"not every month has a day {min(fields.days)}; write L for the last day of the month")
     return found
+
+
+_FIELDS = (
+    ("second", 60, "s"), ("minute", 60, "m"), ("hour", 24, "h"), ("day-of-month", 31, "d"), ("month", 12, ""),
+    ("day-of-week", 7, ""),
+)  # fmt: skip
+"""Of each field: its name, how many values it has, and the unit of ``every``."""
+
+
+def _long_steps(part: Cron) -> Iterator[str]:
+    """Find steps that lead out of their field: what is left of ``*/90`` is one value."""
+    texts = read_cron(part.expression).text.split()
+    for text, (name, size, unit) in zip(texts, _FIELDS[-len(texts) :], strict=True):
+        for term in text.split(","):
+            values, _, step = term.partition("/")
+            if step.isdecimal() and int(step) >= size and (values == "*" or "-" in values):
+                first = values.partition("-")[0] if values != "*" else "1" if name in {"day-of-month", "month"} else "0"
+                instead = f"every('{int(step)}{unit}') if that is meant, else " if unit else ""
+                yield (
+                    f"{term} in the {name} field is only {first}: a step begins anew with each round of the "
+                    f"field, which has {size} values; write {instead}{first}"
+                )
 
 
 def _delays(policies: Policies) -> Iterator[timedelta]:
@@ -228,15 +267,19 @@ def _interval(trigger: Trigger | None, now: datetime) -> timedelta | None:
     return min((later - earlier for earlier, later in pairwise(times)), default=None)
 
 
+_OF_TRIGGERS: tuple[Callable[[JobSpec, datetime], Found], ...] = (
+    _every_second,
+    _clock_changes,
+    _days,
+    _steps,
+    _over,
+)
 _RULES: tuple[Callable[[JobSpec, datetime], Found], ...] = (
     _no_timeout,
     _goes_on,
-    _every_second,
-    _clock_changes,
+    *_OF_TRIGGERS,
     _slower_than_interval,
     _grace_beyond_window,
     _storm,
-    _days,
-    _over,
     _slow_retries,
 )

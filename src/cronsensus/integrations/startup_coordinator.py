@@ -1,7 +1,8 @@
 """``StartupCoordinator``: named locks for programs that share out tasks at their start.
 
 On one host it is two locks in one: on a file, which the kernel frees when its process dies, and in the store. So the
-guarantee never depends on the store there, also while some workers can reach it and others cannot.
+guarantee never depends on the store there, also while some workers can reach it and others cannot. Without a store it
+is the file's alone.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class StartupCoordinator:
 
     Args:
         where: the URL of a store such as ``redis://localhost``, or a client of redis-py (sync or asyncio). Any store's
-            URL will do.
+            URL will do. ``None``: files alone, in ``lock_dir``, for the workers of one host; ``file:///var/lock/app``
+            likewise, in that folder.
         lock_dir: of the lock files. Defaults to ``TASK_LOCK_DIR``, and else to a folder of this user's among the
             system's temporary files.
         fallback: ``"file"``: go on with files, and say so, when the store cannot be reached. ``None``: raise.
@@ -62,14 +64,23 @@ class StartupCoordinator:
     ) -> None:
         if fallback not in {"file", None}:
             raise InvalidOption(f"fallback={fallback!r}: choose 'file' or None")
-        self._url = where if isinstance(where, str) else url_of(where)
-        self._fallback = fallback
         # Named once, here: the program may change its working directory later.
         given = lock_dir or os.environ.get(LOCK_DIR)
         self._folder = Path(given or _own_folder()).expanduser().absolute()
         self._is_own_folder = not given
+        in_folder = f"file://{quote(str(self._folder))}"
+        self._url = in_folder if where is None else where if isinstance(where, str) else url_of(where)
+        # Then there is one lock, and nothing to fall back on: a second one in the same folder would keep us out.
+        self._is_files_alone = self._url.startswith("file:")
+        self._makes_folder = self._url == in_folder
+        self._fallback = None if self._is_files_alone else fallback
         if single_instance is None:
             single_instance = read_switch(os.environ.get(SINGLE_INSTANCE, "").strip() or True, SINGLE_INSTANCE)
+        if where is None and not single_instance:
+            raise InvalidOption(
+                "where=None locks files of this host, and single_instance=False says that there are several; give the "
+                "URL of a store, such as redis://localhost, or leave single_instance out"
+            )
         self.single_instance = single_instance
         self._held: dict[str, list[Lease]] = {}
         self._process = os.getpid()
@@ -116,6 +127,13 @@ class StartupCoordinator:
         if self.single_instance and self._fallback is not None and not await self._acquire_file(name, ttl, locks):
             return False
         in_store = Lock(self._url, name, ttl=ttl, blocking=False)
+        if self._makes_folder:
+            try:
+                await asyncio.to_thread(self._make_folder)
+            except OSError as error:
+                raise StoreUnavailable(
+                    f"{self._folder} cannot hold lock files: {error}; name a folder with lock_dir= or {LOCK_DIR}"
+                ) from error
         try:
             lease = await _won(in_store)
             if lease is None:

@@ -161,7 +161,8 @@ _ELSEWHERE = {
     "jitter": "it into the trigger: every('5m', jitter='30s')",
     "timezone": "it into the trigger: cron('0 3 * * *', tz='Europe/Berlin')",
     "id": "name='…'",
-    "replace_existing": "nothing: a definition that is declared again replaces the old one",
+    "replace_existing": "replace=True for add_job; nothing for @scheduler.job, where a new definition replaces the old",
+    "replace": "nothing: a definition that is declared again replaces the old one",
     "next_run_time": "the trigger's start=…, or enqueue it once",
     "max_retries": "retries=…",
     "default_retry_delay": "retry_delay=…",
@@ -325,6 +326,11 @@ class JobSpec:
         if unknown:
             raise UnknownPolicies(spec, unknown)
         return spec
+
+    @property
+    def zone(self) -> str | None:
+        """The name of the time zone in which the trigger thinks; ``None``: in none."""
+        return None if self.trigger is None else self.trigger.zone
 
     @property
     def guarded(self) -> bool:

@@ -88,6 +88,7 @@ class ActiveRuns:
         run_log: RunLog,
         run_events: RunEvents,
         batches: BatchWatch,
+        zone: str = "UTC",
     ) -> None:
         self._store = store
         self._clock = clock
@@ -99,6 +100,7 @@ class ActiveRuns:
         self._run_log = run_log
         self._run_events = run_events
         self._batches = batches
+        self._zone = zone
         self._to_tell: dict[Key, list[Callable[[], None]]] = {}
         """Of ends that the store has yet to take: who is told then, because something may go on."""
         self.upstreams: dict[Key, dict[str, tuple[Upstream[Any], ...]]] = {}
@@ -367,6 +369,7 @@ class ActiveRuns:
             trusted=lambda: lease.trusted,
             add_items=add_items,
             upstreams=self.upstreams.pop((claim.id, claim.token), {}),
+            zone=claim.spec.zone or self._zone,
         )
         return Call(claim, run, registered)
 

@@ -153,6 +153,7 @@ class Round:
             run_log=self._run_log,
             run_events=self._run_events,
             batches=self.batches,
+            zone=settings.zone,
         )
         self._claiming = Claiming(
             store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log, batches=self.batches

@@ -18,6 +18,7 @@ from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
 from cronsensus.model.states import Origin
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.node.upstreams import Upstream, Upstreams
+from cronsensus.triggers.zones import load_zone
 from cronsensus.typed import Types
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ _log = Logger("cronsensus.node")
 Result = TypeVar("Result")
 
 _current: ContextVar[Run | None] = ContextVar("cronsensus_run", default=None)
+
+
+_OF_THE_NODE = frozenset({
+    "at_end", "ended", "is_over", "line", "may_begin", "may_have_committed", "over", "raised", "stop", "type_result",
+    "was_cut_off",
+})  # fmt: skip
+"""What completion leaves out: the node and its executors call it."""
 
 
 class Run:
@@ -54,7 +62,9 @@ class Run:
         namespace: keeps applications on one store apart.
         key: the occurrence's key; with ``job`` it names the occurrence for ever. For a scheduled one it is the nominal
             time, which other jobs have as well: to name this work elsewhere, use ``idempotency_key``.
-        scheduled_for: the nominal time, aware, UTC; ``None`` for enqueued work.
+        scheduled_for: the nominal time, aware, UTC; ``None`` for enqueued work. Its day is not always that of the job's
+            zone: for a date use ``local_time``.
+        zone: the name of the job's time zone: that of its trigger, else the scheduler's.
         attempt: 1, 2, ….
         token: fencing token: pass it to what you write to elsewhere, and let that refuse smaller ones.
         lease_lost: set when this node can no longer be sure that the run is its own; another node may be running it.
@@ -77,6 +87,7 @@ class Run:
         trusted: Callable[[], bool] = lambda: True,
         add_items: Callable[[Iterable[Any]], int] | None = None,
         upstreams: Mapping[str, tuple[Upstream[Any], ...]] | None = None,
+        zone: str = "UTC",
     ) -> None:
         self.id: int = claim.id
         self.namespace: str = namespace
@@ -101,6 +112,16 @@ class Run:
         self.batch: int | None = claim.parent
         self._at_end: list[Callable[[], None]] = []
         self.is_over = False
+        self.zone = zone
+
+    @property
+    def local_time(self) -> datetime | None:
+        """The nominal time as clocks in the job's ``zone`` show it, aware; ``None`` for enqueued work.
+
+        ``run.local_time.date()`` is the day that is meant: a job of 03:00 in Shanghai has a nominal time of the day
+        before in UTC.
+        """
+        return None if self.scheduled_for is None else self.scheduled_for.astimezone(load_zone(self.zone))
 
     @property
     def idempotency_key(self) -> str:
@@ -347,6 +368,10 @@ class Run:
         if lease_lost:
             self.lease_lost.set()
         self.cancelled.set()
+
+    def __dir__(self) -> list[str]:
+        own = (name for name in super().__dir__() if not name.startswith("_") or name.startswith("__"))
+        return sorted(set(own) - _OF_THE_NODE)
 
     def __repr__(self) -> str:
         return f"<Run {self.job} {self.key} attempt={self.attempt} token={self.token}>"

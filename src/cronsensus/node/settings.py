@@ -14,7 +14,7 @@ class NodeSettings:
     """What a node is told.
 
     ``fast_evidence=False`` judges other sessions by their lease alone; with ``stop_on_store_loss`` the node does
-    nothing more on a store that was emptied.
+    nothing more on a store that was emptied; ``zone`` is that of jobs whose trigger names none.
     """
 
     name: str
@@ -23,3 +23,4 @@ class NodeSettings:
     fast_evidence: bool = True
     watch: float = WATCH
     stop_on_store_loss: bool = False
+    zone: str = "UTC"

@@ -404,7 +404,9 @@ class Claims:
         if claim is None:
             return None
         session.claimed(asked, self._lease)
-        return self._hold(claim, session, ticket)
+        held = self._hold(claim, session, ticket)
+        held.run.zone = wanted.zone
+        return held
 
     def _hold(self, claim: Claim, session: SessionLease, ticket: Ticket) -> OwnedClaim:
         held = OwnedClaim(self, claim, session, ticket)

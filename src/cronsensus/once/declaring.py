@@ -209,7 +209,9 @@ class Guards:
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
                 from cronsensus.once.owned_claim import CallKey
 
-                return CallKey.slot(spec, slot_of(trigger.in_zone(self._zone()), self.claims().store.now(), ahead))
+                zone = self._zone()
+                here = trigger.in_zone(zone)
+                return CallKey.slot(spec, slot_of(here, self.claims().store.now(), ahead), here.zone or zone)
 
             return self.guard("once_per", looked_at, wanted, options)
 

@@ -54,6 +54,7 @@ class CallKey:
         fingerprint: of the call's payload.
         fields: what the values in the key are called.
         lenient: another payload gets the recorded result.
+        zone: of what the run shows as its local time.
     """
 
     spec: JobSpec
@@ -62,11 +63,12 @@ class CallKey:
     fingerprint: str | None = None
     fields: tuple[str, ...] = ()
     lenient: bool = False
+    zone: str = "UTC"
 
     @classmethod
-    def slot(cls, spec: JobSpec, scheduled_for: datetime) -> CallKey:
+    def slot(cls, spec: JobSpec, scheduled_for: datetime, zone: str = "UTC") -> CallKey:
         """Return the occurrence of a nominal time."""
-        return cls(spec, scheduled_key(scheduled_for), scheduled_for)
+        return cls(spec, scheduled_key(scheduled_for), scheduled_for, zone=zone)
 
     @property
     def name(self) -> tuple[str, str]:

@@ -101,6 +101,12 @@ class Trigger(ABC):
                 return count
         return None
 
+    @property
+    def zone(self) -> str | None:
+        """The name of the time zone in which it thinks; of a union that of its first ``cron``. ``None``: in none."""
+        parts: tuple[Trigger, ...] = getattr(self, "parts", (self,))
+        return next((name for part in parts if (name := getattr(part, "tz", None)) is not None), None)
+
     def in_zone(self, zone: str) -> Trigger:
         """Return the trigger with ``zone`` wherever it goes by a wall clock and names no zone of its own.
 

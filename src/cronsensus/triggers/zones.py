@@ -11,8 +11,9 @@ from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from cronsensus.errors import InvalidTrigger
-from cronsensus.triggers.bounds import shown
+from cronsensus.errors import InvalidOption, InvalidTrigger
+from cronsensus.instants import as_utc
+from cronsensus.triggers.bounds import names_no_zone, read_instant, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")
 _MACHINE_DEPENDENT = {"localtime", "posixrules", "posix", "right"}
@@ -145,3 +146,25 @@ def _close_to(name: str, known: frozenset[str]) -> list[str]:
         return [by_text[wanted]]
     close = get_close_matches(wanted, by_text, n=3, cutoff=0.8)
     return list(dict.fromkeys(by_text[text] for text in close))
+
+
+def instant_in(value: object, zone: str, what: str, *, or_else: str = "") -> datetime:
+    """Return the instant that a program means by ``value``, in UTC: as the trigger ``at`` reads it.
+
+    Args:
+        value: an aware datetime, or ISO 8601 text; text without an offset is of ``zone``. A datetime behind the last
+            instant that every store keeps (``datetime.max``) is returned as it is: it means never.
+        zone: the name of a time zone.
+        what: how the message of an error calls it.
+        or_else: what else could be written, for that message.
+
+    Raises:
+        InvalidOption: it is naive, cannot be read, or is no time; or clocks in ``zone`` never show it.
+    """
+    if isinstance(value, datetime):
+        return as_utc(value, what=what)
+    try:
+        instant = read_instant(f"{value}+00:00" if names_no_zone(value) else value, what)
+        return at_wall(instant, zone, what) if names_no_zone(value) else instant
+    except InvalidTrigger as error:
+        raise InvalidOption(f"{error}{or_else}") from error

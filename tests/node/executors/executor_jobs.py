@@ -104,6 +104,11 @@ def chatter(lines: int) -> None:
         print(number)
 
 
+def print_for_ever() -> None:
+    while True:
+        print("x" * 1000, flush=True)
+
+
 def hurry(times: int, run: Run) -> None:
     for number in range(times):
         run.progress(number + 1, times)

@@ -109,6 +109,23 @@ def test_what_a_job_says_arrives_with_its_run(run, bench, jobs):
     assert bench.texts("WARNING") == ["logged 1\\ud800"]
 
 
+def test_what_a_job_prints_is_printed_by_its_node_as_well(run, jobs, capfd):
+    run(jobs.talk, run_parameter="run")
+    printed = capfd.readouterr()
+    assert sorted(printed.out.splitlines()) == ["from below", "no end of line", "printed"]
+    assert "complained" in printed.err.splitlines()
+
+
+def test_a_node_whose_output_nobody_reads_still_ends_a_job_that_is_over_its_time(run, jobs, monkeypatch):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        ending = run(jobs.print_for_ever, timeout=1.0)
+        monkeypatch.undo()
+    os.close(reading)
+    assert ending.kind == "timed_out"
+
+
 def test_a_flood_of_output_is_bounded(run, bench, jobs):
     run(jobs.chatter, 5000)
     assert bench.texts("stdout") == [str(number) for number in range(MOST_LINES)]

@@ -185,7 +185,8 @@ class Child:
             if kept is not None:
                 self._reporter.send(Line(number, kept))
 
-        run = Run(begin.claim(), namespace=begin.namespace, on_progress=on_progress, on_line=on_line)
+        claim, namespace = begin.claim(), begin.namespace
+        run = Run(claim, namespace=namespace, on_progress=on_progress, on_line=on_line, zone=begin.zone)
         with self._lock:
             self._number, self._run = number, run
         process = os.getpid()

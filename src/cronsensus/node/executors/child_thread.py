@@ -24,6 +24,7 @@ from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.child_process import Broken, ChildProcess
 from cronsensus.node.executors.importing import Target
 from cronsensus.node.executors.logs import LineBudget
+from cronsensus.node.executors.printing import print_here
 from cronsensus.node.executors.protocol import Begin, End, Leave, Line, Progress, Stop, decode_report
 
 logger = Logger(__name__)
@@ -184,10 +185,11 @@ class ChildThread:
             self._end(_not_started(error))
 
     def _listen(self, pipes: Container[str] = ALL, *, finish: bool = False) -> None:
-        """Hear what the job has printed, and what the child reports; with ``finish``, also a last line without end."""
+        """Hear what the job printed, and print it; and what the child reports. ``finish``: a line without end, too."""
         for stream in ("stdout", "stderr"):
             if stream in pipes:
                 for text in self._process.read_output(stream, finish=finish):
+                    print_here(stream, text)
                     if self._served is not None:
                         self._served.keep(LogLine(at=self._attempts.clock.now(), level=stream, text=text))
         if "reports" not in pipes:

@@ -54,6 +54,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
     token: int
     session: str
     claimed_at: datetime
+    zone: str
 
     @classmethod
     def of(cls, number: int, call: Call, target: Target) -> Begin:
@@ -77,6 +78,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             token=claim.token,
             session=claim.session,
             claimed_at=claim.claimed_at,
+            zone=call.run.zone,
         )
 
     def claim(self) -> Claim:
