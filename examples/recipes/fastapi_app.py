@@ -11,7 +11,7 @@ from cronsensus import Run, Scheduler, every
 scheduler = Scheduler("sqlite:///jobs.db")
 
 
-@scheduler.job(every("2s"))
+@scheduler.job(every("1s"))
 async def report(run: Run) -> None:
     print(f"report for {run.scheduled_for:%H:%M:%S} in worker {os.getpid()}", flush=True)
 

@@ -10,7 +10,7 @@ app = Flask(__name__)
 scheduler = Scheduler("sqlite:///jobs.db")
 
 
-@scheduler.job(every("2s"))
+@scheduler.job(every("1s"))
 def report(run: Run) -> None:
     with app.app_context():
         print(f"report for {run.scheduled_for:%H:%M:%S} in worker {os.getpid()}", flush=True)

@@ -12,7 +12,7 @@ scheduler = BackgroundScheduler()
 guard(scheduler, "sqlite:///jobs.db")  # the one new line; on several hosts "postgresql://…"
 
 
-@scheduler.scheduled_job("cron", second="*/2", id="report")
+@scheduler.scheduled_job("cron", second="*", id="report")
 def report() -> None:
     print(f"report in worker {os.getpid()}", flush=True)
 
