@@ -57,9 +57,9 @@ def test_error_for_a_wrong_number_is_in_plain_words(command: Command) -> None:
 
 
 def test_a_missing_argument_says_which(command: Command) -> None:
-    answer = command("why", "tick")
+    answer = command("jobs", "show")
     assert answer.code == 2
-    assert "missing argument 'TIME'" in answer.err
+    assert "missing argument 'JOB'" in answer.err
 
 
 def test_a_missing_reason_is_a_usage_error(cluster: Any) -> None:

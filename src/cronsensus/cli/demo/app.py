@@ -16,7 +16,7 @@ from cronsensus.node.run import Run
 from cronsensus.scheduler import Scheduler
 from cronsensus.triggers import cron, every
 
-scheduler = Scheduler()
+scheduler = Scheduler(concurrency=4)  # of 6 items at a time, one node cannot have all
 
 
 def work(run: Run, seconds: float) -> None:
