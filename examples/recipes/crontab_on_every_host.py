@@ -4,7 +4,7 @@ import os
 
 from cronsensus import Scheduler, cron
 
-scheduler = Scheduler("sqlite:///jobs.db")  # on several hosts "postgresql://…"; no node need run
+scheduler = Scheduler("sqlite:///cronsensus.db")  # on several hosts "postgresql://…"; no node need run
 
 
 @scheduler.once_per(cron("0 3 * * *", tz="Europe/Paris"))

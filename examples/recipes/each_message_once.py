@@ -5,7 +5,7 @@ import sys
 
 from cronsensus import Scheduler
 
-scheduler = Scheduler("sqlite:///jobs.db")  # no node need run
+scheduler = Scheduler("sqlite:///cronsensus.db")  # no node need run
 
 
 @scheduler.once(key="{message_id}", keep="7d")

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from cronsensus import Run, Scheduler, every
 
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(every("1s"))

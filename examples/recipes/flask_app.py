@@ -7,7 +7,7 @@ from flask import Flask
 from cronsensus import Run, Scheduler, every
 
 app = Flask(__name__)
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(every("1s"))

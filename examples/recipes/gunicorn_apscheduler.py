@@ -9,7 +9,7 @@ from cronsensus.integrations.apscheduler import guard
 
 app = Flask(__name__)
 scheduler = BackgroundScheduler()
-guard(scheduler, "sqlite:///jobs.db")  # the one new line; on several hosts "postgresql://…"
+guard(scheduler, "sqlite:///cronsensus.db")  # new, with its import; on several hosts "postgresql://…"
 
 
 @scheduler.scheduled_job("cron", second="*", id="report")

@@ -4,7 +4,7 @@ import os
 
 from cronsensus import Run, Scheduler, every
 
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(every("1s"), retries=3, timeout="10m")  # crontab(hour=3) is cron("0 3 * * *")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from cronsensus import Scheduler, cron
 
-scheduler = Scheduler("sqlite:///jobs.db", concurrency=2)
+scheduler = Scheduler("sqlite:///cronsensus.db", concurrency=2)
 
 
 def list_shops() -> list[str]:  # called once a night, on one node

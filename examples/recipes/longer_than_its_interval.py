@@ -4,7 +4,7 @@ import time
 
 from cronsensus import Run, Scheduler, every
 
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(every("1s"), overlap="skip")  # the default; "queue_one", "queue", "cancel_previous", "allow"

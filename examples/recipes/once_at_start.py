@@ -4,7 +4,7 @@ import os
 
 from cronsensus import Scheduler
 
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.startup(scope="deploy", wait=True)

@@ -2,7 +2,7 @@
 
 from cronsensus import Run, Scheduler, every
 
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(every("3s"))  # in earnest cron("0 2 * * *", tz="Europe/Paris")

@@ -13,5 +13,5 @@ def reindex(token: int) -> None:
 
 
 if __name__ == "__main__":
-    with Lock("sqlite:///jobs.db", "reindex", ttl="10s") as lease:  # renewed while this process lives
+    with Lock("sqlite:///cronsensus.db", "reindex", ttl="10s") as lease:  # renewed while this process lives
         reindex(lease.token)

@@ -4,7 +4,7 @@ import sys
 
 from cronsensus import Run, Scheduler, cron
 
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.function  # what nodes may be asked to run; no job yet

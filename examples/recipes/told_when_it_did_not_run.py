@@ -12,7 +12,7 @@ def tell(events: Sequence[Event]) -> None:  # called once for the whole cluster,
 
 
 # In place of a function: "https://hooks.example/…", "mailto://ops@example.org", "slack://…"
-scheduler = Scheduler("sqlite:///jobs.db", alerts=[Alert(tell, on=["failed", "missed"], name="tell")])
+scheduler = Scheduler("sqlite:///cronsensus.db", alerts=[Alert(tell, on=["failed", "missed"], name="tell")])
 
 
 @scheduler.job(every("1s"), catch_up="none")  # in earnest cron("0 2 * * *", tz="Europe/Paris"), overdue="26h"

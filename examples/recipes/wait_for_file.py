@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cronsensus import Scheduler, Snooze, cron
 
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(cron("0 6 * * mon-fri", tz="Europe/Paris"))

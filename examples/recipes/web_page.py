@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from cronsensus import Scheduler, every
 from cronsensus.dashboard import dashboard
 
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(every("1m"))

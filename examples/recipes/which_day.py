@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 from cronsensus import Run, Scheduler, cron
 
 PARIS = ZoneInfo("Europe/Paris")
-scheduler = Scheduler("sqlite:///jobs.db")
+scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(cron("0 2 * * *", tz="Europe/Paris"), catch_up="all", catch_up_window="7d", overlap="queue", retries=3)
