@@ -233,7 +233,8 @@ def test_of_three_hosts_with_the_same_crontab_one_works():
         started = [here.start("crontab_on_every_host.py") for _ in range(3)]
         lines = [line for terminal in started for line in terminal.ended()]
         assert len(said(lines, "working")) == 1
-        assert len(said(lines, "done")) == 3
+        # Whoever comes while it works is not kept waiting.
+        assert len(said(lines, "done")) + len(said(lines, "None")) == 3
 
 
 def test_times_that_nobody_ran_are_told_once():
