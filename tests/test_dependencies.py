@@ -1,5 +1,6 @@
 """One job after another: for the same nominal time, once, and whatever dies in between."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -579,3 +580,40 @@ def test_a_job_that_is_added_with_the_function_of_one_that_comes_after_others_co
         scheduler.add_job(second, every("1s"), name="other")
         wait_until(lambda: ran)
     assert set(ran) == {"other"}
+
+
+PROGRAM = """
+import sys, time
+from dataclasses import dataclass
+from cronsensus import Run, Scheduler, every
+
+scheduler = Scheduler(sys.argv[1] if __name__ == "__main__" else "memory://")
+
+@dataclass
+class Total:
+    shops: int
+
+@scheduler.job(every("1s"))
+def extract() -> Total:
+    return Total(3)
+
+@scheduler.job(after={extract: "same"}, executor="process")
+def load(run: Run) -> list[str]:
+    upstream = run.upstream[extract]
+    return [repr(upstream.result), upstream.verdict, str(upstream.scheduled_for == run.scheduled_for)]
+
+if __name__ == "__main__":
+    with scheduler:
+        while not (done := scheduler.runs(job="load", state="succeeded")):
+            time.sleep(0.05)
+        print(done[0].result)
+"""
+
+
+def test_a_run_in_a_process_of_its_own_sees_what_it_came_after(tmp_path):
+    (tmp_path / "night.py").write_text(PROGRAM)
+    ran = subprocess.run(
+        [sys.executable, "night.py", f"sqlite:///{tmp_path}/jobs.db"], cwd=tmp_path, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert json.loads(ran.stdout) == ["Total(shops=3)", "succeeded", "True"], ran.stderr

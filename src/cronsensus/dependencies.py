@@ -70,12 +70,14 @@ def read_after(
     trigger = own or _common(job, names, declared)
     _require_same(job, trigger, [name for name in names if which.get(name) is None], declared, own=own is not None)
     wait_for = options.get("wait_for")
+    known = {name: function.registered for name in names if (function := declared.function_of(name))}
     return (
         After(
             rules=tuple(Rule(name, _when(options.get("when"), name), which.get(name, "same")) for name in names),
             wait_for=WAIT_FOR if wait_for is None else parse_duration(wait_for, what="wait_for"),
-            types={name: function.registered.types for name in names if (function := declared.function_of(name))},
+            types={name: registered.types for name, registered in known.items()},
             trigger=trigger,
+            functions={name: registered.function for name, registered in known.items()},
         ),
         trigger,
     )

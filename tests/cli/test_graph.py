@@ -40,6 +40,15 @@ def test_a_diagram_has_each_edge(command, write):
     assert "-- ended latest_before -->" in out
 
 
+def test_graphviz_gets_each_edge_and_names_that_need_quotes(command, write):
+    write("nightly.py", PROGRAM + """\n@scheduler.job(after=[rates], name='say "hi"')\ndef hi(): ...\n""")
+    out = command("graph", "nightly:scheduler", "--dot").out
+    assert out.startswith("digraph {")
+    assert '"load" -> "report" [label="ended latest_before"]' in out
+    assert '"rates" -> "say \\"hi\\""' in out
+    assert out.rstrip().endswith("}")
+
+
 def test_around_one_job_there_is_only_what_it_depends_on(command, write):
     write("nightly.py", PROGRAM + "\n@scheduler.job(after=[rates])\ndef other(): ...\n")
     data = json.loads(command("graph", "nightly:scheduler", "--job", "load", "-o", "json").out)

@@ -12,7 +12,7 @@ from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.dependencies import edges
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.graph import Graph, graph_of, mermaid, states_at
+from cronsensus.insight.graph import Graph, dot, graph_of, mermaid, states_at
 from cronsensus.insight.words import exact, read_time
 
 
@@ -21,12 +21,14 @@ from cronsensus.insight.words import exact, read_time
 @click.option("--job", metavar="JOB", help="Only what it comes after, and what comes after it.")
 @click.option("--at", "time", metavar="TIME", help="With the states of this nominal time; 2h means two hours ago.")
 @click.option("--mermaid", "as_mermaid", is_flag=True, help="As a diagram for Mermaid, which GitHub draws.")
-def graph(*, name: str | None, job: str | None, time: str | None, as_mermaid: bool) -> None:
+@click.option("--dot", "as_dot", is_flag=True, help="In the language of Graphviz: … --dot | dot -Tsvg.")
+def graph(*, name: str | None, job: str | None, time: str | None, as_mermaid: bool, as_dot: bool) -> None:
     """Show which job comes after which.
 
     cronsensus graph myapp:scheduler
     cronsensus graph myapp:scheduler --job load --at 2026-11-27T01:00:00Z
     cronsensus graph myapp:scheduler --mermaid
+    cronsensus graph myapp:scheduler --dot
     """
     if name is not None:
         Invocation.current().app = name
@@ -53,8 +55,8 @@ def graph(*, name: str | None, job: str | None, time: str | None, as_mermaid: bo
     ]
     if output.printed_json({"at": at, "jobs": rows}):
         return
-    if as_mermaid:
-        output.line(mermaid(found, states))
+    if as_mermaid or as_dot:
+        output.line(mermaid(found, states) if as_mermaid else dot(found, states))
         return
     if at is not None:
         output.heading(f"for {exact(at)}")

@@ -88,6 +88,30 @@ _COLOURS = {
 }  # fmt: skip
 
 
+def dot(graph: Graph, states: Mapping[str, str]) -> str:
+    """Return the graph in the language of Graphviz."""
+    lines = ["digraph {", "    rankdir=LR", "    node [shape=box, style=rounded]"]
+    for job in graph.jobs:
+        state = states.get(job)
+        said = job if state is None else f"{job}\n{state}"
+        colour = f", color={_quoted(_COLOURS[state])}" if state in _COLOURS else ""
+        lines.append(f"    {_quoted(job)} [label={_quoted(said)}{colour}]")
+    for job, rules in graph.rules.items():
+        for rule in rules:
+            label = f" [label={_quoted(_label(rule))}]" if _label(rule) else ""
+            lines.append(f"    {_quoted(rule.job)} -> {_quoted(job)}{label}")
+    return "\n".join([*lines, "}"])
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _label(rule: Rule) -> str:
+    return " ".join(word for word in (rule.when, rule.which) if word not in {"succeeded", "same"})
+
+
 def mermaid(graph: Graph, states: Mapping[str, str]) -> str:
     """Return the graph as a diagram of Mermaid."""
     number = {job: f"j{index}" for index, job in enumerate(graph.jobs)}
@@ -97,7 +121,7 @@ def mermaid(graph: Graph, states: Mapping[str, str]) -> str:
         lines.append(f'    {name}["{said.replace(chr(34), "#quot;")}"]')
     for job, rules in graph.rules.items():
         for rule in rules:
-            label = " ".join(word for word in (rule.when, rule.which) if word not in {"succeeded", "same"})
+            label = _label(rule)
             arrow = f"-- {label} -->" if label else "-->"
             lines.append(f"    {number[rule.job]} {arrow} {number[job]}")
     for job, state in states.items():

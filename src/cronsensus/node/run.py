@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import Context, ContextVar
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedFunction, UnsupportedTransaction
@@ -86,7 +87,7 @@ class Run:
         run_transaction: RunTransaction | None = None,
         trusted: Callable[[], bool] = lambda: True,
         add_items: Callable[[Iterable[Any]], int] | None = None,
-        upstreams: Mapping[str, tuple[Upstream[Any], ...]] | None = None,
+        upstreams: Mapping[str, tuple[Upstream[Any], ...]] = MappingProxyType({}),
         zone: str = "UTC",
     ) -> None:
         self.id: int = claim.id
@@ -108,7 +109,7 @@ class Run:
         self._run_transaction = run_transaction
         self._trusted = trusted
         self._add_items = add_items
-        self._upstreams = upstreams
+        self.came_after = upstreams
         self.batch: int | None = claim.parent
         self._at_end: list[Callable[[], None]] = []
         self.is_over = False
@@ -184,17 +185,8 @@ class Run:
 
     @property
     def upstream(self) -> Upstreams:
-        """What this run came after: ``run.upstream[extract].result``; see ``after=`` of ``Scheduler.job``.
-
-        Raises:
-            UnsupportedFunction: the job runs in a process of its own.
-        """
-        if self._upstreams is None:
-            raise UnsupportedFunction(
-                f"this run of {self.job!r} is in a process of its own (executor='process'), which does not know what "
-                "it came after; use executor='thread'"
-            )
-        return Upstreams(self._upstreams)
+        """What this run came after: ``run.upstream[extract].result``; see ``after=`` of ``Scheduler.job``."""
+        return Upstreams(self.came_after)
 
     def add_items(self, items: Iterable[Any]) -> int:
         """Add items to the batch that this run is an item, or the lister, of; return how many.

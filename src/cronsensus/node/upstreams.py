@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
@@ -37,12 +37,14 @@ class After:
         wait_for: how long one may wait, from its creation on.
         types: how each upstream's result is read, by its name.
         trigger: of the job itself, which says what a period is.
+        functions: of the upstreams, by name, as far as they are known here; a process of a job's own imports them.
     """
 
     rules: tuple[Rule, ...]
     wait_for: timedelta
     types: Mapping[str, Any]
     trigger: Trigger | None
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

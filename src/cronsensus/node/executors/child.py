@@ -42,6 +42,7 @@ from cronsensus.clock import SystemClock
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine, RunError
+from cronsensus.node.executors import behind
 from cronsensus.node.executors.attempt import perform_call
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.executors.importing import Target, load, mark_child_process
@@ -210,6 +211,7 @@ class Child:
             if self._stopping:
                 return cancelled(run, detail="before it began")
             function = self._find(begin.target)
+            run.came_after = behind.read(begin.upstreams)
             before = Surroundings()
             registered = Registered.of(begin.job, function, "process", begin.run_parameter, begin.before_run)
             return perform_call(run, registered, begin.args, begin.kwargs)

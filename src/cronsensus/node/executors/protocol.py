@@ -14,6 +14,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
+from cronsensus.node.executors import behind
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.importing import Target
 
@@ -55,6 +56,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
     session: str
     claimed_at: datetime
     zone: str
+    upstreams: dict[str, behind.Behind]
 
     @classmethod
     def of(cls, number: int, call: Call, target: Target) -> Begin:
@@ -79,6 +81,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             session=claim.session,
             claimed_at=claim.claimed_at,
             zone=call.run.zone,
+            upstreams=behind.write(call),
         )
 
     def claim(self) -> Claim:
