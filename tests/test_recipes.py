@@ -328,15 +328,31 @@ def test_the_web_page_shows_the_jobs_to_those_who_know_the_token():
         assert "every minute" in page.text
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
-def test_the_page_shows_the_file_that_is_run(recipe: Path):
+def code_of(recipe: Path) -> str:
+    """A file without its docstring."""
     text = recipe.read_text(encoding="utf-8")
     docstring = ast.parse(text).body[0]
     assert docstring.end_lineno is not None
-    code = "".join(text.splitlines(keepends=True)[docstring.end_lineno :]).strip()
-    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-    shown = re.search(rf"<!-- snippet file: {recipe.name} -->\n```python\n(.*?)```", page, re.DOTALL)
+    return "".join(text.splitlines(keepends=True)[docstring.end_lineno :]).strip()
+
+
+def shown_in(page: Path, recipe: Path) -> str:
+    """What a page shows of a file; it also leads there."""
+    text = page.read_text(encoding="utf-8")
+    shown = re.search(rf"<!-- snippet file: {recipe.name} -->\n```python\n(.*?)```", text, re.DOTALL)
     assert shown is not None
-    assert shown[1].strip() == code
-    assert f"../examples/recipes/{recipe.name}" in page
+    assert f"../examples/recipes/{recipe.name}" in text
+    return shown[1].strip()
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+def test_the_page_shows_the_file_that_is_run(recipe: Path):
+    assert shown_in(ROOT / "docs" / "recipes.md", recipe) == code_of(recipe)
     assert f'"{recipe.stem}"' in Path(__file__).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+def test_the_chinese_page_shows_the_same_file_but_for_comments_and_the_zone(recipe: Path):
+    code = code_of(recipe).replace("Europe/Paris", "Asia/Shanghai").replace("PARIS", "SHANGHAI")
+    shown = shown_in(ROOT / "docs" / "zh" / "recipes.md", recipe)
+    assert ast.dump(ast.parse(shown)) == ast.dump(ast.parse(code))

@@ -70,6 +70,6 @@ def test_a_page_says_why_in_chinese_and_leaves_what_people_wrote() -> None:
     cluster.advance(30)
     browser = Browser(dashboard(cluster.store))
     text = browser.get(f"/ledger?job=tick&at={at}&lang=zh").text
-    assert re.search(r"任务已暂停.由 Failed.原因.now &lt;b&gt;.恢复后台账会记录", text)
+    assert re.search(r"任务已暂停.由 Failed.原因.now &lt;b&gt;.恢复后账本会记录", text)
     assert "because: now &lt;b&gt;" in browser.get(f"/ledger?job=tick&at={at}&lang=en").text
     assert sentence_in_chinese("It ran and failed, as run 7: " + "x" * 100_000 + ".") is None
