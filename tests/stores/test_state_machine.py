@@ -502,8 +502,8 @@ class Sleeping:
 
 
 def without_ids(glances: Iterable[Glance]) -> list[Glance]:
-    """Return them without their numbers, which differ."""
-    return [replace(one, id=0) for one in glances]
+    """Return them without their numbers, and those of their batches, which differ."""
+    return [replace(one, id=0, parent=one.parent and -1) for one in glances]
 
 
 class SqliteAgainstTheOracle(AgainstTheOracle):

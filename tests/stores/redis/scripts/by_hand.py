@@ -165,6 +165,8 @@ def final(
     """Return an occurrence that is over, with what leads to it."""
     fields = {"state": state, "attempt": "1", "token": "7", "session": "s1", "node": "node", "finished": at(-5), **row}
     indexes = {f"state:{state}": Scores({occurrence_id(n): n})} if state in FOUND_BY_STATE else {}
+    if state in {"failed", "missed", "cancelled"}:
+        indexes["unwell"] = Scores({occurrence_id(n): fields["finished"]})
     return merged(_occurrence(n, job, origin, key, fields), indexes)
 
 

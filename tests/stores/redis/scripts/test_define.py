@@ -293,6 +293,7 @@ RETIRES = [
                 "meta": {"range": "1"},
                 f"job:{J}": {"watermark": at(-8)},
                 f"job:{J}:ranges": Scores({f"{occurrence_id(1)} {at(0)} text": 1}),
+                "decided": Scores({f"{occurrence_id(1)} {J}": 1}),
                 f"job:{J}:lasts": Scores({occurrence_id(1): at(-8)}),
             },
         ),

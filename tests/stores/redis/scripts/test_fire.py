@@ -64,6 +64,7 @@ DONE = world(
         "due": Scores({J: at(30)}),
         "prunable": Scores({J: at(950)}),
         f"job:{J}:ranges": Scores({f"{occurrence_id(5)} {at(0)} text": 5}),
+        "decided": Scores({f"{occurrence_id(5)} {J}": 5}),
         f"job:{J}:lasts": Scores({occurrence_id(5): at(-50)}),
     },
     fired(3, key="new", nominal=at(-4), due=at(-3)),

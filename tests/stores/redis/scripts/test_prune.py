@@ -228,6 +228,7 @@ def ranges(**lasts: int) -> State:
     ids = {occurrence_id(int(name[1:])): last for name, last in lasts.items()}
     return {
         f"job:{J}:ranges": Scores({f"{one} text": int(one) for one in ids}),
+        "decided": Scores({f"{one} {J}": int(one) for one in ids}),
         f"job:{J}:lasts": Scores({one: at(last) for one, last in ids.items()}),
     }
 

@@ -23,6 +23,7 @@ FROM (
         WHERE o.job_id = :job {listed} ORDER BY o.id DESC LIMIT :looked) AS b
 ) AS one
 JOIN cronsensus_occurrences AS o ON o.id = one.id
+WHERE o.job_id = :job AND o.parent IS NULL
 ORDER BY o.id DESC
 LIMIT :size;
 
