@@ -582,7 +582,7 @@ def test_a_job_that_is_added_with_the_function_of_one_that_comes_after_others_co
     assert set(ran) == {"other"}
 
 
-PROGRAM = """
+IN_A_PROCESS = """
 import sys, time
 from dataclasses import dataclass
 from cronsensus import Run, Scheduler, every
@@ -611,7 +611,7 @@ if __name__ == "__main__":
 
 
 def test_a_run_in_a_process_of_its_own_sees_what_it_came_after(tmp_path):
-    (tmp_path / "night.py").write_text(PROGRAM)
+    (tmp_path / "night.py").write_text(IN_A_PROCESS)
     ran = subprocess.run(
         [sys.executable, "night.py", f"sqlite:///{tmp_path}/jobs.db"], cwd=tmp_path, capture_output=True, text=True,
         timeout=60, check=False,
