@@ -35,8 +35,8 @@ _current: ContextVar[Run | None] = ContextVar("cronsensus_run", default=None)
 
 
 _OF_THE_NODE = frozenset({
-    "at_end", "ended", "is_over", "line", "may_begin", "may_have_committed", "over", "raised", "stop", "type_result",
-    "was_cut_off",
+    "at_end", "came_after", "ended", "is_over", "line", "may_begin", "may_have_committed", "over", "raised", "stop",
+    "type_result", "was_cut_off",
 })  # fmt: skip
 """What completion leaves out: the node and its executors call it."""
 
