@@ -51,7 +51,8 @@ def test_graphviz_gets_each_edge_and_names_that_need_quotes(command, write):
 
 def test_around_one_job_there_is_only_what_it_depends_on(command, write):
     write("nightly.py", PROGRAM + "\n@scheduler.job(after=[rates])\ndef other(): ...\n")
-    data = json.loads(command("graph", "nightly:scheduler", "--job", "load", "-o", "json").out)
+    data = json.loads(command("graph", "nightly:scheduler", "load", "-o", "json").out)
+    assert data == json.loads(command("--app", "nightly:scheduler", "graph", "--job", "load", "-o", "json").out)
     assert [one["job"] for one in data["jobs"]] == ["extract", "rates", "load", "report"]
     assert data["jobs"][2]["after"][0] == {"job": "extract", "when": "succeeded", "which": "same"}
 

@@ -17,22 +17,26 @@ from cronsensus.insight.words import exact, read_time
 
 
 @click.command(cls=Command)
-@click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
-@click.option("--job", metavar="JOB", help="Only what it comes after, and what comes after it.")
+@click.argument("names", nargs=-1, metavar="[APP] [JOB]", shell_complete=complete_app)
+@click.option("--job", metavar="JOB", help="Only what it comes after, and what comes after it: as JOB alone.")
 @click.option("--at", "time", metavar="TIME", help="With the states of this nominal time; 2h means two hours ago.")
 @click.option("--mermaid", "as_mermaid", is_flag=True, help="As a diagram for Mermaid, which GitHub draws.")
 @click.option("--dot", "as_dot", is_flag=True, help="In the language of Graphviz: … --dot | dot -Tsvg.")
-def graph(*, name: str | None, job: str | None, time: str | None, as_mermaid: bool, as_dot: bool) -> None:
+def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_mermaid: bool, as_dot: bool) -> None:
     """Show which job comes after which.
 
     cronsensus graph myapp:scheduler
-    cronsensus graph myapp:scheduler --job load --at 2026-11-27T01:00:00Z
-    cronsensus graph myapp:scheduler --mermaid
-    cronsensus graph myapp:scheduler --dot
+    cronsensus graph myapp:scheduler load --at 2026-11-27T01:00:00Z
+    cronsensus graph load --mermaid
+    cronsensus graph --dot
     """
-    if name is not None:
-        Invocation.current().app = name
-    scheduler, output = application(name).scheduler, Output.current()
+    apps, jobs = [name for name in names if ":" in name], [name for name in names if ":" not in name]
+    if len(apps) > 1 or len(jobs) > 1:
+        raise CommandError(f"{' '.join(names)}: one application and one job at most", then="cronsensus graph --help")
+    if apps:
+        Invocation.current().app = apps[0]
+    job = jobs[0] if jobs else job
+    scheduler, output = application(apps[0] if apps else None).scheduler, Output.current()
     found = graph_of(edges(scheduler.declared))
     if job is not None:
         if job not in found.jobs:

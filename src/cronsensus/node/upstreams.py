@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from cronsensus.model.batch import Sleeper
@@ -124,10 +123,14 @@ class Gates:
         self._store = store
         self._jobs: dict[str, JobView | None] = {}
         self._seen: dict[tuple[str, datetime], _Seen] = {one: _Seen("wait", None) for one in running}
+        self._now: datetime | None = None
 
-    @cached_property
-    def _now(self) -> datetime:
-        return self._store.now()
+    def _waited(self, one: Sleeper) -> timedelta:
+        # Not a cached_property: before Python 3.12 all instances share its lock, so the claims of one node would wait
+        # for another thread that asks a store which does not answer.
+        if self._now is None:
+            self._now = self._store.now()
+        return self._now - one.created_at
 
     def read(self, sleepers: Sequence[tuple[After, Sleeper]]) -> None:
         """Read together what many wait for: they may be all the nights of one upstream that does not end."""
@@ -155,7 +158,7 @@ class Gates:
             job: [seen.verdict for _, seen in times] or ["missing"] for job, times in found.items()
         }
         waits = any("wait" in each for each in verdicts.values())
-        waited = self._now - one.created_at if waits else timedelta(0)
+        waited = self._waited(one) if waits else timedelta(0)
         decided = gate(after.rules, verdicts, waited=waited, wait_for=after.wait_for)
         if decided.decision != "run":
             return decided, {}

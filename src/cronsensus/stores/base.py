@@ -514,9 +514,10 @@ class Store(Backend):
         return self._within("enqueue", self._enqueue, items) if items else []
 
     def awaken(self, occurrences: Collection[int]) -> int:
-        """Make those of these occurrences that sleep due as of their creation; say how many.
+        """Make due those of these occurrences that sleep; say how many.
 
-        It wakes other handles as ``notify`` does. One that is awake, or has ended, is left alone.
+        As of their creation, and not before their nominal time. It wakes other handles as ``notify`` does. One that is
+        awake, or has ended, is left alone.
 
         Atomic: each. Idempotent.
         Not prevented: one that is claimed, or goes to sleep, in this moment sleeps on: who puts it to sleep asks again.

@@ -55,7 +55,13 @@ class SimulatedNode(Node):
             clock,
             NodeSettings(name, scenario.lease, concurrency, fast_evidence=fast_evidence, watch=scenario.watch),
             registry={
-                one: Registered(one, _never, scenario.executors[one], batch=scenario.batches.get(one))
+                one: Registered(
+                    one,
+                    _never,
+                    scenario.executors[one],
+                    batch=scenario.batches.get(one),
+                    after=scenario.afters.get(one),
+                )
                 for one in sorted(functions)
             },
             new_session=self._new_session,
@@ -84,7 +90,7 @@ class SimulatedNode(Node):
         """Start, and try again for as long as the store does not answer."""
         self.turning.wake()
         self.beating.wake()
-        if self.stage.scenario.batches:
+        if self.stage.scenario.batches or self.stage.scenario.afters:
             self.batching.wake()
 
     def leave(self, after: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cronsensus.model.job import Executor, JobSpec, Policies
 from cronsensus.node.items import Batch
+from cronsensus.node.upstreams import After
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 from tests.simulation.cluster.clocks import SECOND, START
 
@@ -38,6 +39,8 @@ class Scenario:
             self.releases.append(_next_release(rng, first))
         self.batches: dict[str, Batch] = {}
         """How items come to be, of jobs that have any: see ``batch_night``."""
+        self.afters: dict[str, After] = {}
+        """What jobs come after, if after anything: see ``diamond_night``."""
         self.batons = rng.random() < 1 / 16
         """Whether suspended turns have threads of their own: slower, and any order is possible."""
         self.nodes = rng.choice([1, 1, 2, 2, 3, 3, 4])

@@ -67,7 +67,7 @@ class OperatingVerbs(RoundVerbs):
         rows = [self._space.occurrences.get(number) for number in numbers]
         asleep = [row for row in rows if row is not None and row.state is State.PENDING and row.due_at >= LATEST]
         for row in asleep:
-            self._space.make_due(row, row.created_at)
+            self._space.make_due(row, max(row.created_at, row.scheduled_for or row.created_at))
         if asleep:
             self._notify()
         return len(asleep)

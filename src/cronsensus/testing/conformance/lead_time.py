@@ -7,14 +7,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cronsensus.model.occurrence import Claim, scheduled_key
+from cronsensus.model.occurrence import Claim, Outcome, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, START, StoreTest, minute
-from cronsensus.testing.conformance.steps import give_back
+from cronsensus.testing.conformance.steps import give_back, settle
 
 MICROSECOND = timedelta(microseconds=1)
 SHORTLY = timedelta(milliseconds=20)
@@ -98,6 +98,21 @@ class LeadTime(StoreTest):
         self.clock.advance(MICROSECOND)
         won, claims = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert ([True], 1) == (won, len(claims))
+
+    def test_what_sleeps_since_before_its_time_is_not_due_before_it_when_it_is_woken(self) -> None:
+        self.define()
+        self.before(minute(1))
+        _, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
+        asleep = Outcome(
+            id=claim.id, token=claim.token, state=State.PENDING, session=claim.session, waiting=True, listed=-1
+        )
+        assert settle(self.store, [asleep])[0].accepted
+        assert self.store.awaken([claim.id]) == 1
+        [one] = self.all()
+        assert minute(1) == one.due_at
+        assert [] == self.claim()
+        self.clock.advance(SHORTLY)
+        assert [minute(1)] == [claim.scheduled_for for claim in self.claim()]
 
     def test_an_occurrence_fired_ahead_and_not_claimed_waits_until_it_is_due(self) -> None:
         self.define(self.job(overlap="allow"))

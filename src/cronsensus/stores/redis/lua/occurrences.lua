@@ -250,9 +250,11 @@ local function is_asleep(row)
   return row.state == 'pending' and due and due >= LAST
 end
 
--- Make a pending occurrence due as of its creation. `changes` are further fields and values, in turns.
+-- Make a pending occurrence due as of its creation, not before its nominal time. `changes` are further fields and values,
+-- in turns.
 local function awaken(id, row, changes)
-  row.due = call('HGET', occurrence_key(id), 'created')
+  local created, nominal = unpack(call('HMGET', occurrence_key(id), 'created', 'nominal'))
+  row.due = nominal and (tonumber(nominal) or 0) > tonumber(created) and nominal or created
   enter_pending(id, row)
   call('HSET', occurrence_key(id), 'due', row.due, unpack(changes))
   return true

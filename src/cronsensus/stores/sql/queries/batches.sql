@@ -32,9 +32,9 @@ LIMIT :size;
 
 -- name: awaken
 -- types: never bigint
--- Make due what sleeps. Race: its claim, its end, or another that wakes it; the condition asks whether it sleeps.
+-- Make due what sleeps, not before its nominal time. Race: its claim, its end, or another that wakes it; the condition asks whether it sleeps.
 UPDATE cronsensus_occurrences AS o {by_id}
-SET due_at = o.created_at
+SET due_at = CASE WHEN o.scheduled_for > o.created_at THEN o.scheduled_for ELSE o.created_at END
 WHERE o.id IN :ids AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.due_at >= :never;
 
 -- name: complete_list

@@ -1,0 +1,63 @@
+"""Nights of diamonds: whatever dies or is lost, the foot of each night runs once, behind both its sides."""
+
+import os
+from collections import Counter
+
+import pytest
+
+from cronsensus.model.gate import Gate
+from cronsensus.node import upstreams
+from cronsensus.node.batch_watch import BatchWatch
+from tests.simulation.cluster import Parts, Simulation, simulate
+from tests.simulation.cluster.diamond_night import DiamondWorld
+from tests.simulation.test_simulation import told
+
+NIGHTS = int(os.environ.get("CRONSENSUS_TEST_DIAMOND_NIGHTS") or 60)
+AT_ONCE = 10
+FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True)}
+
+
+def night(seed: int, parts: Parts | None = None) -> Simulation:
+    return simulate(seed, parts, DiamondWorld)
+
+
+@pytest.mark.parametrize("parts", FORGETS.values(), ids=FORGETS)
+@pytest.mark.parametrize("first", range(0, NIGHTS, AT_ONCE))
+def test_each_foot_runs_once_and_behind_both_its_sides(first: int, parts: Parts) -> None:
+    for seed in range(first, first + AT_ONCE):
+        result = night(seed, parts)
+        assert result.ok, told(result)
+
+
+def test_the_nights_are_rough_enough_to_prove_something() -> None:
+    happened, feet = Counter[str](), 0
+    for seed in range(10):
+        for line in night(seed).trace.lines():
+            _, _, what, *rest = line.split(maxsplit=3)
+            happened[f"{what} {rest[0].split()[0]}" if what in {"dies", "begins", "FAULT"} else what] += 1
+            feet += int(rest[0]) if what == "FEET" else 0
+    for what in ("dies item", "LOST", "awaken", "FAULT crash", "cancel", "pause"):
+        assert happened[what] > 0, f"{what}: never, in ten nights: {happened}"
+    assert feet > 40, feet
+
+
+# --- each safeguard, removed: the simulation notices ------------------------------------------------------------------
+
+
+def found_out() -> bool:
+    return any(not night(seed).ok for seed in range(30))
+
+
+def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchWatch, "_sweep", lambda _: True)
+    assert found_out()
+
+
+def test_a_gate_that_is_open_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstreams, "gate", lambda *_, **__: Gate("run"))
+    assert found_out()
+
+
+def test_a_gate_that_takes_what_is_under_way_for_missing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstreams.Gates, "_look", lambda *_: upstreams._Seen("missing", None))
+    assert found_out()
