@@ -22,7 +22,7 @@ NODES = 2
 MANY = 10_000
 KILL_EVERY = 3.0
 WITHIN = 5.0
-DRAINED = 3_000
+DRAINED = 20_000
 
 
 def bench(places: Places, options: Options) -> list[Row]:

@@ -7,6 +7,6 @@ from cronsensus import Run, Scheduler, every
 scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
-@scheduler.job(every("1s"), retries=3, timeout="10m")  # crontab(hour=3) is cron("0 3 * * *")
+@scheduler.job(every("1s"), retries=3, timeout="10m")  # crontab(minute=0, hour=3) is cron("0 3 * * *")
 def report(run: Run) -> None:
     print(f"report for {run.scheduled_for:%H:%M:%S} in process {os.getpid()}", flush=True)

@@ -9,7 +9,7 @@ scheduler = Scheduler("sqlite:///cronsensus.db")
 
 @scheduler.function  # what nodes may be asked to run; no job yet
 def report(run: Run, customer: int) -> None:
-    print(f"report for customer {customer}, {run.scheduled_for:%H:%M:%S}", flush=True)
+    print(f"report for customer {customer}, {run.local_time:%H:%M:%S}", flush=True)
 
 
 if __name__ == "__main__":  # where a customer chooses a time

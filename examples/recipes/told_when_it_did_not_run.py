@@ -8,11 +8,11 @@ from cronsensus.alerts.events import Event
 
 def tell(events: Sequence[Event]) -> None:  # called once for the whole cluster, on one node
     for event in events:
-        print(f"{event.job}: {event.count} {event.event}, since {event.scheduled_for:%H:%M:%S}", flush=True)
+        print(f"{event.job}: {event.count} {event.event}, since {event.scheduled_for or event.at:%H:%M:%S}", flush=True)
 
 
 # In place of a function: "https://hooks.example/…", "mailto://ops@example.org", "slack://…"
-scheduler = Scheduler("sqlite:///cronsensus.db", alerts=[Alert(tell, on=["failed", "missed"], name="tell")])
+scheduler = Scheduler("sqlite:///cronsensus.db", alerts=[Alert(tell, on=["failed", "missed", "overdue"], name="tell")])
 
 
 @scheduler.job(every("1s"), catch_up="none")  # in earnest cron("0 2 * * *", tz="Europe/Paris"), overdue="26h"

@@ -1,18 +1,16 @@
 """Which day is it for this run: cronsensus run which_day:scheduler"""
 
 from datetime import timedelta
-from zoneinfo import ZoneInfo
 
 from cronsensus import Run, Scheduler, cron
 
-PARIS = ZoneInfo("Europe/Paris")
 scheduler = Scheduler("sqlite:///cronsensus.db")
 
 
 @scheduler.job(cron("0 2 * * *", tz="Europe/Paris"), catch_up="all", catch_up_window="7d", overlap="queue", retries=3)
 def export(run: Run) -> str:
-    due = run.scheduled_for  # the nominal time, in UTC: not the time at which it happens to run
+    due = run.local_time  # the nominal time in the schedule's zone: not the time at which it happens to run
     assert due is not None  # it is None for a run that was started by hand
-    day = due.astimezone(PARIS).date() - timedelta(days=1)
+    day = due.date() - timedelta(days=1)
     print(f"exporting {day}", flush=True)
     return day.isoformat()

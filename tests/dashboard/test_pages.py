@@ -56,7 +56,18 @@ def pages(cluster: HandCluster) -> Browser:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/jobs", "/job?name=tick", "/ledger?job=tick", "/runs/{run}", "/nodes", "/queue", "/jobs?q=tick"]
+    "path",
+    [
+        "/",
+        "/jobs",
+        "/job?name=tick",
+        "/ledger?job=tick",
+        "/ledger?span=1d",
+        "/runs/{run}",
+        "/nodes",
+        "/queue",
+        "/jobs?q=tick",
+    ],
 )
 @pytest.mark.parametrize(("language", "word"), [("en", "Jobs"), ("zh-CN,zh;q=0.9,en;q=0.5", "任务")])
 def test_each_page_answers_in_both_languages(

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
 
-from cronsensus.audit import audit
+from cronsensus.audit import Lateness, audit
 from cronsensus.codec import dumps, loads
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
+from cronsensus.dashboard.audits import SPANS, Audits
 from cronsensus.dashboard.batch_bar import segments
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
 from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
@@ -46,7 +47,7 @@ from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.why import why
-from cronsensus.insight.words import read_time, shorten
+from cronsensus.insight.words import brief, read_time, shorten
 from cronsensus.instants import LATEST
 from cronsensus.masking import mask
 from cronsensus.model.batch import shown_key
@@ -81,6 +82,13 @@ _CHANGES = 12
 _LINES = 50
 _SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
 _YEAR = 365 * 24 * 3600
+AUDITED = (("1h", "The last hour"), ("1d", "The last day"), ("7d", "The last 7 days"), ("30d", "The last 30 days"))
+COUNTED = (
+    ("Nominal times", "expected"), ("Succeeded", "succeeded"), ("Failed", "failed"), ("Missed", "missed"),
+    ("Skipped", "skipped"), ("Cancelled", "cancelled"), ("Not over", "pending"), ("Taken over", "takeovers"),
+    ("Duplicates", "duplicates"),
+)  # fmt: skip
+"""What an audit counts, and the fields that have it."""
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
 
@@ -147,6 +155,7 @@ class _Pages:
         self._source = source
         self._live = live
         self._index = JobIndex()
+        self._audits = Audits()
         self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
         self._actions = {**ACTIONS, "trigger": run_now(code)}
@@ -215,6 +224,9 @@ class _Pages:
         )  # fmt: skip
 
     def ledger(self, request: Request) -> Response:
+        """Show the ledger of a job; without one, the audit of all."""
+        if "job" not in request.query_params:
+            return self._audit(request)
         store = self.store
         view = require_job(store, request.query_params.get("job", ""))
         name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
@@ -228,6 +240,18 @@ class _Pages:
             sentences=why(store, view, asked).sentences if asked is not None else (),
             report=audit(store, jobs=(name,), since=now - reads.DAY), lines=page.lines[::-1], older=older,
             command=f"cronsensus audit {name} --from 1d",
+        )  # fmt: skip
+
+    def _audit(self, request: Request) -> Response:
+        store, span = self.store, request.query_params.get("span", "")
+        known = edges(self._source.declared) if isinstance(self._source, Scheduler) else {}
+        audited = self._audits.make(store, span, known) if span in SPANS else self._audits.last
+        late = audited.report.lateness if audited is not None else Lateness()
+        return self._page(
+            request, "audit.html", store.now(), audited=audited, spans=AUDITED, columns=COUNTED,
+            trouble={"failed", "missed", "duplicates"},
+            late=[brief(timedelta(seconds=one)) for one in (late.quantile(0.5), late.quantile(0.99), late.max)],
+            command="cronsensus audit --from " + (audited.span if audited is not None else "1d"),
         )  # fmt: skip
 
     def run(self, request: Request) -> Response:

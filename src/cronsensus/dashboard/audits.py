@@ -1,0 +1,67 @@
+"""The audit of all jobs as a page: made when somebody asks for it, and kept for whoever asks next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronsensus.audit import JobReport, Report, audit
+from cronsensus.clock import SystemClock
+from cronsensus.model.gate import Rule
+from cronsensus.stores.base import Store
+
+SPANS: Mapping[str, timedelta] = {
+    "1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30),
+}  # fmt: skip
+KEPT = 10.0
+"""Seconds for which those who ask get the audit that is there: it may be long, and people reload."""
+SHOWN = 200
+"""Jobs that are shown, those in trouble first; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """An audit of all jobs, and when it was made.
+
+    Attributes:
+        at: by the store's clock.
+    """
+
+    span: str
+    report: Report
+    at: datetime
+
+    @property
+    def jobs(self) -> Sequence[JobReport]:
+        """The jobs that are shown: those with findings, failures and misses first, then by name."""
+        known = sorted(self.report.jobs, key=lambda job: (not job.found, not job.failed, not job.missed, job.job))
+        return known[:SHOWN]
+
+
+class Audits:
+    """The last audit; one is made at a time."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._making = threading.Lock()
+        self._last: tuple[Audited, float] | None = None
+
+    @property
+    def last(self) -> Audited | None:
+        """The last one; ``None``: nobody has asked for any."""
+        return None if self._last is None else self._last[0]
+
+    def make(self, store: Store, span: str, after: Mapping[str, Sequence[Rule]]) -> Audited:
+        """Return an audit of the last ``span``, one of ``SPANS``; ``after``: what comes after what, as far as known."""
+        with self._making:
+            if self._last is not None:
+                found, made = self._last
+                if found.span == span and self._clock.monotonic() - made < KEPT:
+                    return found
+            now = store.now()
+            report = audit(store, since=now - SPANS[span], until=now, after=after)
+            found = Audited(span, report, now)
+            self._last = found, self._clock.monotonic()
+            return found
