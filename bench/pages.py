@@ -56,6 +56,7 @@ def bench(places: Places, options: Options) -> list[Row | Table]:
         ]
         for first in range(0, jobs, AT_ONCE):
             store.define_jobs(specs[first : first + AT_ONCE], release="r1")
+        del specs  # a process that serves pages has not got them: each full collection would walk over all of them
         say(f"filling in {count:,} occurrences …")
         now = store.now()
         since = int((now - timedelta(days=1) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
