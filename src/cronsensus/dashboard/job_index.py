@@ -19,7 +19,9 @@ from cronsensus.stores.base import Store
 
 MOST = 20_000
 """Jobs whose texts are kept, the first by name."""
-_AT_ONCE = 200
+_AT_ONCE = 50
+_REST = 4.0
+"""The processor is left to pages for so many times the work of reading anew: each page is slowed by a fifth."""
 _KEPT = 10.0
 _SHARE = 20
 """Of the time, one part in so many is spent on reading anew, however many jobs there are."""
@@ -119,7 +121,7 @@ class JobIndex:
 
     def _read_anew(self, store: Store) -> None:
         try:
-            self._kept = self._read(store, 1.0)
+            self._kept = self._read(store, _REST)
         except CronsensusError:
             pass  # The page that asks next says why, by what it reads itself.
         finally:
