@@ -50,6 +50,14 @@ def test_ends_with_more_text_than_is_kept_make_the_oldest_go(ends: Said) -> None
     assert ends.keys() == {OTHER, (3, 103)}
 
 
+def test_more_ends_than_are_kept_make_the_oldest_go(ends: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(said, "MOST_ENDS", 2)
+    for number in (1, 2, 3):
+        ends.remember((number, 100 + number), end(number))
+    assert ends.keys() == {OTHER, (3, 103)}
+    assert not ends.over(1, "s1")
+
+
 def test_end_with_more_text_than_is_kept_is_not_kept_at_all(ends: Said) -> None:
     ends.remember(FIRST, end(result="x" * (MOST + 1)))
     assert ends.keys() == set()

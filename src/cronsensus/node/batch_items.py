@@ -30,13 +30,13 @@ class Hashes:
     """A set of hashes of 64 bits that takes 16 MB for a million of them, where one of Python's takes 100."""
 
     def __init__(self) -> None:
-        self._slots = array("q", bytes(8 * 1024))
+        self._slots = array("q", [0]) * 1024
         self._count = 0
 
     def add(self, value: int) -> bool:
         """Put one in; return whether it was not there."""
         if 3 * self._count >= 2 * len(self._slots):
-            before, self._slots, self._count = self._slots, array("q", bytes(16 * len(self._slots))), 0
+            before, self._slots, self._count = self._slots, array("q", [0]) * (2 * len(self._slots)), 0
             for one in before:
                 if one:
                     self.add(one)

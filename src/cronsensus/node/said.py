@@ -17,6 +17,8 @@ from cronsensus.model.step import GiveBack
 
 MOST_TEXT = 32_000_000
 """Characters of results and tracebacks that are kept at most; of more, the oldest ends are dropped."""
+MOST_ENDS = 100_000
+"""Ends that are kept at most, some 50 MB; at more than 1,700 a second they are those of less than a minute."""
 
 Key = tuple[int, int]
 """Occurrence and token."""
@@ -60,7 +62,9 @@ class Said:
             self._over[key[0]] = what
         self._order.append((now, key))
         self._text += said.text
-        while self._order and (now - self._order[0][0] > ENDS_KEPT or self._text > MOST_TEXT):
+        while self._order and (
+            now - self._order[0][0] > ENDS_KEPT or self._text > MOST_TEXT or len(self._order) > MOST_ENDS
+        ):
             at, oldest = self._order.popleft()
             found = self._ends.get(oldest)
             if found is not None and found.at == at:
