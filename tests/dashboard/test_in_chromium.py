@@ -61,8 +61,8 @@ def pages(cluster: Cluster) -> list[str]:
     return [
         "/", "/jobs", f"/jobs?q={quote(BAD)}", f"/job?name={HOSTILE}", "/job?name=tick", f"/runs/{run}",
         f"/runs/{run - 1}", f"/ledger?job={HOSTILE}", "/ledger?job=tick", "/nodes", "/locks", "/trail", "/failed",
-        "/queue", f"/do/pause?job={HOSTILE}", f"/do/trigger?job={HOSTILE}", f"/do/retry?run={run}",
-        f"/do/break?lock={HOSTILE}", "/do/backfill?job=tick&from=5m",
+        "/queue", "/ledger", "/ledger?span=1d", f"/do/pause?job={HOSTILE}", f"/do/trigger?job={HOSTILE}",
+        f"/do/retry?run={run}", f"/do/break?lock={HOSTILE}", "/do/backfill?job=tick&from=5m",
     ]  # fmt: skip
 
 
