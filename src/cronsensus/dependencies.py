@@ -75,9 +75,9 @@ def read_after(
         After(
             rules=tuple(Rule(name, _when(options.get("when"), name), which.get(name, "same")) for name in names),
             wait_for=WAIT_FOR if wait_for is None else parse_duration(wait_for, what="wait_for"),
-            types={name: registered.types for name, registered in known.items()},
+            types={name: registered.result_types for name, registered in known.items()},
             trigger=trigger,
-            functions={name: registered.function for name, registered in known.items()},
+            functions={name: one for name, registered in known.items() if (one := registered.returning) is not None},
         ),
         trigger,
     )

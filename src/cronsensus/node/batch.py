@@ -31,7 +31,7 @@ _NAMED = 5
 _MOST_RETRIES = 100
 
 
-def is_batch(registered: Registered, claim: Claim) -> bool:
+def is_batch(registered: Registered, claim: Claim | Occurrence) -> bool:
     """Whether an occurrence is a batch; else it is an item of one, or a call of its own.
 
     Of a job without ``items=`` only what ``enqueue_batch`` made is.
