@@ -7,9 +7,11 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
@@ -23,9 +25,12 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.node import batch_watch
-from cronsensus.node.upstreams import After, Gates, last_until
+from cronsensus.node.executors import behind
+from cronsensus.node.upstreams import After, Gates, Upstream, last_until
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.typed import Types
 from tests.dashboard.browser import Browser
+from tests.hand_cluster import HandCluster
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -617,3 +622,20 @@ def test_a_run_in_a_process_of_its_own_sees_what_it_came_after(tmp_path):
         timeout=60, check=False,
     )  # fmt: skip
     assert json.loads(ran.stdout) == ["Total(shops=3)", "succeeded", "True"], ran.stderr
+
+
+def test_a_model_of_a_function_that_cannot_be_imported_there_travels_as_json():
+    """It was an error of each run that came after it."""
+
+    class Total(BaseModel):
+        days: dict[int, int]
+
+    def extract() -> Total:
+        return Total(days={1: 2})
+
+    after = After((Rule("extract"),), timedelta(days=1), {"extract": Types(extract)}, None, {"extract": extract})
+    one = Upstream("extract", datetime(2026, 11, 20, tzinfo=UTC), "succeeded", extract(), 7)
+    call: Any = SimpleNamespace(
+        registered=SimpleNamespace(after=after), run=SimpleNamespace(came_after={"extract": (one,)})
+    )
+    assert behind.read(behind.write(call))["extract"][0].result == {"days": {"1": 2}}
