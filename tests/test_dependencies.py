@@ -486,6 +486,7 @@ def jobs() -> tuple[Scheduler, Any, Any]:
         (None, {"after": ["extract"], "overlap": "skip"}, "leave it out"),
         (None, {"after": ["extract"], "when": "done"}, "'succeeded', 'ended', 'failed'"),
         (None, {"after": {"extract": "last"}}, "'latest_before'"),
+        (None, {"after": ["extract"], "when": {"extrakt": "ended"}}, "'load' does not come after that"),
         (None, {"when": "ended"}, "come after others"),
         (None, {"wait_for": "1h"}, "come after others"),
         (every("1h"), {"after": ["extract"]}, "'latest_before' 20.*'all_in_period'.*'same'"),
