@@ -461,6 +461,39 @@ def test_each_night_is_loaded_once_although_nodes_are_killed_between_the_two(sql
     assert report.ok, report
 
 
+# --- the audit --------------------------------------------------------------------------------------------------------
+
+
+def test_the_audit_judges_no_run_by_an_edge_that_a_later_release_added():
+    cluster, edge = HandCluster(), {"load": (Rule("extract"),)}
+    cluster.every("extract")
+    cluster.every("load")
+    cluster.join()
+    cluster.advance(61)
+    cluster.fire()
+    for claim in sorted(cluster.claim(), key=lambda one: one.job, reverse=True):
+        cluster.advance(1)
+        cluster.finish(claim)
+    assert [one.kind for one in audit(cluster.store, after=edge).findings] == ["early"]
+    cluster.advance(1)
+    cluster.every("load", overlap="allow", concurrency=1, catch_up="all")
+    assert audit(cluster.store, after=edge).ok
+
+
+def test_the_audit_finds_no_run_early_that_was_skipped_at_its_gate():
+    cluster = HandCluster()
+    cluster.every("extract")
+    cluster.every("load")
+    cluster.join()
+    cluster.advance(61)
+    cluster.fire()
+    first, skipped = sorted(cluster.claim(), key=lambda one: one.job)
+    cluster.finish(skipped, State.SKIPPED, reason="upstream skipped: rates")
+    cluster.advance(1)
+    cluster.finish(first)
+    assert audit(cluster.store, after={"load": (Rule("extract"), Rule("rates"))}).ok
+
+
 # --- misuse -----------------------------------------------------------------------------------------------------------
 
 
