@@ -604,6 +604,42 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
     assert listed == [1]
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_what_an_earlier_release_held_goes_on_in_one_that_has_no_such_edge(sqlite_url, monkeypatch, others):
+    """It slept for ever, and as it counts as active, each later time was skipped by overlap."""
+    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+
+    on = threading.Event()
+
+    def release(after: list[str]) -> Scheduler:
+        scheduler = Scheduler(sqlite_url)
+
+        @scheduler.job(every("1h"))
+        def first() -> None:
+            on.wait(20)
+
+        @scheduler.job(every("1h"), after=after)
+        def second() -> None: ...
+
+        if others:
+
+            @scheduler.job(after=[first])
+            def third() -> None: ...
+
+        return scheduler
+
+    before, later = release(["first"]), release([])
+    before.start()
+    now = before.store.now()
+    before.backfill("first", now - timedelta(minutes=60), now)
+    [held] = before.backfill("second", now - timedelta(minutes=60), now)[:1]
+    wait_until(lambda: held.look().listed is not None)
+    before.stop("0s")
+    with later:
+        wait_until(lambda: ("succeeded", None) in verdicts(later, "second"), 10)
+        on.set()
+
+
 def test_a_job_that_is_added_with_the_function_of_one_that_comes_after_others_comes_after_nothing(url):
     """It once slept for ever: held by its function's edges, and looked for by its own."""
     scheduler, ran = Scheduler(url), []
