@@ -341,6 +341,19 @@ def test_a_running_item_adds_items_to_its_batch(url):
 # --- the verdict ------------------------------------------------------------------------------------------------------
 
 
+def test_a_batch_that_failed_counts_what_its_items_added_among_them(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=[0])
+    def crawl(page: int, run: Run) -> None:
+        if page:
+            raise ValueError("no such page")
+        run.add_items([1, 2])
+
+    with scheduler, pytest.raises(RunFailed, match="2 of 3 items failed: 1, 2"):
+        crawl.trigger_now().result("20s")
+
+
 @pytest.mark.parametrize(("tolerate", "state"), [(None, State.FAILED), (2, State.SUCCEEDED), ("5%", State.FAILED)])
 def test_a_batch_fails_with_more_failed_items_than_it_bears(url, tolerate, state):
     scheduler = Scheduler(url)
