@@ -6,7 +6,9 @@ The tests that carry a number tell of a bug that another scheduler had, in its p
 import threading
 import time
 from collections import Counter
-from datetime import date
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -110,6 +112,36 @@ def test_a_coroutine_may_return_the_list(url):
         handle = square.trigger_now()
         assert handle.wait("20s").state is State.SUCCEEDED
         assert list(handle.results()) == [1, 4, 9]
+
+
+@dataclass
+class Night:
+    shops: int
+
+
+def count_up(names: Iterable[set[str]]) -> Night:
+    return Night(len(set().union(*names)))
+
+
+def test_what_is_collected_comes_back_as_the_collector_names_it(url):
+    """It was read by the annotation of the items' function."""
+    scheduler = Scheduler(url)
+
+    @scheduler.job(every("1h"), items=["paris", "lyon"], collect=count_up)
+    def close(shop: str) -> set[str]:
+        return {shop}
+
+    @scheduler.job(after=[close])
+    def report(run: Run) -> str:
+        return repr(run.upstream[close].result)
+
+    with scheduler:
+        now = scheduler.store.now()
+        [batch] = scheduler.backfill("close", now - timedelta(minutes=60), now)[:1]
+        [after] = scheduler.backfill("report", now - timedelta(minutes=60), now)[:1]
+        assert batch.result("20s") == Night(2)
+        assert list(batch.results()) == [{"paris"}, {"lyon"}]
+        assert after.result("20s") == "Night(shops=2)"
 
 
 def test_each_nominal_time_is_a_batch_of_its_own(url):
@@ -309,6 +341,19 @@ def test_a_running_item_adds_items_to_its_batch(url):
 # --- the verdict ------------------------------------------------------------------------------------------------------
 
 
+def test_a_batch_that_failed_counts_what_its_items_added_among_them(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=[0])
+    def crawl(page: int, run: Run) -> None:
+        if page:
+            raise ValueError("no such page")
+        run.add_items([1, 2])
+
+    with scheduler, pytest.raises(RunFailed, match="2 of 3 items failed: 1, 2"):
+        crawl.trigger_now().result("20s")
+
+
 @pytest.mark.parametrize(("tolerate", "state"), [(None, State.FAILED), (2, State.SUCCEEDED), ("5%", State.FAILED)])
 def test_a_batch_fails_with_more_failed_items_than_it_bears(url, tolerate, state):
     scheduler = Scheduler(url)
@@ -447,6 +492,7 @@ def test_a_batch_that_is_retried_does_only_what_was_not_done(url):
         again = scheduler.retry(first.id)
         assert again.result("20s") == 15
         assert sorted(shown_key(one.key) for one in items_of(scheduler, again.id)) == ["2", "4"]
+        assert list(first.results()) == [0, 1, 3, 5, 2, 4], "they follow retries, as its wait does"
     assert Counter(called) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1}
 
 

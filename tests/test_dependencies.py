@@ -7,9 +7,11 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
@@ -23,9 +25,12 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.node import batch_watch
-from cronsensus.node.upstreams import After, Gates, last_until
+from cronsensus.node.executors import behind
+from cronsensus.node.upstreams import After, Gates, Upstream, last_until
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.typed import Types
 from tests.dashboard.browser import Browser
+from tests.hand_cluster import HandCluster
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -456,6 +461,39 @@ def test_each_night_is_loaded_once_although_nodes_are_killed_between_the_two(sql
     assert report.ok, report
 
 
+# --- the audit --------------------------------------------------------------------------------------------------------
+
+
+def test_the_audit_judges_no_run_by_an_edge_that_a_later_release_added():
+    cluster, edge = HandCluster(), {"load": (Rule("extract"),)}
+    cluster.every("extract")
+    cluster.every("load")
+    cluster.join()
+    cluster.advance(61)
+    cluster.fire()
+    for claim in sorted(cluster.claim(), key=lambda one: one.job, reverse=True):
+        cluster.advance(1)
+        cluster.finish(claim)
+    assert [one.kind for one in audit(cluster.store, after=edge).findings] == ["early"]
+    cluster.advance(1)
+    cluster.every("load", overlap="allow", concurrency=1, catch_up="all")
+    assert audit(cluster.store, after=edge).ok
+
+
+def test_the_audit_finds_no_run_early_that_was_skipped_at_its_gate():
+    cluster = HandCluster()
+    cluster.every("extract")
+    cluster.every("load")
+    cluster.join()
+    cluster.advance(61)
+    cluster.fire()
+    first, skipped = sorted(cluster.claim(), key=lambda one: one.job)
+    cluster.finish(skipped, State.SKIPPED, reason="upstream skipped: rates")
+    cluster.advance(1)
+    cluster.finish(first)
+    assert audit(cluster.store, after={"load": (Rule("extract"), Rule("rates"))}).ok
+
+
 # --- misuse -----------------------------------------------------------------------------------------------------------
 
 
@@ -481,6 +519,7 @@ def jobs() -> tuple[Scheduler, Any, Any]:
         (None, {"after": ["extract"], "overlap": "skip"}, "leave it out"),
         (None, {"after": ["extract"], "when": "done"}, "'succeeded', 'ended', 'failed'"),
         (None, {"after": {"extract": "last"}}, "'latest_before'"),
+        (None, {"after": ["extract"], "when": {"extrakt": "ended"}}, "'load' does not come after that"),
         (None, {"when": "ended"}, "come after others"),
         (None, {"wait_for": "1h"}, "come after others"),
         (every("1h"), {"after": ["extract"]}, "'latest_before' 20.*'all_in_period'.*'same'"),
@@ -565,6 +604,42 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
     assert listed == [1]
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_what_an_earlier_release_held_goes_on_in_one_that_has_no_such_edge(sqlite_url, monkeypatch, others):
+    """It slept for ever, and as it counts as active, each later time was skipped by overlap."""
+    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+
+    on = threading.Event()
+
+    def release(after: list[str]) -> Scheduler:
+        scheduler = Scheduler(sqlite_url)
+
+        @scheduler.job(every("1h"))
+        def first() -> None:
+            on.wait(20)
+
+        @scheduler.job(every("1h"), after=after)
+        def second() -> None: ...
+
+        if others:
+
+            @scheduler.job(after=[first])
+            def third() -> None: ...
+
+        return scheduler
+
+    before, later = release(["first"]), release([])
+    before.start()
+    now = before.store.now()
+    before.backfill("first", now - timedelta(minutes=60), now)
+    [held] = before.backfill("second", now - timedelta(minutes=60), now)[:1]
+    wait_until(lambda: held.look().listed is not None)
+    before.stop("0s")
+    with later:
+        wait_until(lambda: ("succeeded", None) in verdicts(later, "second"), 10)
+        on.set()
+
+
 def test_a_job_that_is_added_with_the_function_of_one_that_comes_after_others_comes_after_nothing(url):
     """It once slept for ever: held by its function's edges, and looked for by its own."""
     scheduler, ran = Scheduler(url), []
@@ -617,3 +692,20 @@ def test_a_run_in_a_process_of_its_own_sees_what_it_came_after(tmp_path):
         timeout=60, check=False,
     )  # fmt: skip
     assert json.loads(ran.stdout) == ["Total(shops=3)", "succeeded", "True"], ran.stderr
+
+
+def test_a_model_of_a_function_that_cannot_be_imported_there_travels_as_json():
+    """It was an error of each run that came after it."""
+
+    class Total(BaseModel):
+        days: dict[int, int]
+
+    def extract() -> Total:
+        return Total(days={1: 2})
+
+    after = After((Rule("extract"),), timedelta(days=1), {"extract": Types(extract)}, None, {"extract": extract})
+    one = Upstream("extract", datetime(2026, 11, 20, tzinfo=UTC), "succeeded", extract(), 7)
+    call: Any = SimpleNamespace(
+        registered=SimpleNamespace(after=after), run=SimpleNamespace(came_after={"extract": (one,)})
+    )
+    assert behind.read(behind.write(call))["extract"][0].result == {"days": {"1": 2}}

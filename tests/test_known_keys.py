@@ -134,6 +134,8 @@ def test_a_key_is_found_and_its_handle_follows_the_newest_retry(kind: str, reque
     assert scheduler.find(pay, key="order:42") is None
     with pytest.raises(UnknownJob, match="no job is called 'pya'"):
         scheduler.find("pya", key="order:42")
+    with pytest.raises(InvalidOption, match="key=None is no text"):
+        scheduler.find(pay, key=None)  # type: ignore[call-overload]  # it was the newest run, of whatever key
     with scheduler:
         made = pay.options(key="order:42").enqueue(42)
         with pytest.raises(RunFailed, match="no funds"):

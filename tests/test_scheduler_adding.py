@@ -23,6 +23,7 @@ from cronsensus import (
     every,
 )
 from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.node.executors import importing
 from tests.typed_jobs import idempotency_key_here
 
 
@@ -38,6 +39,14 @@ def test_a_function_of_a_module_can_be_added_as_it_is(scheduler):
         again = scheduler.add_job(idempotency_key_here, None, name="nightly")
         assert again.name == "nightly"
         assert scheduler.add_job("idempotency_key_here", None, name="by name").enqueue().result("60s")
+
+
+def test_a_program_that_adds_a_job_when_it_is_imported_does_not_do_so_in_processes_of_its_jobs(tmp_path, monkeypatch):
+    """Each of them added it once more, also when it had been removed or replaced meanwhile."""
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+    monkeypatch.setattr(importing, "_loading_program", True)
+    job = scheduler.add_job(idempotency_key_here, every("1h"), name="nightly")
+    assert (job.name, list(tmp_path.iterdir())) == ("nightly", [])
 
 
 def test_add_job_of_a_function_without_a_name_is_refused(scheduler):

@@ -52,6 +52,10 @@ class Half(BaseModel):
     _private: int = PrivateAttr(default=0)
 
 
+class Letter(BaseModel):
+    receiver: str = Field(validation_alias="to", serialization_alias="receiver")
+
+
 @dataclass
 class Parcel:
     order: Order
@@ -136,6 +140,14 @@ def test_what_a_model_leaves_out_of_its_json_is_not_lost_without_a_word():
         ) as error:
             types.write_arguments(args, {})
         assert "s3cret" not in str(error.value)
+
+
+def test_a_model_that_cannot_read_what_it_writes_is_refused_without_its_values():
+    def send(letter: Letter) -> None: ...
+
+    with pytest.raises(InvalidPayload, match=r"cannot be read from its own JSON: to: Field required$") as error:
+        Types(send).write_arguments((Letter.model_validate({"to": "ada@example.org"}),), {})
+    assert "ada@" not in str(error.value)
 
 
 def test_a_stored_model_that_does_not_fit_any_more_names_the_argument():

@@ -13,7 +13,8 @@ from cronsensus.declared import Declarations
 from cronsensus.errors import ConfigurationError, InvalidOption, UnknownJob
 from cronsensus.handle import Handle
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued
+from cronsensus.model.occurrence import Enqueued, Occurrence
+from cronsensus.node.batch import is_batch
 from cronsensus.opened import OpenedStore
 from cronsensus.scheduler_setup import Setup
 from cronsensus.stores.base import Store
@@ -85,9 +86,12 @@ class Acts:
         """Return the handle of an occurrence."""
         return Handle.of(made, self.opened, self._types_of, lambda: self.operator(None))
 
-    def _types_of(self, job: str) -> Types:
+    def _types_of(self, job: str, run: Occurrence | None = None) -> Types:
         function = self.declared.function_of(job)
-        return UNTYPED if function is None else function.registered.types
+        if function is None:
+            return UNTYPED
+        registered = function.registered
+        return registered.result_types if run is not None and is_batch(registered, run) else registered.types
 
 
 def name_of(job: str | Named) -> str:

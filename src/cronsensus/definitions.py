@@ -239,6 +239,12 @@ class Definitions:
             raise DuplicateJob(
                 f"{name!r} is declared in code at {self._declared.function(name).place}; choose another name"
             )
+        from cronsensus.node.executors.importing import loading_program
+
+        if loading_program():
+            # For a job's own process, which may come long after the call of its node: a job that was removed or
+            # replaced since must not come back by that.
+            return self._added_job(spec, found)
         view = self._acts.opened.ready().job(name)
         if view is not None and view.retired_at is None and view.spec.digest != spec.digest:
             if view.spec.source == "code":

@@ -67,17 +67,21 @@ def read_after(
                 "itself, or in a circle)"
             )
         check_choice(which.get(name, "same"), Which, what=f"after={{{name}: …}}")
+    when = options.get("when")
+    for one in when if isinstance(when, Mapping) else ():
+        if name_of(one) not in names:
+            raise InvalidOption(f"when={{{name_of(one)}: …}}: {job!r} does not come after that; name it in after=, too")
     trigger = own or _common(job, names, declared)
     _require_same(job, trigger, [name for name in names if which.get(name) is None], declared, own=own is not None)
     wait_for = options.get("wait_for")
     known = {name: function.registered for name in names if (function := declared.function_of(name))}
     return (
         After(
-            rules=tuple(Rule(name, _when(options.get("when"), name), which.get(name, "same")) for name in names),
+            rules=tuple(Rule(name, _when(when, name), which.get(name, "same")) for name in names),
             wait_for=WAIT_FOR if wait_for is None else parse_duration(wait_for, what="wait_for"),
-            types={name: registered.types for name, registered in known.items()},
+            types={name: registered.result_types for name, registered in known.items()},
             trigger=trigger,
-            functions={name: registered.function for name, registered in known.items()},
+            functions={name: one for name, registered in known.items() if (one := registered.returning) is not None},
         ),
         trigger,
     )

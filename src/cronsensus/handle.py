@@ -45,7 +45,14 @@ class HasStore(Protocol):
         """Return the store."""
 
 
-def _untyped(job: str) -> Types:  # noqa: ARG001
+class TypesOf(Protocol):
+    """What a job's results are read by."""
+
+    def __call__(self, job: str, run: Occurrence | None = None) -> Types:
+        """Return the types of a run's result; without one, those of the items of the job's batches."""
+
+
+def _untyped(job: str, run: Occurrence | None = None) -> Types:  # noqa: ARG001
     return UNTYPED
 
 
@@ -84,7 +91,7 @@ class Handle(Generic[R_co]):
     created: bool = field(compare=False)
     state: State = field(compare=False)
     _opened: HasStore = field(repr=False, compare=False)
-    _types: Callable[[str], Types] = field(repr=False, compare=False, default=_untyped)
+    _types: TypesOf = field(repr=False, compare=False, default=_untyped)
     _operator: Callable[[], str] = field(repr=False, compare=False, default=_nobody)
 
     @classmethod
@@ -92,7 +99,7 @@ class Handle(Generic[R_co]):
         cls,
         enqueued: Enqueued,
         opened: HasStore,
-        types: Callable[[str], Types] = _untyped,
+        types: TypesOf = _untyped,
         operator: Callable[[], str] = _nobody,
     ) -> Handle[Any]:
         """Make a handle of a store's answer; ``types`` knows what a job's function returns, ``operator`` who acts."""
@@ -221,9 +228,16 @@ class Handle(Generic[R_co]):
     def results(self) -> Iterator[Any]:
         """Give what the items of this batch that have succeeded by now returned, in the order of the list.
 
-        Read page by page, as they are asked for.
+        Read page by page, as they are asked for. If it was retried, as ``look`` has it, those of the retry come behind
+        them.
+
+        Raises:
+            LookupError, OccurrenceForgotten: as ``look``.
         """
-        return iter(Results(self._opened.store, (self.id,), self._types(self.job)))
+        store = self._opened.store
+        first = self._find(store)
+        batches = _retries_up_to(store, first, _newest_retry(store, first) or first)
+        return iter(Results(store, batches, self._types(self.job)))
 
     def cancel(self, *, reason: str, by: str | None = None) -> State:
         """Cancel it; of a batch no further item is begun, and those that run are asked to stop.
@@ -245,7 +259,7 @@ class Handle(Generic[R_co]):
                 f"more with `cronsensus runs show {occurrence.id}`",
                 occurrence=occurrence,
             )
-        return self._types(self.job).read_result(occurrence.result)
+        return self._types(self.job, occurrence).read_result(occurrence.result)
 
     def _pauses(self, timeout: Duration | None) -> Iterator[float]:
         """Yield how long to wait after each look; there is a last look when the time is up."""
@@ -296,6 +310,16 @@ def _newest_retry(store: Store, ended: Occurrence) -> Occurrence | None:
     found = None if newest is None else store.occurrence(newest)
     # A store that lost its last moment gives a number to another one.
     return found if found is not None and found.job == ended.job and found.retry_of in family else None
+
+
+def _retries_up_to(store: Store, first: Occurrence, newest: Occurrence) -> list[int]:
+    """Return a run and what led from it to one of its retries, the oldest first."""
+    found: list[int] = []
+    one: Occurrence | None = newest
+    while one is not None and one.id != first.id:
+        found.insert(0, one.id)
+        one = None if one.retry_of is None else store.occurrence(one.retry_of)
+    return [first.id, *found]
 
 
 def cancel(store: Store, occurrence: int, *, by: str, why: str) -> State:

@@ -201,8 +201,12 @@ class Operations:
 
         Raises:
             UnknownJob: neither this process nor the store has such a job.
+            InvalidOption: the key is no text.
             StoreError: the store could not be read.
         """
+        wanted: Any = key
+        if not isinstance(wanted, str):  # None would find the newest run of all
+            raise InvalidOption(f"key={key!r} is no text; give the key as options(key=…) had it")
         name, store = name_of(job), self._acts.opened.ready()
         found = store.occurrences(OccurrenceFilter(job=name, key=key), limit=1)
         if found:

@@ -88,6 +88,15 @@ def test_what_is_no_batch_is_said_to_be_none(cluster):
     assert "runs show 1" in answer.err
 
 
+def test_a_batch_can_be_watched_before_it_has_items(cluster):
+    """``jobs trigger`` says how, in the moment in which it is made."""
+    cluster.every("close", "1h")
+    made = cluster.store.trigger("close", by="ada", why="")
+    answer = cluster("runs", "watch", str(made.id))
+    assert answer.code == 0
+    assert "is pending, and has no items yet" in answer.text
+
+
 def test_the_ledger_says_how_the_items_of_a_night_ended(cluster, batch):
     answer = cluster("ledger", "close", "--from", "2h")
     assert "6 items: 2 succeeded, 1 failed, 1 running, 2 waiting" in answer.text
@@ -116,3 +125,9 @@ def test_what_failed_is_the_batch_and_no_item_is_run_again_alone(cluster, batch)
     assert "failed" in cluster("jobs", "list").text
     assert "succeeded" not in cluster("jobs", "list").text
     assert [run["id"] for run in cluster("jobs", "show", "close", "-o", "json").data["runs"]] == [batch.id]
+
+
+def test_what_runs_of_a_batch_that_is_cancelled_is_asked_to_stop(cluster, batch):
+    assert cluster("runs", "cancel", str(batch.id), "--reason", "wrong night").code == 0
+    [running] = cluster.store.occurrences(OccurrenceFilter(parent=batch.id, states=(State.RUNNING,)))
+    assert running.cancel_requested

@@ -1,5 +1,7 @@
 """What a batch does next, as a table; and how many failed items it bears."""
 
+from decimal import Decimal
+
 import pytest
 
 from cronsensus.errors import InvalidOption
@@ -23,16 +25,17 @@ RUNNING = State.RUNNING
         (3, Children(RUNNING, succeeded=2, failed=1), Tolerance(), "fail"),
         (3, Children(RUNNING, succeeded=2, cancelled=1), Tolerance(), "fail"),
         (3, Children(RUNNING, succeeded=2, failed=1), Tolerance(count=1), "collect"),
-        (100, Children(RUNNING, succeeded=95, failed=5), Tolerance(share=0.05), "collect"),
-        (100, Children(RUNNING, succeeded=94, failed=6), Tolerance(share=0.05), "fail"),
-        (19, Children(RUNNING, succeeded=18, failed=1), Tolerance(share=0.05), "fail"),
+        (100, Children(RUNNING, succeeded=95, failed=5), Tolerance(share=Decimal("0.05")), "collect"),
+        (100, Children(RUNNING, succeeded=94, failed=6), Tolerance(share=Decimal("0.05")), "fail"),
+        (100, Children(RUNNING, succeeded=71, failed=29), Tolerance.read("29%", None), "collect"),
+        (19, Children(RUNNING, succeeded=18, failed=1), Tolerance(share=Decimal("0.05")), "fail"),
     ],
 )
 def test_what_comes_next_follows_from_what_is_recorded(listed, children, tolerance, expected):
     assert phase(listed, children, tolerance) == expected
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "5", "x%", "101%", True, [], "-1%"])
+@pytest.mark.parametrize("wrong", [-1, 1.5, "5", "x%", "101%", "nan%", True, [], "-1%"])
 def test_a_tolerance_that_is_none_says_what_to_write(wrong):
     with pytest.raises(InvalidOption, match="as 3, or a share"):
         Tolerance.read(wrong, None)

@@ -106,7 +106,17 @@ def _audit_job(
     if after < until:
         verdicts = Verdicts(store, job, nominals, report, pauses=history.pauses, set_backs=set_backs)
         verdicts.judge(after, until, late=now - tolerance)
-    runs = Runs(store, job, nominals, report, sessions=sessions, set_backs=set_backs, tolerance=tolerance, rules=rules)
+    runs = Runs(
+        store,
+        job,
+        nominals,
+        report,
+        sessions=sessions,
+        set_backs=set_backs,
+        tolerance=tolerance,
+        rules=rules,
+        defined_at=history.eras[-1].since if history.eras else None,
+    )
     runs.judge(after, until, since)
     return report
 

@@ -127,6 +127,7 @@ class Runs:
         set_backs: SetBacks,
         tolerance: timedelta,
         rules: Sequence[Rule] = (),
+        defined_at: datetime | None = None,
     ) -> None:
         self._store = store
         self._job = job
@@ -138,7 +139,7 @@ class Runs:
         self._words = Words(job.spec.name)
         self._overlaps = Overlaps()
         self._batches = Batches(store, job, self._words, tolerance)
-        self._upstreams = Upstreams(store, rules, self._words, report, set_backs)
+        self._upstreams = Upstreams(store, rules, self._words, report, set_backs, since=defined_at)
 
     def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
         """Judge what belongs to nominal times in (after, until], or has none and was made in [since, until]."""

@@ -18,6 +18,7 @@ from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import InvalidTransition
+from cronsensus.handle import cancel as cancel_run
 from cronsensus.insight.as_data import batch_data, failures_data, log_data, occurrence_data, run_data, trail_data
 from cronsensus.insight.failures import grouped, open_failures
 from cronsensus.insight.lookup import require_job
@@ -184,6 +185,9 @@ def watch(number: int) -> None:
             one = _found(store, number)
             report = run_report(store, one, log_lines=0)
             if report.batch is None and not output.as_json:
+                if not one.state.final and one.parent is None:
+                    output.line(f"run {number} of {one.job} is {one.state}, and has no items yet")
+                    return False
                 raise CommandError(f"run {number} is no batch", then=f"see it with: cronsensus runs show {number}")
             batch = None if report.batch is None else batch_data(report.batch)
             if not output.printed_json({**occurrence_data(one), "batch": batch}):
@@ -407,7 +411,7 @@ def cancel(
         states: dict[int, State] = {}
         for number in numbers:
             try:
-                states[number] = store.cancel(number, by=by, why=reason)
+                states[number] = cancel_run(store, number, by=by, why=reason)
             except InvalidTransition:
                 # It ended since it was listed: there is nothing to cancel, and the others are meant all the same.
                 if not pending:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from cronsensus.insight.batches import BatchView, batch_view
 from cronsensus.instants import LATEST
 from cronsensus.model.ledger import TrailEntry
-from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.occurrence import LogLine, Occurrence, RunView
 from cronsensus.stores.base import Store
 
 LogEntry = tuple[int, int, LogLine]
@@ -103,15 +103,16 @@ def run_report(store: Store, one: Occurrence, *, log_lines: int = 20) -> RunRepo
     for entry in every_log_entry(store, one.id):
         log.append(entry)
         length += 1
-    acts = store.trail(target=one.job, limit=_MAX_LOOKED_AT)
-    of_the_job = store.occurrences(OccurrenceFilter(job=one.job), limit=_MAX_LOOKED_AT)
+    acts = [act for act in store.trail(target=one.job, limit=_MAX_LOOKED_AT) if act.details.get("occurrence") == one.id]
+    # By the trail: among the newest runs of the job a retry may stand behind thousands of items.
+    retries = [store.occurrence(act.details["retry"]) for act in acts if "retry" in act.details]
     return RunReport(
         occurrence=one,
         attempts=tuple(attempts),
         log=tuple(log),
         log_length=length,
-        retried_as=tuple(other.id for other in of_the_job if other.retry_of == one.id),
-        acts=tuple(act for act in acts if act.details.get("occurrence") == one.id),
+        retried_as=tuple(other.id for other in retries if other is not None and other.retry_of == one.id),
+        acts=tuple(acts),
         batch=batch_view(store, one, attempts, store.now()),
     )
 

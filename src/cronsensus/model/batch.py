@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from cronsensus.errors import InvalidOption
@@ -76,12 +77,12 @@ class Tolerance:
 
     Attributes:
         count: so many.
-        share: or this part of all of them, from 0 to 1.
+        share: or this part of all of them, from 0 to 1; in decimals, for 0.29 * 100 is less than 29 in floats.
         stop_after: with so many, no further item is begun; ``None``: all are tried.
     """
 
     count: int = 0
-    share: float = 0.0
+    share: Decimal = Decimal(0)
     stop_after: int | None = None
 
     @property
@@ -105,13 +106,13 @@ class Tolerance:
             InvalidOption: neither a number of items nor a share of them.
         """
         wrong = InvalidOption(f"tolerate={tolerate!r}: a number of items, as 3, or a share of them, as '5%'")
-        count, share = 0, 0.0
+        count, share = 0, Decimal(0)
         if isinstance(tolerate, str) and tolerate.endswith("%"):
             try:
-                share = float(tolerate[:-1]) / 100
-            except ValueError:
+                share = Decimal(tolerate[:-1]) / 100
+            except ArithmeticError:
                 raise wrong from None
-            if not 0 <= share <= 1:
+            if not (share.is_finite() and 0 <= share <= 1):
                 raise wrong
         elif type(tolerate) is int and tolerate >= 0:
             count = tolerate

@@ -31,7 +31,7 @@ _NAMED = 5
 _MOST_RETRIES = 100
 
 
-def is_batch(registered: Registered, claim: Claim) -> bool:
+def is_batch(registered: Registered, claim: Claim | Occurrence) -> bool:
     """Whether an occurrence is a batch; else it is an item of one, or a call of its own.
 
     Of a job without ``items=`` only what ``enqueue_batch`` made is.
@@ -154,7 +154,7 @@ class _Turn:
         where = OccurrenceFilter(parent=number, states=(State.FAILED, State.CANCELLED))
         some = self._store.occurrences(where, limit=_NAMED + 1, newest_first=False)
         named = ", ".join(shown_key(one.key) for one in some[:_NAMED]) + (", …" if len(some) > _NAMED else "")
-        of = "" if self._listed is None else f" of {self._listed:,}"
+        of = "" if self._listed is None else f" of {max(self._listed, children.total):,}"  # items may have added some
         failed = f"{children.not_done:,}{of} items failed: {named}"
         end = f"; no further one was begun (stop_after={self._batch.tolerance.stop_after})" if stopped else ""
         return f"{failed}{end}. See them: cronsensus runs list --batch {number} --state failed"

@@ -17,7 +17,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.batch import Sleeper, Tolerance, phase
+from cronsensus.model.batch import HELD, Sleeper, Tolerance, phase
 from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
@@ -84,9 +84,18 @@ class BatchWatch:
             return self._own
 
     def begin(self) -> None:
-        """Begin to watch, if this node has jobs with items, or such that come after others."""
-        if any(one.batch is not None or one.after is not None for one in self._registry.values()):
+        """Begin to watch, if this node has jobs with items, or such that come after others, or runs of its jobs sleep.
+
+        Asks on the caller's thread and on the node's handle, before that is in use.
+        """
+        if any(one.batch is not None or one.after is not None for one in self._registry.values()) or self._any_sleeps():
             self.on_told()
+
+    def _any_sleeps(self) -> bool:
+        try:
+            return any(one.job in self._registry for one in self._of.sleeping(limit=_PAGE))
+        except StoreError:
+            return True  # asked again on the thread
 
     def stop(self) -> None:
         """Stop watching, and close the handle."""
@@ -309,8 +318,24 @@ class BatchWatch:
             and children.listed >= 0
             and phase(children.listed, children, tolerances[batch]) != "wait"
         ]
+        left = [
+            batch
+            for batch, children in found.items()
+            if children.state is State.PENDING and children.listed == HELD and self._comes_after_nothing(batches[batch])
+        ]
+        if left and self._is_one_release():
+            ready += left
         if ready and self.store.awaken(ready):
             self._wake()
+
+    def _comes_after_nothing(self, job: str) -> bool:
+        """Whether this node has a job and knows nothing that it comes after: what sleeps, a release before held."""
+        registered = self._registry.get(job)
+        return registered is not None and registered.after is None
+
+    def _is_one_release(self) -> bool:
+        """Whether all nodes run one release: else one that knows better may be there, and see to what it holds."""
+        return len({one.release for one in self.store.sessions() if one.is_node}) <= 1
 
     def _only_behind(self, function: str) -> bool:
         registered = self._registry.get(function)

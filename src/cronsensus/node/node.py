@@ -182,6 +182,7 @@ class Node:
             StoreError: the store cannot be used now; nothing was started. Whatever is raised, ``stop`` it.
         """
         self.round.begin()
+        self.round.batches.begin()
         _keep_logs(self, self._clock)
         for name, target in (
             ("rounds", self._turn),
@@ -191,7 +192,6 @@ class Node:
             thread.start()
             self._threads.append(thread)
         self._heartbeat.add(self._renewer)
-        self.round.batches.begin()
         self._timer.after(STUCK_LOOK, self._look_at_rounds)
 
     def runs(self, run: Run | None) -> bool:

@@ -81,6 +81,10 @@ def about(run: Run) -> dict[str, Any]:
     }
 
 
+def shard(run: Run) -> list[int | None]:
+    return [run.batch, run.shard, run.shards]
+
+
 def surroundings() -> dict[str, Any]:
     return {
         "cwd": str(Path.cwd()),

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+from msgspec import structs
 
 from cronsensus.membership.timer import Timer
+from cronsensus.model.batch import item_key
 from cronsensus.node.executors import child_process
 from cronsensus.node.executors.logs import LONGEST_LINE, MOST_LINES
 from cronsensus.node.executors.processes import ProcessExecutor
@@ -99,6 +101,15 @@ def test_the_run_is_there_too(run, bench, jobs):
         "job": "job",
         "origin": "enqueue",
     }
+
+
+def test_an_item_knows_its_batch_and_its_shard_there_too(bench, shared, jobs):
+    """Without them each of eight shards did the work of all."""
+    call = bench.call(jobs.shard, run_parameter="run")
+    call = structs.replace(call, claim=structs.replace(call.claim, key=item_key(7, "3/8"), parent=7))
+    shared.benches[call.claim.id, call.claim.token] = bench.done
+    shared.start(call)
+    assert bench.wait(call).result == "[7,3,8]"
 
 
 def test_what_a_job_says_arrives_with_its_run(run, bench, jobs):

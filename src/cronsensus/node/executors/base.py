@@ -47,6 +47,16 @@ class Registered:
         """Register a function with what its annotations say."""
         return cls(name, function, executor, run_parameter, before_run, Types(function, run_parameter))
 
+    @property
+    def returning(self) -> Callable[..., Any] | None:
+        """What returns the result of a nominal time: of a batch what collects, if anything does."""
+        return self.function if self.batch is None else self.batch.collect
+
+    @property
+    def result_types(self) -> Types:
+        """What the annotations of that make of JSON."""
+        return self.types if self.batch is None else Types(self.batch.collect)
+
 
 class Call(Struct, frozen=True):
     """One attempt, ready to run."""

@@ -12,7 +12,7 @@ from cronsensus.errors import InvalidPayload, UnsupportedFunction
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.importing import Target, load, locate
 from cronsensus.node.upstreams import After, Upstream
-from cronsensus.typed import UNTYPED, Types
+from cronsensus.typed import UNTYPED, Types, to_plain
 
 
 class Behind(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def _text(result: Any, types: Types) -> str | None:
     try:
         return types.write_result(result)
     except InvalidPayload:
-        return UNTYPED.write_result(msgspec.to_builtins(result))
+        return UNTYPED.write_result(to_plain(result))
 
 
 def read(behind: Mapping[str, Behind]) -> dict[str, tuple[Upstream[Any], ...]]:

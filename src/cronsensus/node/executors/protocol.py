@@ -57,6 +57,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
     claimed_at: datetime
     zone: str
     upstreams: dict[str, behind.Behind]
+    parent: int | None
 
     @classmethod
     def of(cls, number: int, call: Call, target: Target) -> Begin:
@@ -82,6 +83,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             claimed_at=claim.claimed_at,
             zone=call.run.zone,
             upstreams=behind.write(call),
+            parent=claim.parent,
         )
 
     def claim(self) -> Claim:
@@ -99,6 +101,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             args=self.args,
             kwargs=self.kwargs,
             claimed_at=self.claimed_at,
+            parent=self.parent,
         )
 
 
