@@ -436,6 +436,14 @@ def test_of_a_muted_job_nobody_is_told(url):
     assert [one.reason for one in told] == ["ValueError: 2"]
 
 
+def test_a_mute_that_cannot_be_does_not_end_the_one_that_there_is():
+    store = open_store("memory://muted-too-long")
+    mute(store, "bad", timedelta(hours=2), by="ada", why="new disk")
+    with pytest.raises(InvalidOption, match="36525 days"):
+        mute(store, "bad", timedelta(days=40_000), by="ada", why="for ever")
+    assert [one.reason for one in muted(store)] == ["new disk"]
+
+
 def test_what_is_still_wrong_when_its_job_is_not_muted_any_more_is_told(url):
     told: list[Event] = []
     on = ["failed", "recovered"]
