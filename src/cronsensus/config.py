@@ -135,7 +135,7 @@ class Settings:
             shown = re.sub(
                 r"\b(https?://)([^\s/;?]*)[^\s;]*", lambda url: f"{url[1]}{url[2].rpartition('@')[2]}/***", shown
             )
-            return re.sub(r"\b((?!https?:)[a-z]\w*://)[^\s;]*", r"\1***", shown)
+            return mask(re.sub(r"\b((?!https?:)[a-z]\w*://)[^\s;]*", r"\1***", shown))
         return mask(str(value)) if name == "url" else str(value)
 
     def __repr__(self) -> str:
@@ -286,7 +286,11 @@ def _alerts(value: object, shown: str) -> str | tuple[Mapping[str, Any], ...]:
         return value
     if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
         return tuple(value)
-    raise InvalidOption(f"{shown}={value!r}: write 'https://hooks.example/… on=failed,missed jobs=billing-*'")
+    # Not the value: it may hold what is secret.
+    raise InvalidOption(
+        f"{shown}: write text, as 'https://hooks.example/… on=failed,missed jobs=billing-*', or in pyproject.toml "
+        "tables, each below a line [[tool.cronsensus.alerts]] with two brackets"
+    )
 
 
 def _url(value: object, shown: str) -> str:

@@ -23,7 +23,7 @@ from cronsensus.config import OnStoreLoss, Settings, load_settings
 from cronsensus.declared import Declarations, declare
 from cronsensus.definitions import Definitions
 from cronsensus.durations import Duration
-from cronsensus.errors import ConfigurationError, CronsensusError, InvalidOption, MissingExtra
+from cronsensus.errors import ConfigurationError, CronsensusError, InvalidDuration, InvalidOption, MissingExtra
 from cronsensus.forking import mind_forks
 from cronsensus.functions import look_at
 from cronsensus.job import Job
@@ -176,7 +176,7 @@ class Scheduler:
         if not alerts and self.settings.alerts is not None:
             try:
                 from_settings = read_alerts(self.settings.alerts)
-            except (InvalidOption, MissingExtra) as error:
+            except (InvalidDuration, InvalidOption, MissingExtra) as error:
                 raise type(error)(f"{self.settings.source('alerts')}: {error}") from error
         self._alerts = made = Alerts(
             [*alerts, *from_settings],

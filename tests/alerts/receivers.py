@@ -48,6 +48,12 @@ def webhooks() -> Iterator[Webhooks]:
                 got.bodies.append(json.loads(body))
                 got.headers.append(dict(self.headers))
             self.send_response(status)
+            if 300 <= status < 400:
+                self.send_header("Location", got.url)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None: ...
@@ -66,8 +72,13 @@ def webhooks() -> Iterator[Webhooks]:
 
 
 @contextmanager
-def mails() -> Iterator[tuple[str, list[str]]]:
-    """Give the URL of a server of mail, and what it got."""
+def mails(
+    *, heard: list[str] | None = None, offers: str = "ok", bye: str = "221 bye"
+) -> Iterator[tuple[str, list[str]]]:
+    """Give the URL of a server of mail, and what it got; ``heard`` is told each verb.
+
+    It offers an extension, and has none; of recipients it refuses those that are called nobody.
+    """
     got: list[str] = []
 
     class Handler(socketserver.StreamRequestHandler):
@@ -75,13 +86,24 @@ def mails() -> Iterator[tuple[str, list[str]]]:
             self.wfile.write(b"220 here\r\n")
             while line := self.rfile.readline():
                 verb = line.split()[0].upper() if line.split() else b""
+                if heard is not None:
+                    heard.append(verb.decode())
+                if verb == b"EHLO":
+                    self.wfile.write(f"250-here\r\n250 {offers}\r\n".encode())
+                    continue
+                if b"nobody@" in line:
+                    self.wfile.write(b"550 no such\r\n")
+                    continue
+                if verb == b"STARTTLS":
+                    self.wfile.write(b"454 not now\r\n")
+                    continue
                 if verb == b"DATA":
                     self.wfile.write(b"354 go on\r\n")
                     lines = []
                     while (text := self.rfile.readline()) != b".\r\n":
                         lines.append(text.decode())
                     got.append("".join(lines))
-                self.wfile.write(b"221 bye\r\n" if verb == b"QUIT" else b"250 ok\r\n")
+                self.wfile.write(f"{bye}\r\n".encode() if verb == b"QUIT" else b"250 ok\r\n")
                 if verb == b"QUIT":
                     return
 

@@ -19,13 +19,15 @@ from msgspec import structs
 
 from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
-from cronsensus.alerts.conditions import Expected, look_at_nodes, look_at_waiting
+from cronsensus.alerts.conditions import Expected, look_at_jobs, look_at_nodes, look_at_waiting
 from cronsensus.alerts.events import MOST_SEEN, Event, begin, look
 from cronsensus.alerts.muting import mute, muted, unmute
+from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
 from cronsensus.alerts.words import MOST_TOLD, subject, text
 from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.membership.liveness import started_at
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.boot import host_identity
@@ -361,6 +363,23 @@ def test_times_that_no_node_decides_and_work_that_waits_are_told_once_and_when_t
     assert wrong == {}
 
 
+def test_what_another_release_looks_for_is_not_over_because_this_one_does_not():
+    cluster = HandCluster()
+    begun, now = {"stalled:backup": 1}, cluster.store.now()
+    assert look_at_waiting(cluster.store, begun, now, stalled=False, backlog=timedelta(minutes=10)) == ([], begun)
+
+
+def test_of_very_many_jobs_that_are_overdue_none_is_told_twice():
+    cluster = HandCluster()
+    names = [f"job-{number}" for number in range(1_100)]
+    cluster.store.define_jobs([JobSpec(name=name, function=name, trigger=None) for name in names], release="r1")
+    cluster.advance(60)
+    expected = {name: Expected(within=timedelta(seconds=1)) for name in names}
+    events, wrong = look_at_jobs(cluster.store, expected, {}, cluster.store.now())
+    assert len(events) == len(names)
+    assert look_at_jobs(cluster.store, expected, wrong, cluster.store.now()) == ([], wrong)
+
+
 # --- many, muted, by mail ---------------------------------------------------------------------------------------------
 
 
@@ -415,6 +434,35 @@ def test_of_a_muted_job_nobody_is_told(url):
         bad.enqueue(2).wait("10s")
         wait_until(lambda: told)
     assert [one.reason for one in told] == ["ValueError: 2"]
+
+
+def test_a_mute_that_cannot_be_does_not_end_the_one_that_there_is():
+    store = open_store("memory://muted-too-long")
+    mute(store, "bad", timedelta(hours=2), by="ada", why="new disk")
+    with pytest.raises(InvalidOption, match="36525 days"):
+        mute(store, "bad", timedelta(days=40_000), by="ada", why="for ever")
+    assert [one.reason for one in muted(store)] == ["new disk"]
+
+
+def test_what_is_still_wrong_when_its_job_is_not_muted_any_more_is_told(url):
+    told: list[Event] = []
+    on = ["failed", "recovered"]
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, on=on, in_row=2, name="ops")])
+
+    @scheduler.job()
+    def sync() -> None:
+        raise OSError("no route")
+
+    with scheduler:
+        time.sleep(0.4)
+        mute(scheduler.store, "sync", timedelta(hours=2), by="ada", why="new disk")
+        for _ in range(3):
+            sync.enqueue().wait("10s")
+        time.sleep(0.6)
+        assert unmute(scheduler.store, "sync", by="ada", why="")
+        sync.enqueue().wait("10s")
+        wait_until(lambda: told)
+    assert [one.reason for one in told] == ["4 times in a row, last: OSError: no route"]
 
 
 def test_a_message_says_why_and_links_to_the_run(url, monkeypatch):
@@ -492,6 +540,30 @@ def test_a_receiver_that_refuses_gets_it_later(url):
             wait_until(lambda: got.bodies, 30)
             time.sleep(0.6)
         assert [one["reason"] for one in got.events] == ["ValueError: 1"]
+
+
+def test_a_message_that_is_sent_again_is_the_same_whatever_has_happened_since(url, monkeypatch):
+    sent: list[tuple[str, list[int | None]]] = []
+
+    def lost(target: Any, message: Message, secret: str | None) -> None:
+        sent.append((message.id, [one.run for one in message.events]))
+        if len(sent) == 1:
+            runs.append(bad.enqueue(2).wait("10s").id)
+            raise OSError("the answer is lost")
+
+    monkeypatch.setattr(watching, "send", lost)
+    scheduler = Scheduler(url, alerts=[Alert("https://x.example", name="ops")])
+
+    @scheduler.job()
+    def bad(number: int) -> None:
+        raise ValueError(number)
+
+    with scheduler:
+        time.sleep(0.4)
+        runs = [bad.enqueue(1).id]
+        wait_until(lambda: len(sent) == 3)
+    assert sent[0] == sent[1]
+    assert [told for _, told in sent[1:]] == [[runs[0]], [runs[1]]]
 
 
 PROGRAM = """

@@ -3,6 +3,7 @@
 import gzip
 import http.server
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -123,6 +124,14 @@ def test_a_schedule_is_said_as_sentry_can_say_it():
     assert config(every("10s")) is None
     assert config(cron("*/10 * * * * *")) is None
     assert config(None) is None
+
+
+def test_jobs_whose_names_a_service_cannot_write_have_checks_of_their_own():
+    long = "x" * 60
+    slugs = [slug_of(name) for name in ("备份", "结账", f"{long}1", f"{long}2", "Café")]
+    assert len(set(slugs)) == len(slugs)
+    assert all(re.fullmatch(r"[a-z0-9_][a-z0-9_-]{0,49}", slug) for slug in slugs)
+    assert slugs[4].startswith("caf")
 
 
 def test_misuse_is_answered():

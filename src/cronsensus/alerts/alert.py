@@ -13,7 +13,6 @@ from cronsensus.alerts.events import EVENTS, Event
 from cronsensus.alerts.sending import Target, check_target, show
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.masking import mask
 from cronsensus.triggers.options import unknown
 
 DEFAULT = ("failed", "missed")
@@ -59,20 +58,22 @@ class Alert:
         backlog: Duration = BACKLOG,
     ) -> None:
         check_target(target)
-        on = (on,) if isinstance(on, str) else tuple(on)
+        on, jobs = _texts(on, "on=['failed', 'missed']"), _texts(jobs, "jobs='billing-*'")
         for event in on:
             if event not in EVENTS:
                 raise InvalidOption(unknown(event, EVENTS, where="on=[…] of an Alert", elsewhere={}))
         if not on:
             raise InvalidOption("Alert(on=[]) tells of nothing; name events, as on=['failed', 'missed']")
-        if not jobs or jobs == [""]:
+        if not jobs or jobs == ("",):
             raise InvalidOption("Alert(jobs=[]) is about no job; leave it out for all of them")
-        if name is not None and not _NAME.fullmatch(name):
-            raise InvalidOption(f"Alert(name={name!r}): letters, digits, '.', '_' and '-'")
+        if name is not None and not _NAME.fullmatch(str(name)):
+            raise InvalidOption(f"Alert(name={name!r}): text of letters, digits, '.', '_' and '-'")
+        if not isinstance(secret, str | None):
+            raise InvalidOption("Alert(secret=…): write text in quotes")
         self.target = target
         self.on = on
-        self.jobs = (jobs,) if isinstance(jobs, str) else tuple(jobs)
-        self.name = _named(target) if name is None else name
+        self.jobs = jobs
+        self.name = _named(target) if name is None else str(name)
         self.secret = secret
         self.in_row = _row(in_row)
         self.backlog = parse_duration(backlog, what="backlog")
@@ -114,7 +115,9 @@ def _words(text: str) -> dict[str, Any]:
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
-            raise InvalidOption(f"alerts: {option!r} of {mask(text.strip())!r} is no option; write on=failed,missed")
+            raise InvalidOption(
+                f"alerts: {option!r} after {show(target)!r} is no option; write on=failed,missed without spaces"
+            )
         read[name] = value.split(",") if name in {"on", "jobs"} else value
     return read
 
@@ -127,6 +130,14 @@ def _read(options: dict[str, Any]) -> Alert:
     if "target" not in options:
         raise InvalidOption("an alert of the settings has no target; write target='https://hooks.example/…'")
     return Alert(options.pop("target"), **options)
+
+
+def _texts(written: Any, as_in: str) -> tuple[str, ...]:
+    texts = (written,) if isinstance(written, str) or not isinstance(written, Iterable) else tuple(written)
+    for one in texts:
+        if not isinstance(one, str):
+            raise InvalidOption(f"Alert({as_in.partition('=')[0]}=…): {one!r} is no text; write {as_in}")
+    return texts
 
 
 def _row(written: Any) -> int:

@@ -22,8 +22,10 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
-MOST_OPEN = 1_000
-"""Jobs of which it is remembered that something is wrong."""
+MOST_FAILED = 1_000
+"""Jobs of which it is remembered that they have failed, to tell that they are well again: each is read for that."""
+MOST_OPEN = 10_000
+"""Other things of which it is remembered that they are wrong: what is forgotten is told once more."""
 _LOOKED_AT = 200
 _REMEMBERED = timedelta(hours=1)
 _PAST = 30
@@ -70,7 +72,13 @@ def look_at_jobs(
         if (takes := expected.get(name, Expected()).takes) is not None:
             events += _slow(store, name, takes, now)
     wrong |= {f"overdue:{one.job}": to_micros(one.at) for one in events if one.event == "overdue"}
-    return events, dict(list(wrong.items())[-MOST_OPEN:])
+    return events, _bounded(wrong)
+
+
+def _bounded(wrong: dict[str, int]) -> dict[str, int]:
+    failed = [key for key in wrong if key.startswith("failed:")][-MOST_FAILED:]
+    others = [key for key in wrong if not key.startswith("failed:")][-MOST_OPEN:]
+    return {key: wrong[key] for key in (*failed, *others)}
 
 
 def _recovered(job: str, last: Success, at: datetime, event: str) -> Event:
@@ -144,13 +152,16 @@ def look_at_waiting(
     found = dict(_stalled(store, now)) if stalled else {}
     found |= {} if backlog is None else dict(_backlog(store, backlog, now))
     events = [one for key, one in found.items() if key not in begun]
-    for key, at in begun.items():
+    # Of what it does not look for, another node has told: one of a release that does.
+    looked = {"stalled": stalled, "backlog": backlog is not None}
+    over = [key for key in begun if looked.get(key.partition(":")[0]) and key not in found]
+    for key in over:
         kind, _, job = key.partition(":")
-        if kind in _NO_MORE and key not in found:
-            events.append(Event(key=f"recovered:{key}:{at}", event="recovered", at=now, job=job, reason=_NO_MORE[kind]))
-    kept = {key: at for key, at in begun.items() if key.partition(":")[0] not in _NO_MORE or key in found}
+        named = f"recovered:{key}:{begun[key]}"
+        events.append(Event(key=named, event="recovered", at=now, job=job, reason=_NO_MORE[kind]))
+    kept = {key: at for key, at in begun.items() if key not in over}
     wrong = kept | {key: to_micros(now) for key in found if key not in begun}
-    return events, dict(list(wrong.items())[-MOST_OPEN:])
+    return events, _bounded(wrong)
 
 
 def look_at_nodes(store: Store, begun: Mapping[str, int], now: datetime) -> tuple[list[Event], dict[str, int]]:

@@ -73,6 +73,7 @@ class Mark(Struct, frozen=True):
         seen: keys of events that the next look may find again, each with its time.
         sent: when the last messages were sent, microseconds.
         wrong: what is wrong of jobs, and since when; ``checked``: when that was last looked at.
+        letter: what is to be told next, and nothing else: sent again, it is the same.
     """
 
     at: int
@@ -83,6 +84,7 @@ class Mark(Struct, frozen=True):
     sent: tuple[int, ...] = ()
     wrong: dict[str, int] = {}
     checked: int = 0
+    letter: tuple[Event, ...] = ()
 
 
 def begin(store: Store) -> Mark:

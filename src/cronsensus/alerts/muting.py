@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronsensus.model.job import INTERNAL
+from cronsensus.model.session import check_lock
 from cronsensus.stores.base import Store
 
 _LOCK = INTERNAL + "mute:"
@@ -25,8 +26,10 @@ class Muted:
 
 def mute(store: Store, job: str, span: timedelta, *, by: str, why: str) -> datetime:
     """Tell nobody of a job for a while, from now on; return until when."""
+    holder = f"{by}\n{why}"[:_LONGEST]
+    check_lock(_LOCK + job, holder, span)  # before the mute that there is ends
     store.break_lock(_LOCK + job, by=by, why=why)
-    store.lock(_LOCK + job, f"{by}\n{why}"[:_LONGEST], ttl=span)
+    store.lock(_LOCK + job, holder, ttl=span)
     return store.now() + span
 
 

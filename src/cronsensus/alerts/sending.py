@@ -10,13 +10,20 @@ import hashlib
 import hmac
 import json
 import os
+import re
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.error import HTTPError
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cronsensus.alerts.events import Event
-from cronsensus.errors import AlertNotSent, InvalidOption, MissingExtra
+from cronsensus.errors import AlertNotSent, InvalidOption, MissingExtra, TaskControl
+from cronsensus.functions import is_async
+from cronsensus.logger import Logger
 from cronsensus.masking import mask
 
 PATIENCE = 10.0
@@ -24,6 +31,7 @@ PATIENCE = 10.0
 SMTP_VARIABLE = "CRONSENSUS_SMTP_URL"
 _SMTP_DEFAULT = "smtp://localhost:25"
 
+_log = Logger("cronsensus.alerts")
 Target = str | Callable[[Sequence[Event]], Any]
 
 
@@ -78,21 +86,47 @@ def check_target(target: Any) -> None:
         MissingExtra: it needs ``apprise``, which is not installed.
     """
     if callable(target):
+        if is_async(target):
+            raise InvalidOption(
+                f"Alert({target!r}): it is async, and is called in a thread without an event loop; pass a plain "
+                "function, such as one that calls asyncio.run(…)"
+            )
         return
     if not isinstance(target, str) or ":" not in target:
+        shown = target if not isinstance(target, str) or "/" not in target else target.partition("/")[0] + "/…"
         raise InvalidOption(
-            f"Alert({target!r}): give a URL, as 'https://hooks.example/…' or 'mailto://ops@example.org', or a function"
+            f"Alert({shown!r}): give a URL, as 'https://hooks.example/…' or 'mailto://ops@example.org', or a function"
         )
     scheme = target.partition(":")[0].lower()
     if scheme in {"http", "https"}:
-        if not urlsplit(target).hostname:
-            raise InvalidOption(f"Alert({mask(target)!r}): the URL names no host")
+        _check_web(target)
     elif scheme == "mailto":
         if not _recipients(target):
             raise InvalidOption(f"Alert({target!r}): name who gets the mail, as 'mailto://ops@example.org'")
+        if any(":" in one for one in _recipients(target)):
+            raise InvalidOption(
+                f"Alert({mask(target)!r}): name only who gets the mail, as 'mailto://ops@example.org'; the server and "
+                f"its password go into {SMTP_VARIABLE}=smtp://user:password@mail.example.org:587"
+            )
     elif not _apprise().Apprise().add(target):
         raise InvalidOption(
             f"Alert({show(target)!r}): apprise knows no such URL; https://github.com/caronc/apprise/wiki"
+        )
+
+
+def _check_web(target: str) -> None:
+    try:
+        url = urlsplit(target)
+        host, _ = url.hostname, url.port
+    except ValueError:
+        # Not what it says, nor the URL: both may hold what is secret.
+        raise InvalidOption("Alert('https://…'): the URL's host or port cannot be; write https://host:443/…") from None
+    if not host:
+        raise InvalidOption(f"Alert({mask(target)!r}): the URL names no host")
+    if re.search(r"[\x00-\x20\x7f]", target) or not (url.path + url.query).isascii():
+        raise InvalidOption(
+            f"Alert({show(target)!r}): a URL has neither spaces nor letters beyond ASCII; write %20, or what "
+            "urllib.parse.quote makes of them"
         )
 
 
@@ -104,7 +138,10 @@ def send(target: Target, message: Message, secret: str | None) -> None:
         Exception: what a function of the program raises.
     """
     if callable(target):
-        target(message.events)
+        try:
+            target(message.events)
+        except TaskControl as error:  # it would steer the run that watches: a Cancel would end it for good
+            raise AlertNotSent(f"{message.alert}: its function raised {type(error).__name__}") from error
         return
     scheme = target.partition(":")[0].lower()
     try:
@@ -114,14 +151,18 @@ def send(target: Target, message: Message, secret: str | None) -> None:
             _mail(target, message)
         elif not _by_apprise(target, message):
             raise OSError("apprise could not send it")
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise AlertNotSent(f"{show(target)} did not take a message ({message.subject}): {error}") from error
 
 
-def _post(url: str, message: Message, secret: str | None) -> None:
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
+class _Stay(HTTPRedirectHandler):
+    """Follows nobody elsewhere: a POST would arrive there as a GET without its body, and be lost."""
 
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _post(url: str, message: Message, secret: str | None) -> None:
     body = json.dumps(
         {
             "id": message.id,
@@ -136,21 +177,31 @@ def _post(url: str, message: Message, secret: str | None) -> None:
     headers = {"Content-Type": "application/json", "Idempotency-Key": message.id, "User-Agent": "cronsensus"}
     if secret is not None:
         headers["X-Cronsensus-Signature"] = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    split = urlsplit(url)
+    if split.username is not None:
+        who = f"{unquote(split.username)}:{unquote(split.password or '')}"
+        headers["Authorization"] = "Basic " + b64encode(who.encode()).decode()
+        url = split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
     request = Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - http or https, as checked
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
+        with build_opener(_Stay).open(request, timeout=PATIENCE) as answer:
             answer.read(1)
     except HTTPError as error:
         error.close()  # it is the answer, and holds the connection
+        if 300 <= error.code < 400:
+            raise OSError(f"{error}; it sends elsewhere: write the URL to which it does") from None
         raise
 
 
 def _mail(target: str, message: Message) -> None:
     import smtplib
+    import ssl
+    from contextlib import suppress
     from email.message import EmailMessage
     from email.utils import formatdate
+    from functools import partial
 
-    server = urlsplit(os.environ.get(SMTP_VARIABLE, _SMTP_DEFAULT))
+    server = _mail_server()
     asked = parse_qs(server.query)
     mail = EmailMessage()
     mail["Subject"] = f"[cronsensus] {message.subject}"
@@ -160,13 +211,35 @@ def _mail(target: str, message: Message) -> None:
     mail["Message-ID"] = f"<{message.id}@cronsensus>"
     mail.set_content(message.text + "\n")
     secure = server.scheme == "smtps"
-    kind = smtplib.SMTP_SSL if secure else smtplib.SMTP
-    with kind(server.hostname or "localhost", server.port or (465 if secure else 25), timeout=PATIENCE) as smtp:
+    # A password is for the server of that name only.
+    tls = None if server.username is None else ssl.create_default_context()
+    kind = partial(smtplib.SMTP_SSL, context=tls) if secure else smtplib.SMTP
+    with kind(server.hostname or "", server.port or (465 if secure else 25), timeout=PATIENCE) as smtp:
+        smtp.ehlo_or_helo_if_needed()  # before, it is not known what is offered
         if (not secure and smtp.has_extn("starttls")) or asked.get("starttls"):
-            smtp.starttls()
+            smtp.starttls(context=tls)
         if server.username is not None:
             smtp.login(unquote(server.username), unquote(server.password or ""))
-        smtp.send_message(mail)
+        refused = smtp.send_message(mail)
+        with suppress(OSError):  # it has taken the mail, whatever it says to this
+            smtp.quit()
+        smtp.close()
+    if refused:  # not sent again: the others have it
+        _log.warning("alert %s: the server of mail refused %s", message.alert, ", ".join(refused))
+
+
+def _mail_server() -> SplitResult:
+    written = os.environ.get(SMTP_VARIABLE, _SMTP_DEFAULT)
+    try:
+        server = urlsplit(written)
+        known = server.scheme in {"smtp", "smtps"} and bool(server.hostname) and server.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise AlertNotSent(
+            f"{SMTP_VARIABLE}={mask(written)!r} is no server of mail; write smtp://user:password@mail.example.org:587"
+        )
+    return server
 
 
 def _recipients(target: str) -> list[str]:
@@ -177,7 +250,7 @@ def _recipients(target: str) -> list[str]:
 def _by_apprise(target: str, message: Message) -> bool:
     sender = _apprise().Apprise()
     sender.add(target)
-    return bool(sender.notify(title=message.subject, body=message.text))
+    return bool(sender.notify(title=message.subject, body=message.text, body_format="text"))
 
 
 def _apprise() -> Any:

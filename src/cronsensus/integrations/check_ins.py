@@ -7,6 +7,7 @@ process. Each run has one id, made of its number: where another node takes it ov
 from __future__ import annotations
 
 import atexit
+import hashlib
 import math
 import re
 import threading
@@ -45,6 +46,7 @@ _ENDS: dict[str, Status] = {
 }  # fmt: skip
 _UNITS = (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1)))
 _FIELDS = 5
+_LONGEST_SLUG = 50
 _RUNS = UUID("0b1f3f0e-62a5-5f0c-9a55-1c6f3e1d2a77")
 _log = Logger("cronsensus.check_ins")
 
@@ -113,13 +115,16 @@ def healthchecks(scheduler: Scheduler, url: str, *, jobs: str | Sequence[str] = 
 
 
 def slug_of(job: str) -> str:
-    """Return the name of a job as these services write names.
+    """Return the name of a job as these services write names; of one that they cannot write, with a hash.
 
     Example:
         >>> slug_of("billing:Close day")
         'billing-close-day'
     """
-    return re.sub(r"[^a-z0-9_-]+", "-", job.lower()).strip("-")[:50] or "job"
+    slug = re.sub(r"[^a-z0-9_-]+", "-", job.lower()).strip("-")
+    if not job.isascii() or len(slug) > _LONGEST_SLUG:  # else many jobs would have one check
+        slug = f"{slug[: _LONGEST_SLUG - 9]}-{hashlib.sha256(job.encode()).hexdigest()[:8]}"
+    return slug.strip("-") or "job"
 
 
 def monitor_of(spec: JobSpec) -> dict[str, Any] | None:

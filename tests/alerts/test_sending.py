@@ -1,0 +1,119 @@
+"""What is said to a receiver, what it may answer, and what a target may be."""
+
+import base64
+
+import pytest
+
+from cronsensus import Alert, Scheduler
+from cronsensus.alerts import sending
+from cronsensus.alerts.alert import read_alerts
+from cronsensus.alerts.events import Event
+from cronsensus.alerts.sending import Message, send
+from cronsensus.alerts.words import data
+from cronsensus.config import Settings, load_settings
+from cronsensus.errors import AlertNotSent, Cancel, InvalidOption
+from cronsensus.testing.conformance.fixtures import START
+from tests.alerts.receivers import mails, webhooks
+
+
+def a_message() -> Message:
+    events = [Event(key="run:7", event="failed", at=START, job="backup", run=7)]
+    return Message("ops", "default", events, "backup failed", "backup failed", data(events))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_receiver_that_sends_elsewhere_did_not_take_the_message(status):
+    """A POST would arrive there as a GET without its body, and be answered with 200."""
+    with webhooks() as got:
+        got.answers = [status]
+        with pytest.raises(AlertNotSent, match="it sends elsewhere: write the URL to which it does"):
+            send(got.url, a_message(), None)
+
+
+def test_a_password_in_the_url_of_a_webhook_is_sent_and_not_told():
+    with webhooks() as got:
+        target = got.url.replace("://", "://ada:p%40ss@")
+        send(target, a_message(), None)
+    assert got.headers[0]["Authorization"] == "Basic " + base64.b64encode(b"ada:p@ss").decode()
+    with pytest.raises(AlertNotSent) as told:
+        send(target, a_message(), None)
+    assert "p%40ss" not in str(told.value)
+
+
+def test_no_password_goes_to_a_server_of_mail_before_the_tls_that_it_offers(monkeypatch):
+    heard: list[str] = []
+    with mails(heard=heard, offers="STARTTLS") as (server, got):
+        monkeypatch.setenv(sending.SMTP_VARIABLE, server.replace("://", "://ada:secret@"))
+        with pytest.raises(AlertNotSent, match="not now"):
+            send("mailto://ops@example.org", a_message(), None)
+    assert heard[:2] == ["EHLO", "STARTTLS"]
+    assert "AUTH" not in heard
+    assert got == []
+
+
+def test_a_server_of_mail_that_is_none_is_not_taken_for_the_one_on_this_host(monkeypatch):
+    monkeypatch.setenv(sending.SMTP_VARIABLE, "mail.example.org:587")
+    with pytest.raises(AlertNotSent, match=r"CRONSENSUS_SMTP_URL='mail\.example\.org:587' is no server of mail"):
+        send("mailto://ops@example.org", a_message(), None)
+
+
+def test_a_mail_that_was_taken_is_not_sent_again_because_of_what_is_said_at_the_end(monkeypatch, caplog):
+    with mails(bye="500 what") as (server, got):
+        monkeypatch.setenv(sending.SMTP_VARIABLE, server)
+        send("mailto://ops@example.org,nobody@example.org", a_message(), None)
+    assert len(got) == 1
+    assert "refused nobody@example.org" in caplog.text
+
+
+def test_a_function_cannot_end_the_run_that_watches():
+    def page(events: object) -> None:
+        raise Cancel("not today")
+
+    with pytest.raises(AlertNotSent, match="its function raised Cancel"):
+        send(page, a_message(), None)
+
+
+async def page(events: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Alert(page), "it is async"),
+        (lambda: Alert("x.y/T0"), "give a URL"),
+        (lambda: Alert("https://x.y:port/T0"), "host or port cannot be"),
+        (lambda: Alert("https://x.y/T0 B0"), "neither spaces nor"),
+        (lambda: Alert("https://x.y/T\xe90"), "neither spaces nor"),
+        (lambda: Alert("mailto://ada:T0@mail.example.org"), "CRONSENSUS_SMTP_URL=smtp://user:password"),
+        (lambda: Alert("https://x.y", on=7), "7 is no text; write on="),  # type: ignore[arg-type]
+        (lambda: Alert("https://x.y", jobs=[print]), "is no text; write jobs="),  # type: ignore[list-item]
+        (lambda: Alert("https://x.y", secret=7), "write text in quotes"),  # type: ignore[arg-type]
+        (lambda: read_alerts("https://x.y/T0 on=failed, missed"), "write on=failed,missed without spaces"),
+    ],
+)
+def test_a_mistake_is_told_at_once_and_without_what_is_secret(make, words):
+    with pytest.raises(InvalidOption, match=words) as told:
+        make()
+    assert "T0" not in str(told.value)
+
+
+def test_one_table_of_the_settings_is_told_what_to_write_without_its_secrets(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.cronsensus.alerts]\ntarget = 'https://x.y/T0'\n")
+    with pytest.raises(InvalidOption, match=r"\[\[tool.cronsensus.alerts\]\] with two brackets") as told:
+        load_settings(env={}, start=tmp_path)
+    assert "T0" not in str(told.value)
+
+
+def test_the_secret_of_an_alert_of_the_settings_is_not_shown():
+    shown = Settings(alerts="https://hooks.x/T0 secret=s3cr3t on=failed").shown("alerts")
+    assert shown == "https://hooks.x/*** secret=*** on=failed"
+
+
+def test_each_test_of_an_alert_is_another_message():
+    with webhooks() as got:
+        alerts = Scheduler("memory://", alerts=[Alert(got.url, name="ops")]).alerts
+        assert alerts is not None
+        for _ in range(2):
+            assert alerts.try_out(alerts.by_name["ops"], "default") is None
+    first, second = got.bodies
+    assert first["id"] != second["id"]
