@@ -144,6 +144,27 @@ def test_what_is_collected_comes_back_as_the_collector_names_it(url):
         assert after.result("20s") == "Night(shops=2)"
 
 
+def test_an_item_that_asks_for_an_upstream_is_told_who_has_it(url):
+    scheduler = Scheduler(url)
+
+    @scheduler.job(every("1h"))
+    def extract() -> int:
+        return 7
+
+    @scheduler.job(after=[extract], items=["a"])
+    def load(_name: str, run: Run) -> None:
+        run.upstream["extract"]
+
+    with scheduler:
+        now = scheduler.store.now()
+        scheduler.backfill("extract", now - timedelta(minutes=60), now)
+        [batch] = scheduler.backfill("load", now - timedelta(minutes=60), now)[:1]
+        batch.wait("20s")
+        [item] = scheduler.store.occurrences(OccurrenceFilter(parent=batch.id))
+        assert item.error is not None
+        assert "the lister of its batch has run.upstream" in item.error.message
+
+
 def test_each_nominal_time_is_a_batch_of_its_own(url):
     scheduler, called = Scheduler(url), []
 

@@ -1,6 +1,7 @@
 """Which job comes after which, on the command line."""
 
 import json
+from datetime import timedelta
 
 from cronsensus.dependencies import downstream
 from cronsensus.insight.graph import graph_of
@@ -65,6 +66,8 @@ def test_the_states_of_a_night_stand_beside_the_jobs(cluster, write):
     cluster.run_once()
     answer = cluster("graph", "nightly:scheduler", "--at", at.isoformat())
     assert "extract  [succeeded]" in answer.out
+    answer = cluster("graph", "nightly:scheduler", "--at", (at + timedelta(minutes=1)).isoformat())
+    assert "none of these jobs has the nominal time" in answer.err
 
 
 def test_a_job_that_is_in_no_graph_is_said_to_be_in_none(command, write):

@@ -119,3 +119,10 @@ def test_a_batch_as_data(pages: Browser, batch: Claim) -> None:
     items = pages.get(f"/api/runs?batch={batch.id}&state=failed").json()["runs"]
     assert {one["parent"] for one in items} == {batch.id}
     assert len(items) == 7
+
+
+def test_cancelling_a_batch_asks_what_runs_of_it_to_stop(cluster: HandCluster, batch: Claim) -> None:
+    Browser(dashboard(cluster.store)).do(f"/do/cancel?run={batch.id}", reason="wrong night")
+    running = cluster.store.occurrences(OccurrenceFilter(parent=batch.id, states=(State.RUNNING,)))
+    assert running
+    assert all(one.cancel_requested for one in running)

@@ -16,19 +16,20 @@ import pytest
 
 from cronsensus import Scheduler, cron, every
 from cronsensus.errors import InvalidOption
+from cronsensus.integrations import check_ins
 from cronsensus.integrations.check_ins import healthchecks, monitor_of, slug_of
 
 
 @contextmanager
-def receiver() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
-    """Give a port, and what is posted there: paths and bodies."""
+def receiver(refuse: int = 0, status: int = 503) -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
+    """Give a port, and what is posted there: paths and bodies; the first ``refuse`` are answered with ``status``."""
     got: list[tuple[str, bytes]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             got.append((self.path, gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body))
-            self.send_response(200)
+            self.send_response(status if len(got) <= refuse else 200)
             self.send_header("Content-Length", "2")
             self.end_headers()
             self.wfile.write(b"{}")
@@ -95,6 +96,25 @@ def nightly(): ...
 with scheduler:
     time.sleep(2.5)
 """
+
+
+def test_a_ping_that_is_refused_for_a_moment_comes_again(monkeypatch):
+    monkeypatch.setattr(check_ins, "PAUSES", (0.01, 0.01))
+    with receiver(refuse=2) as (port, got):
+        pinging = check_ins._Pinging()
+        pinging.send(f"http://127.0.0.1:{port}/KEY/close", b"")
+        wait_until(lambda: len(got) == 3)
+        assert pinging._idle.wait(10)
+    assert [path for path, _ in got] == ["/KEY/close"] * 3
+
+
+def test_a_ping_that_is_wrong_does_not_come_again(monkeypatch):
+    monkeypatch.setattr(check_ins, "PAUSES", (0.01, 0.01))
+    with receiver(refuse=9, status=404) as (port, got):
+        pinging = check_ins._Pinging()
+        pinging.send(f"http://127.0.0.1:{port}/KEY/close", b"")
+        assert pinging._idle.wait(10)
+    assert len(got) == 1
 
 
 def test_sentry_gets_a_check_in_at_the_begin_and_at_the_end_of_a_run():

@@ -9,7 +9,7 @@ import click
 from cronsensus.cli.app import application, complete_app, opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.output import Cell, Output, word
+from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.dependencies import edges
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.graph import Graph, dot, graph_of, mermaid, states_at
@@ -49,6 +49,8 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
             zone = zone_of(next((spec.trigger for spec in scheduler.declared.specs() if spec.trigger), None))
             at = read_time(time, store.now(), tz=zone, what="--at")
             states = states_at(store, found, at)
+            if found.jobs and not any(states.values()):
+                message(f"none of these jobs has the nominal time {exact(at)}; see: cronsensus ledger {found.jobs[0]}")
     rows = [
         {
             "job": one,

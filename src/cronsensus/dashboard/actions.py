@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.errors import CronsensusError
+from cronsensus.handle import cancel
 from cronsensus.insight.backfill_plan import plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.failures import open_failures
@@ -280,7 +281,7 @@ def _cancel_form(store: Store, given: Given) -> Form:
 
 
 def _cancel(store: Store, given: Given, by: str, why: str) -> str:
-    store.cancel(int(given["run"]), by=by, why=why)
+    cancel(store, int(given["run"]), by=by, why=why)
     return f"/runs/{given['run']}"
 
 

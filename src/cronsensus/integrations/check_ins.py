@@ -16,7 +16,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from uuid import UUID, uuid5
 
@@ -36,6 +38,8 @@ TIMEOUT = 5.0
 """Seconds that healthchecks.io may take for one ping."""
 CATCH_UP = 2.0
 """Seconds for which a process that ends waits for the pings that are left."""
+PAUSES = (0.5, 2.0)
+"""Seconds before a ping that did not arrive is tried again: of a run that has ended none follows."""
 MOST_WAITING = 1_000
 """Pings that wait; more are dropped, the oldest first."""
 Status = Literal["begun", "succeeded", "failed"]
@@ -184,6 +188,7 @@ class _Pinging:
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=MOST_WAITING)
         self._asked = Event()
         self._idle = Event()
+        self._paused = Event()
         self._thread: threading.Thread | None = None
         self._failed = False
 
@@ -202,18 +207,32 @@ class _Pinging:
             self._asked.wait()
             self._asked.clear()
             while self._waiting:
-                self._ping(*self._waiting.popleft())
+                ping = self._waiting.popleft()
+                for pause in (*PAUSES, None):
+                    error = self._ping(*ping)
+                    if error is None or pause is None or not _may_arrive_later(error):
+                        break
+                    self._paused.wait(pause)
+                self._note(ping[0], error)
             self._idle.set()
 
-    def _ping(self, url: str, body: bytes) -> None:
+    @staticmethod
+    def _ping(url: str, body: bytes) -> Exception | None:
+        """Ping; return why it did not arrive."""
         try:
             asked = urllib.request.Request(url, data=body, headers={"User-Agent": "cronsensus"})  # noqa: S310
             with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:  # noqa: S310 - http or https, as checked
                 answer.read(1)
         except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
-            if not self._failed:
-                # Not the whole URL: who knows the key may ping in our place.
-                _log.warning("no ping of a run reaches %s (%s)", urlsplit(url).hostname, error)
-            self._failed = True
-        else:
-            self._failed = False
+            return error
+        return None
+
+    def _note(self, url: str, error: Exception | None) -> None:
+        if error is not None and not self._failed:
+            # Not the whole URL: who knows the key may ping in our place.
+            _log.warning("no ping of a run reaches %s (%s)", urlsplit(url).hostname, error)
+        self._failed = error is not None
+
+
+def _may_arrive_later(error: Exception) -> bool:
+    return not isinstance(error, HTTPError) or error.code >= 500 or error.code == HTTPStatus.TOO_MANY_REQUESTS

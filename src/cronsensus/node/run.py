@@ -186,7 +186,7 @@ class Run:
     @property
     def upstream(self) -> Upstreams:
         """What this run came after: ``run.upstream[extract].result``; see ``after=`` of ``Scheduler.job``."""
-        return Upstreams(self.came_after)
+        return Upstreams(self.came_after, of_item=self.batch is not None)
 
     def add_items(self, items: Iterable[Any]) -> int:
         """Add items to the batch that this run is an item, or the lister, of; return how many.

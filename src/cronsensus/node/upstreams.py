@@ -65,8 +65,9 @@ class Upstream(Generic[T_co]):
 class Upstreams:
     """What a run came after, by job or by name."""
 
-    def __init__(self, found: Mapping[str, tuple[Upstream[Any], ...]]) -> None:
+    def __init__(self, found: Mapping[str, tuple[Upstream[Any], ...]], *, of_item: bool = False) -> None:
         self._found = found
+        self._of_item = of_item
 
     @overload
     def __getitem__(self, job: str) -> Upstream[Any]: ...
@@ -97,7 +98,10 @@ class Upstreams:
         name = job if isinstance(job, str) else getattr(job, "name", job)
         if not self._found.get(name):
             known = ", ".join(self._found) or (
-                "nothing, for it was started by hand, without a nominal time. To run it behind its upstreams: "
+                "nothing itself, for it is an item: the lister of its batch has run.upstream, and can put into items "
+                "what they need of it"
+                if self._of_item
+                else "nothing, for it was started by hand, without a nominal time. To run it behind its upstreams: "
                 "cronsensus runs retry ID of a run of theirs with --downstream, or cronsensus jobs backfill"
             )
             raise KeyError(f"this run did not come after {name!r}; it came after {known}")
