@@ -151,19 +151,11 @@ class BatchTroubles(Troubles):
         rng.choice(cranks).fault = Fault(kind, rng.choice([0, 0, 1, 1, 2, 3]), self._while())
 
 
-class BatchWorld(World):
-    """A night of batches."""
-
-    def __init__(self, seed: int, parts: Parts) -> None:
-        super().__init__(seed, parts)
-        self._lists = BatchScenario(self.rng)
-        self.scenario = self._lists
-        self.judge = cast("Judge", BatchJudge(self))
-        self.people = BatchPeople(self, self.judge, self.nodes)
-        self.troubles = BatchTroubles(self, self.people, self.nodes, self.outsiders)
+class SleepersWorld(World):
+    """A night in which much sleeps until it is woken: some wake-ups are lost, also when all else goes well again."""
 
     def commit(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Let the store carry a verb out; some wake-ups are lost, also when nothing else goes wrong any more."""
+        """Let the store carry a verb out."""
         if verb == "awaken" and self.rng.random() < LOST:
             self.trace.add(self.clock.micros, who, "LOST", args)
             return 0
@@ -173,6 +165,7 @@ class BatchWorld(World):
         """Leave idle hands to other nights."""
 
     def _finish(self) -> None:
+        self.people.leave_alone()
         until = self.clock.micros + PATIENCE
 
         def look() -> None:
@@ -185,6 +178,18 @@ class BatchWorld(World):
 
     def _everything(self) -> list[Occurrence]:
         return self.store.occurrences(OccurrenceFilter(), limit=100_000)
+
+
+class BatchWorld(SleepersWorld):
+    """A night of batches."""
+
+    def __init__(self, seed: int, parts: Parts) -> None:
+        super().__init__(seed, parts)
+        self._lists = BatchScenario(self.rng)
+        self.scenario = self._lists
+        self.judge = cast("Judge", BatchJudge(self))
+        self.people = BatchPeople(self, self.judge, self.nodes)
+        self.troubles = BatchTroubles(self, self.people, self.nodes, self.outsiders)
 
     def _reckon(self) -> None:
         judge, items = self.judge, defaultdict[int, list[Occurrence]](list)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, cast
+from typing import cast
 
 from cronsensus.audit import audit
 from cronsensus.errors import CoordinationError, UnknownJob
@@ -20,7 +20,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Reason, State
 from cronsensus.node.upstreams import After
 from cronsensus.triggers import every
-from tests.simulation.cluster.batch_night import LOST, BatchJudge, BatchTroubles
+from tests.simulation.cluster.batch_night import BatchJudge, BatchTroubles, SleepersWorld
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.judge import Judge
 from tests.simulation.cluster.parts import Parts
@@ -28,16 +28,11 @@ from tests.simulation.cluster.people import People
 from tests.simulation.cluster.scenario import Scenario, Shape
 from tests.simulation.cluster.stage import Attempt, Stage
 from tests.simulation.cluster.troubles import Troubles
-from tests.simulation.cluster.world import LOOK, World
 
 TOP, LEFT, RIGHT, FOOT = "top", "left", "right", "foot"
-PATIENCE = 400 * SECOND
-"""How long what was planned may take to its end: retries, leases, and two sweeps of a minute."""
 WAIT_FOR = timedelta(seconds=240)
 """Longer than any wake-up may take; what comes after a job that is paused before its time was decided waits so long."""
 WELL = {"succeeded": {State.SUCCEEDED}, "ended": {State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED}}
-
-
 BEHIND = (Reason.UPSTREAM_FAILED, Reason.UPSTREAM_SKIPPED, Reason.UPSTREAM_MISSING, Reason.UPSTREAM_LATE)
 
 
@@ -130,7 +125,7 @@ class DiamondPeople(People):
             self.do("pause", job, by="people", why="")
 
 
-class DiamondWorld(World):
+class DiamondWorld(SleepersWorld):
     """A night of diamonds."""
 
     def __init__(self, seed: int, parts: Parts) -> None:
@@ -141,31 +136,6 @@ class DiamondWorld(World):
         self.people = DiamondPeople(self, self.judge, self.nodes)
         self.troubles: Troubles = BatchTroubles(self, self.people, self.nodes, self.outsiders)
         self.feet = 0
-
-    def commit(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Let the store carry a verb out; some wake-ups are lost, also when nothing else goes wrong any more."""
-        if verb == "awaken" and self.rng.random() < LOST:
-            self.trace.add(self.clock.micros, who, "LOST", args)
-            return 0
-        return super().commit(who, verb, args, kwargs)
-
-    def _look_around(self) -> None:
-        """Leave idle hands to other nights."""
-
-    def _finish(self) -> None:
-        self.people.leave_alone()
-        until = self.clock.micros + PATIENCE
-
-        def look() -> None:
-            if self.clock.micros >= until or all(one.state.final for one in self._everything()):
-                self.over = True
-            else:
-                self.after(LOOK, look)
-
-        self.after(LOOK, look)
-
-    def _everything(self) -> list[Occurrence]:
-        return self.store.occurrences(OccurrenceFilter(), limit=100_000)
 
     def _reckon(self) -> None:
         nights = defaultdict[datetime, dict[str, list[Occurrence]]](lambda: defaultdict(list))
