@@ -1,6 +1,7 @@
 """The ledger of all jobs: audited when somebody asks, those in trouble first, one audit for all who ask at once."""
 
 import re
+import threading
 from typing import Any
 
 import pytest
@@ -59,6 +60,26 @@ def test_two_who_ask_get_one_audit(cluster: HandCluster, monkeypatch: pytest.Mon
     assert len(made) == 1
     browser.get("/ledger?span=7d")
     assert len(made) == 2
+
+
+def test_who_asks_while_one_is_made_is_told_so(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audits, "PATIENCE", 0.01)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(*args: Any, **more: Any) -> Report:
+        begun.set()
+        assert may_end.wait(20)
+        return audit(*args, **more)
+
+    monkeypatch.setattr(audits, "audit", slow)
+    kept = audits.Audits()
+    first = threading.Thread(target=kept.make, args=(cluster.store, "1d", {}))
+    first.start()
+    assert begun.wait(20)
+    assert kept.make(cluster.store, "1d", {}) is None
+    may_end.set()
+    first.join()
+    assert kept.last is not None
 
 
 def test_what_is_wrong_is_said(cluster: HandCluster) -> None:

@@ -245,10 +245,12 @@ class _Pages:
     def _audit(self, request: Request) -> Response:
         store, span = self.store, request.query_params.get("span", "")
         known = edges(self._source.declared) if isinstance(self._source, Scheduler) else {}
-        audited = self._audits.make(store, span, known) if span in SPANS else self._audits.last
+        made = self._audits.make(store, span, known) if span in SPANS else None
+        audited = made or self._audits.last
         late = audited.report.lateness if audited is not None else Lateness()
         return self._page(
-            request, "audit.html", store.now(), audited=audited, spans=AUDITED, columns=COUNTED,
+            request, "audit.html", store.now(), audited=audited, busy=span in SPANS and made is None,
+            spans=AUDITED, columns=COUNTED,
             trouble={"failed", "missed", "duplicates"},
             late=[brief(timedelta(seconds=one)) for one in (late.quantile(0.5), late.quantile(0.99), late.max)],
             command="cronsensus audit --from " + (audited.span if audited is not None else "1d"),

@@ -17,6 +17,8 @@ SPANS: Mapping[str, timedelta] = {
 }  # fmt: skip
 KEPT = 10.0
 """Seconds for which those who ask get the audit that is there: it may be long, and people reload."""
+PATIENCE = 2.0
+"""Seconds for which one waits for the audit of another: those who reload must not take up all threads."""
 SHOWN = 200
 """Jobs that are shown, those in trouble first; all are counted."""
 
@@ -53,9 +55,14 @@ class Audits:
         """The last one; ``None``: nobody has asked for any."""
         return None if self._last is None else self._last[0]
 
-    def make(self, store: Store, span: str, after: Mapping[str, Sequence[Rule]]) -> Audited:
-        """Return an audit of the last ``span``, one of ``SPANS``; ``after``: what comes after what, as far as known."""
-        with self._making:
+    def make(self, store: Store, span: str, after: Mapping[str, Sequence[Rule]]) -> Audited | None:
+        """Return an audit of the last ``span``, one of ``SPANS``; ``None``: another is being made, and goes on.
+
+        ``after``: what comes after what, as far as known.
+        """
+        if not self._making.acquire(timeout=PATIENCE):
+            return None
+        try:
             if self._last is not None:
                 found, made = self._last
                 if found.span == span and self._clock.monotonic() - made < KEPT:
@@ -65,3 +72,5 @@ class Audits:
             found = Audited(span, report, now)
             self._last = found, self._clock.monotonic()
             return found
+        finally:
+            self._making.release()
