@@ -66,6 +66,13 @@ def test_what_leaves_the_calendar_in_utc_is_refused(text):
         parse_instant(text)
 
 
+def test_a_day_alone_is_said_to_have_no_time_of_day():
+    with pytest.raises(InvalidOption, match="at='2026-12-01' has no time of day"):
+        parse_instant("2026-12-01", what="at")
+    with pytest.raises(InvalidOption, match="at='2026-12-01T09:00' has no time zone"):
+        parse_instant("2026-12-01T09:00", what="at")
+
+
 def test_a_naive_instant_is_refused():
     with pytest.raises(InvalidOption, match=r"start=.* has no time zone"):
         as_utc(datetime(2026, 1, 1), what="start")  # noqa: DTZ001 - that is the point

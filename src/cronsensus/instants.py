@@ -70,6 +70,9 @@ def parse_instant(text: str, *, what: str = "instant") -> datetime:
         instant = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidOption(f"{what}={text!r} is not a time; write it like 2026-11-20T21:00:00Z") from error
+    if instant.tzinfo is None:
+        lacks = "time of day" if len(text) <= len("2026-11-20") else "time zone"
+        raise InvalidOption(f"{what}={text!r} has no {lacks}; write it like 2026-11-20T21:00:00Z")
     return as_utc(instant, what=what)
 
 
