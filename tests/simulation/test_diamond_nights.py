@@ -12,7 +12,7 @@ from tests.simulation.cluster import Parts, Simulation, simulate
 from tests.simulation.cluster.diamond_night import DiamondWorld
 from tests.simulation.test_simulation import told
 
-NIGHTS = int(os.environ.get("CRONSENSUS_TEST_DIAMOND_NIGHTS") or 60)
+NIGHTS = int(os.environ.get("CRONSENSUS_TEST_DIAMOND_NIGHTS") or 30)
 AT_ONCE = 10
 FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True)}
 
