@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus import Run, Scheduler
+from cronsensus import Run, Scheduler, every
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.actions import ACTIONS, DONE
 from cronsensus.dashboard.catalogue import CHINESE
@@ -87,9 +87,11 @@ def test_a_job_runs_now_with_its_own_and_with_other_arguments(browser: Browser, 
     assert "this is the run" in browser.do("/do/trigger?job=queue", reason="try").text
     (made, *_) = occurrences(cluster)
     assert (made.job, made.origin, made.args) == ("queue", "manual", ())
-    browser.do("/do/trigger?job=queue", **{"arg.args": "[42]", "arg.kwargs": '{"copies": 2}'})
+    browser.do("/do/trigger?job=queue", reason="once more", **{"arg.args": "[42]", "arg.kwargs": '{"copies": 2}'})
     (made, *_) = occurrences(cluster)
-    assert (made.args, made.kwargs) == ((42,), {"copies": 2})
+    assert (made.args, made.kwargs, made.origin) == ((42,), {"copies": 2}, "manual")
+    (act, *_) = cluster.store.trail(target="queue")
+    assert (act.action, act.why, act.details["occurrence"]) == ("trigger", "once more", made.id)
 
 
 def test_arguments_that_are_no_json_are_refused_and_kept_in_the_form(browser: Browser, cluster: HandCluster) -> None:
@@ -293,4 +295,24 @@ def test_a_declared_job_has_a_field_for_each_parameter(tmp_path: Path) -> None:
     browser.do("/do/trigger?job=invoice", **{"arg.number": "42", "arg.note": "4 <b>", "arg.size": '"large"'})
     (one,) = scheduler.store.occurrences(OccurrenceFilter(), limit=9)
     assert one.kwargs == {"number": 42, "note": "4 <b>", "size": "large"}
+    scheduler.store.close()
+
+
+def test_what_is_not_written_into_a_form_is_as_the_job_has_it(tmp_path: Path) -> None:
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+
+    @scheduler.job(every("1h"), args=(1,), kwargs={"who": "x"})
+    def sync(day: int, who: str = "me", size: str = "small") -> None:
+        """Send it."""
+
+    scheduler.store.migrate()
+    scheduler.store.define_jobs([sync.spec], release="r1")
+    browser = Browser(dashboard(scheduler))
+    text = browser.get("/do/trigger?job=sync").text
+    assert "left empty: x" in text
+    browser.do("/do/trigger?job=sync", **{"arg.day": "7"})
+    browser.do("/do/trigger?job=sync", **{"arg.who": "zoe"})
+    two, one = scheduler.store.occurrences(OccurrenceFilter(), limit=9)
+    assert (one.kwargs | {"args": one.args}) == {"day": 7, "who": "x", "args": ()}
+    assert (two.kwargs | {"args": two.args}) == {"day": 1, "who": "zoe", "args": ()}
     scheduler.store.close()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from cronsensus.codec import dumps
 from cronsensus.errors import InvalidOption
 from cronsensus.functions import look_at
+from cronsensus.model.job import JobSpec
 
 Kind = Literal["text", "number", "choice", "json"]
 PREFIX = "arg."
@@ -45,6 +46,16 @@ def parameters_of(function: Callable[..., Any], *, executor: str) -> list[Parame
     except Exception:  # noqa: BLE001 - an annotation may be of a type checker only, and evaluating it raises what it likes
         hints = {}
     return [_parameter(each, hints.get(each.name)) for each in signature.parameters.values()]
+
+
+def own_arguments(parameters: list[Parameter], spec: JobSpec) -> dict[str, str]:
+    """Return what a job's definition passes, as texts of the fields."""
+    own = dict(zip((each.name for each in parameters), spec.args, strict=False)) | spec.kwargs
+    kinds = {each.name: each.kind for each in parameters}
+    return {
+        PREFIX + name: value if kinds.get(name) == "text" and isinstance(value, str) else _text(value)
+        for name, value in own.items()
+    }
 
 
 def read_arguments(parameters: list[Parameter], given: Mapping[str, str]) -> dict[str, Any]:

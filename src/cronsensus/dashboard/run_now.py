@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, retired
-from cronsensus.dashboard.arguments import PREFIX, Parameter, parameters_of, read_arguments
+from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.lookup import require_job
 from cronsensus.model.job import JobView
-from cronsensus.model.occurrence import Item
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
 
@@ -38,7 +38,9 @@ def run_now(scheduler: Scheduler | None) -> Action:
             says=says,
             button="Run now",
             seen=f"revision {view.revision}",
-            fields=_json_fields(given) if known is None else tuple(_field(each, given) for each in known),
+            fields=_json_fields(given)
+            if known is None
+            else tuple(_field(each, given, own_arguments(known, view.spec)) for each in known),
             refused=refused,
             command=f"cronsensus jobs trigger {view.spec.name}",
         )
@@ -49,14 +51,16 @@ def run_now(scheduler: Scheduler | None) -> Action:
             code = scheduler if name in declared else None
             made = store.trigger(name, by=by, why=why) if code is None else code.trigger(name, by=by, reason=why)
             return f"/runs/{made.id}"
-        known = parameters(require_job(store, name))
+        view = require_job(store, name)
+        known = parameters(view)
         if scheduler is not None and known is not None:
-            handle = scheduler.options(name).enqueue(**read_arguments(known, given))
-            return f"/runs/{handle.id}"
-        args = _read(given.get(f"{PREFIX}args", ""), list, '[42, "a"]')
-        kwargs = _read(given.get(f"{PREFIX}kwargs", ""), dict, '{"order": 42}')
-        (enqueued,) = store.enqueue([Item(job=name, args=tuple(args), kwargs=kwargs)])
-        return f"/runs/{enqueued.id}"
+            written = {key: text for key, text in given.items() if text.strip()}
+            item = scheduler.options(name).call(**read_arguments(known, own_arguments(known, view.spec) | written)).item
+            args, kwargs = item.args or (), item.kwargs or {}
+        else:
+            args = _read(given.get(f"{PREFIX}args", ""), list, '[42, "a"]', view.spec.args)
+            kwargs = _read(given.get(f"{PREFIX}kwargs", ""), dict, '{"order": 42}', view.spec.kwargs)
+        return f"/runs/{store.trigger(name, by=by, why=why, arguments=(args, kwargs)).id}"
 
     return Action(form, carry_out)
 
@@ -69,7 +73,7 @@ def _json_fields(given: Given) -> tuple[Field, ...]:
     )
 
 
-def _field(each: Parameter, given: Given) -> Field:
+def _field(each: Parameter, given: Given, own: Mapping[str, str]) -> Field:
     return Field(
         PREFIX + each.name,
         each.name,
@@ -77,18 +81,18 @@ def _field(each: Parameter, given: Given) -> Field:
         large=each.kind == "json",
         plain=True,
         choices=each.choices,
-        hint=each.default or "",
+        hint=own.get(PREFIX + each.name) or each.default or "",
     )
 
 
-def _read(text: str, kind: type, example: str) -> Any:
-    """Return what somebody wrote as JSON; nothing is nothing of that kind.
+def _read(text: str, kind: type, example: str, own: Any) -> Any:
+    """Return what somebody wrote as JSON; nothing is the job's own.
 
     Raises:
         InvalidOption: it is not JSON, or something else.
     """
     if not text.strip():
-        return kind()
+        return own
     try:
         value = json.loads(text)
     except ValueError:

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
+from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidOption
 from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, NotWon
@@ -532,13 +533,19 @@ class Store(Backend):
         """
         return self._within("complete_list", self._complete_list, batch, listed)
 
-    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+    def trigger(
+        self, job: str, *, by: str, why: str = "", arguments: tuple[Sequence[Any], Mapping[str, Any]] | None = None
+    ) -> Enqueued:
         """Run a job now, beside its schedule: a new occurrence with origin manual; watermark and next due time stay.
+
+        ``arguments``: JSON values by position and by name, in place of the job's own.
 
         Raises:
             UnknownJob: no such job, or retired; so do ``pause``, ``resume``, ``retry`` and ``backfill``.
+            InvalidPayload: the arguments are not JSON, or too large.
         """
-        return self._within("trigger", self._trigger, job, by=by, why=why)
+        payload = None if arguments is None else write_payload(*arguments, what=f"arguments of {job!r}")
+        return self._within("trigger", self._trigger, job, payload, by=by, why=why)
 
     def pause(self, job: str, *, by: str, why: str) -> bool:
         """Stop firing a job; ``False`` when it is paused already. Nominal times that pass are skipped(paused)."""

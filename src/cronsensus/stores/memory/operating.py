@@ -83,10 +83,10 @@ class OperatingVerbs(RoundVerbs):
         return True
 
     @writes
-    def _trigger(self, job: str, *, by: str, why: str) -> Enqueued:
+    def _trigger(self, job: str, payload: str | None, *, by: str, why: str) -> Enqueued:
         """Run a job now, beside its schedule."""
         now = self._now()
-        row = self._create(self._living_job(job), None, Origin.MANUAL, now, now)
+        row = self._create(self._living_job(job), None, Origin.MANUAL, now, now, payload=payload)
         self._space.record(now, by, "trigger", job, why, occurrence=row.id)
         return enqueued(row, created=True)
 

@@ -53,10 +53,10 @@ class OperatingVerbs(Handle):
         done: bool = self._decide("complete_list", occurrence_id(batch), str(listed), self._sender)
         return done
 
-    def _trigger(self, job: str, *, by: str, why: str) -> Enqueued:
+    def _trigger(self, job: str, payload: str | None, *, by: str, why: str) -> Enqueued:
         """Run a job now, beside its schedule."""
         key = new_id()
-        number = self._decide("trigger", job, key, clean(by), clean(why))
+        number = self._decide("trigger", job, key, clean(by), clean(why), payload)
         return Enqueued(int(number), job, key, created=True, state=State.PENDING)
 
     def _pause(self, job: str, *, by: str, why: str) -> bool:

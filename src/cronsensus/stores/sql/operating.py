@@ -112,11 +112,12 @@ class Created:
         return answers
 
 
-def trigger(tx: Transaction, job: str, *, by: str, why: str) -> Enqueued:
+def trigger(tx: Transaction, job: str, payload: str | None, *, by: str, why: str) -> Enqueued:
     """Run a job now, beside its schedule. Safe: the key is new."""
     row = living(job, find_locked(tx, job))
     spec = spec_of(tx, row)
-    payload = write_payload(spec.args, spec.kwargs, what="arguments")
+    if payload is None:
+        payload = write_payload(spec.args, spec.kwargs, what="arguments")
     new = new_row(tx, row.id, spec, new_id(), Origin.MANUAL, due_at=tx.now, payload=payload)
     [answer] = create(tx, [new], [job])
     record(tx, by, "trigger", job, why, occurrence=answer.id)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld, UnknownJob
+from cronsensus.errors import InvalidOption, InvalidPayload, InvalidTransition, OccurrenceTooOld, UnknownJob
 from cronsensus.model.job import Stretch
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
@@ -32,6 +32,18 @@ class Operating(StoreTest):
         assert (Origin.MANUAL, START, None, 3) == (found.origin, found.due_at, found.scheduled_for, found.priority)
         assert ((1,), {"a": 2}) == (found.args, found.kwargs)
         assert made.id == self.take().id
+
+    def test_a_job_is_triggered_with_other_arguments(self) -> None:
+        self.define(self.job(args=(1,), kwargs={"a": 2}))
+        made = self.store.trigger("job", by="ann", why="try", arguments=([3], {"b": "é"}))
+        none = self.store.trigger("job", by="ann", arguments=((), {}))
+        assert ((3,), {"b": "é"}) == (self.look(made).args, self.look(made).kwargs)
+        assert ((), {}) == (self.look(none).args, self.look(none).kwargs)
+        assert [("trigger", "ann", none.id), ("trigger", "ann", made.id)] == [
+            (one.action, one.by, one.details["occurrence"]) for one in self.store.trail(target="job", limit=2)
+        ]
+        with pytest.raises(InvalidPayload):
+            self.store.trigger("job", by="ann", arguments=([object()], {}))
 
     def test_a_triggered_run_is_beside_the_schedule(self) -> None:
         self.define()
