@@ -122,7 +122,11 @@ def test_a_batch_as_data(pages: Browser, batch: Claim) -> None:
 
 
 def test_cancelling_a_batch_asks_what_runs_of_it_to_stop(cluster: HandCluster, batch: Claim) -> None:
-    Browser(dashboard(cluster.store)).do(f"/do/cancel?run={batch.id}", reason="wrong night")
+    browser = Browser(dashboard(cluster.store))
+    said = browser.get(f"/do/cancel?run={batch.id}").text
+    assert "Its items: 8 that wait are cancelled, 3 that run are asked to stop." in said
+    browser.do(f"/do/cancel?run={batch.id}", reason="wrong night")
+    assert "only those run that have not succeeded" in browser.get(f"/do/retry?run={batch.id}").text
     running = cluster.store.occurrences(OccurrenceFilter(parent=batch.id, states=(State.RUNNING,)))
     assert running
     assert all(one.cancel_requested for one in running)

@@ -901,11 +901,20 @@ class NoTrail(BrokenStore):
 
     rejected_by = "test_every_act_leaves_operator_action_and_reason"
 
-    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+    def trigger(self, job: str, *, by: str, why: str = "", arguments: Any = None) -> Enqueued:
         with self._changed:
-            made = super().trigger(job, by=by, why=why)
+            made = super().trigger(job, by=by, why=why, arguments=arguments)
             self._space.trail.pop()
             return made
+
+
+class TriggersAsDefined(BrokenStore):
+    """The arguments that somebody wrote are not those of the run."""
+
+    rejected_by = "test_a_job_is_triggered_with_other_arguments"
+
+    def trigger(self, job: str, *, by: str, why: str = "", arguments: Any = None) -> Enqueued:
+        return super().trigger(job, by=by, why=why)
 
 
 class BackfillsWhatSucceeded(BrokenStore):

@@ -23,6 +23,7 @@ from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.words import exact, read_time, shorten
+from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.stores.base import Store
@@ -244,6 +245,11 @@ def _retry_form(store: Store, given: Given) -> Form:
         says=(
             ("A new run, with the same arguments and nominal time; this one stays as it is.",),
             *((("This run succeeded: what it did is done a second time.",),) if one.state == "succeeded" else ()),
+            *(
+                (("Of its items only those run that have not succeeded.",),)
+                if one.is_batch and one.state != "succeeded"
+                else ()
+            ),
             *((("It was run again already, as run {0}.", again),) if again is not None else ()),
         ),
         button="Run again",
@@ -265,14 +271,18 @@ def _retry(store: Store, given: Given, by: str, why: str) -> str:
 def _cancel_form(store: Store, given: Given) -> Form:
     one = _run(store, given)
     runs = one.state == "running"
+    says: tuple[Text, ...] = (
+        ("It runs. It is asked to stop, and is running until it does.",) if runs else ("It waits, and will not run.",),
+    )
+    if one.is_batch and one.parent is None:
+        items = store.children([one.id], limit=MOST_ITEMS)[one.id]
+        says = (
+            ("Its items: {0} that wait are cancelled, {1} that run are asked to stop.", items.pending, items.running),
+        )
     return _run_form(
         one,
         title=("Cancel run {0} of {1}", one.id, one.job),
-        says=(
-            ("It runs. It is asked to stop, and is running until it does.",)
-            if runs
-            else ("It waits, and will not run.",),
-        ),
+        says=says,
         button="Ask it to stop" if runs else "Cancel it",
         reason=True,
         refused=("It is {0} already; nothing is left to cancel.", one.state) if one.state.final else None,

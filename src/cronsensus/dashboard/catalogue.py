@@ -163,6 +163,8 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "started late by: p50 {0}, p99 {1}, at most {2}": "开始延迟：p50 {0}，p99 {1}，最长 {2}",
         "{0} more jobs are counted, not shown": "另有 {0} 个任务计入合计，未列出",
         "An audit is being made. Look again in a moment.": "正在对账，请稍后再看。",
+        "Its items: {0} that wait are cancelled, {1} that run are asked to stop.": "其中的条目：等待中的 {0} 个将被取消，运行中的 {1} 个会被要求停止。",
+        "Of its items only those run that have not succeeded.": "其中的条目只运行尚未成功的。",
         "Nobody has audited it yet.": "还没有人对过账。",
         "Choose how far back. It reads every run of that time, so a year of a busy cluster is better asked in a shell.": "请选择范围。对账会读取这段时间内的每次运行；繁忙集群的一整年，更适合在命令行里查。",
         "each nominal time has exactly one verdict": "每个计划时间恰有一个结论",

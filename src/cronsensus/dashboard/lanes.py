@@ -208,7 +208,7 @@ def _attempts(store: Store, seen: Sequence[Glance]) -> list[_Attempt]:
 
 def _bar(one: _Attempt, now: datetime) -> Bar | None:
     ended = one.finished_at or now
-    if ended < now - HOUR or one.node is None:
+    if ended < now - HOUR or one.node is None or one.end == "snoozed":  # it looked, and waits: no attempt
         return None
     x = _x(max(one.started_at, now - HOUR), now)
     width = max(_THIN, _x(min(ended, now), now) - x)

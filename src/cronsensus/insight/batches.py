@@ -44,9 +44,10 @@ class BatchView:
 
     @property
     def rate(self) -> float | None:
-        """How many items end in a second; ``None``: it cannot be told yet."""
+        """How many items end in a second, those that were cancelled left out; ``None``: it cannot be told yet."""
         seconds = 0.0 if self.elapsed is None else self.elapsed.total_seconds()
-        return self.done / seconds if self.done and seconds > 0 else None
+        ran = self.done - self.children.cancelled
+        return ran / seconds if ran and seconds > 0 else None
 
     @property
     def left(self) -> timedelta | None:
