@@ -11,7 +11,7 @@ from cronsensus.clock import SystemClock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidTransition, OccurrenceForgotten, RunFailed
 from cronsensus.interrupts import Event
-from cronsensus.model.batch import HELD, MOST_ITEMS, Children
+from cronsensus.model.batch import MOST_ITEMS, Children, list_length
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.batch_items import Results, items_of
@@ -222,7 +222,7 @@ class Handle(Generic[R_co]):
             ([2, 4, 6], 3)
         """
         found = self._opened.store.children([self.id], limit=2 * MOST_ITEMS)[self.id]
-        return found if found.listed != HELD else replace(found, listed=None)
+        return replace(found, listed=list_length(found.listed))
 
     aprogress = twin(progress)
 

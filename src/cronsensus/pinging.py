@@ -20,8 +20,20 @@ EVERY = 60.0
 LOOK_EVERY = 1.0
 """Seconds between two looks whether to ping, where one is due."""
 TIMEOUT = 5.0
+"""Seconds that a service may take for one ping."""
 
 _log = Logger("cronsensus.heartbeat")
+
+
+def ping(url: str, data: bytes | None = None) -> None:
+    """Ask a URL, of which is known that it is http or https; with ``data`` by POST.
+
+    Raises:
+        Exception: it does not answer with 2xx within ``TIMEOUT``; ``HTTPError``: with another.
+    """
+    asked = urllib.request.Request(url, data=data, headers={"User-Agent": "cronsensus"})  # noqa: S310 - as said
+    with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:  # noqa: S310 - as said
+        answer.read(1)
 
 
 class Pinging:
@@ -59,10 +71,7 @@ class Pinging:
 
     def _ping(self) -> None:
         try:
-            # The settings have checked that it is http or https.
-            asked = urllib.request.Request(self._url, headers={"User-Agent": "cronsensus"})  # noqa: S310
-            with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:  # noqa: S310
-                answer.read(1)
+            ping(self._url)
         except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
             if not self._failed:
                 # Not the whole URL: who knows it may ping in our place.

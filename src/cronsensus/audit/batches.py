@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from cronsensus.audit.report import Finding
 from cronsensus.audit.words import Words
+from cronsensus.model.batch import list_length
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.states import State
@@ -38,8 +39,8 @@ class Batches:
         if occurrence.parent is not None:
             if not self._is_there(occurrence.parent):
                 yield self._words.orphan(occurrence, occurrence.parent)
-        elif occurrence.state is State.SUCCEEDED and occurrence.listed is not None and occurrence.is_batch:
-            yield from self._of_success(occurrence, occurrence.listed)
+        elif occurrence.state is State.SUCCEEDED and (listed := list_length(occurrence.listed)) is not None:
+            yield from self._of_success(occurrence, listed)
 
     def _is_there(self, batch: int) -> bool:
         if batch not in self._there:

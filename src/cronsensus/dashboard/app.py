@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
 
-from cronsensus.audit import Lateness, audit
+from cronsensus.audit import audit
 from cronsensus.codec import dumps, loads
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
-from cronsensus.dashboard.audits import SPANS, Audits
+from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
 from cronsensus.dashboard.batch_bar import segments
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
 from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
@@ -47,7 +47,7 @@ from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.why import why
-from cronsensus.insight.words import brief, read_time, shorten
+from cronsensus.insight.words import read_time, shorten
 from cronsensus.instants import LATEST
 from cronsensus.masking import mask
 from cronsensus.model.batch import shown_key
@@ -82,13 +82,6 @@ _CHANGES = 12
 _LINES = 50
 _SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
 _YEAR = 365 * 24 * 3600
-AUDITED = (("1h", "The last hour"), ("1d", "The last day"), ("7d", "The last 7 days"), ("30d", "The last 30 days"))
-COUNTED = (
-    ("Nominal times", "expected"), ("Succeeded", "succeeded"), ("Failed", "failed"), ("Missed", "missed"),
-    ("Skipped", "skipped"), ("Cancelled", "cancelled"), ("Not over", "pending"), ("Taken over", "takeovers"),
-    ("Duplicates", "duplicates"),
-)  # fmt: skip
-"""What an audit counts, and the fields that have it."""
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
 
@@ -247,12 +240,9 @@ class _Pages:
         known = edges(self._source.declared) if isinstance(self._source, Scheduler) else {}
         made = self._audits.make(store, span, known) if span in SPANS else None
         audited = made or self._audits.last
-        late = audited.report.lateness if audited is not None else Lateness()
         return self._page(
             request, "audit.html", store.now(), audited=audited, busy=span in SPANS and made is None,
-            spans=AUDITED, columns=COUNTED,
-            trouble={"failed", "missed", "duplicates"},
-            late=[brief(timedelta(seconds=one)) for one in (late.quantile(0.5), late.quantile(0.99), late.max)],
+            spans=SPANS, columns=COUNTED, trouble={"failed", "missed", "duplicates"},
             command="cronsensus audit --from " + (audited.span if audited is not None else "1d"),
         )  # fmt: skip
 

@@ -9,12 +9,18 @@ from datetime import datetime, timedelta
 
 from cronsensus.audit import JobReport, Report, audit
 from cronsensus.clock import SystemClock
+from cronsensus.durations import parse_duration
+from cronsensus.insight.words import brief
 from cronsensus.model.gate import Rule
 from cronsensus.stores.base import Store
 
-SPANS: Mapping[str, timedelta] = {
-    "1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30),
+SPANS = {"1h": "The last hour", "1d": "The last day", "7d": "The last 7 days", "30d": "The last 30 days"}
+"""How far back somebody may have it look, and what that is called."""
+COUNTED = {
+    "expected": "Nominal times", "succeeded": "Succeeded", "failed": "Failed", "missed": "Missed", "skipped": "Skipped",
+    "cancelled": "Cancelled", "pending": "Not over", "takeovers": "Taken over", "duplicates": "Duplicates",
 }  # fmt: skip
+"""What is shown of what it counts, and what that is called."""
 KEPT = 10.0
 """Seconds for which those who ask get the audit that is there: it may be long, and people reload."""
 PATIENCE = 2.0
@@ -40,6 +46,12 @@ class Audited:
         """The jobs that are shown: those with findings, failures and misses first, then by name."""
         known = sorted(self.report.jobs, key=lambda job: (not job.found, not job.failed, not job.missed, job.job))
         return known[:SHOWN]
+
+    @property
+    def late(self) -> list[str]:
+        """How late attempts began: half of them at most, 99 of 100 at most, and the latest."""
+        late = self.report.lateness
+        return [brief(timedelta(seconds=one)) for one in (late.quantile(0.5), late.quantile(0.99), late.max)]
 
 
 class Audits:
@@ -68,7 +80,7 @@ class Audits:
                 if found.span == span and self._clock.monotonic() - made < KEPT:
                     return found
             now = store.now()
-            report = audit(store, since=now - SPANS[span], until=now, after=after)
+            report = audit(store, since=now - parse_duration(span), until=now, after=after)
             found = Audited(span, report, now)
             self._last = found, self._clock.monotonic()
             return found

@@ -14,7 +14,7 @@ from cronsensus.insight.ledger import LedgerLine
 from cronsensus.insight.life import Life
 from cronsensus.insight.summaries import error_text
 from cronsensus.instants import format_instant
-from cronsensus.model.batch import HELD
+from cronsensus.model.batch import list_length
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Enqueued, LogLine, Occurrence, RunView
@@ -54,7 +54,7 @@ def occurrence_data(one: Occurrence) -> dict[str, Any]:
         **fields(one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"),
         **fields(one, "failures token node session cancel_requested retry_of"),
         "parent": one.parent,
-        "listed": None if one.listed == HELD else one.listed,
+        "listed": list_length(one.listed),
         "seconds": seconds(one.started_at, one.finished_at),
         # A job may say anything, and JSON has no word for infinity.
         "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],

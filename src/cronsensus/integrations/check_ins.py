@@ -11,7 +11,6 @@ import hashlib
 import math
 import re
 import threading
-import urllib.request
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -27,6 +26,7 @@ from cronsensus.events import RunEnded, RunStarted
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.states import Origin
+from cronsensus.pinging import ping
 from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.every import Every
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from cronsensus.model.job import JobSpec
     from cronsensus.scheduler import Scheduler
 
-TIMEOUT = 5.0
-"""Seconds that healthchecks.io may take for one ping."""
 CATCH_UP = 2.0
 """Seconds for which a process that ends waits for the pings that are left."""
 PAUSES = (0.5, 2.0)
@@ -207,31 +205,24 @@ class _Pinging:
             self._asked.wait()
             self._asked.clear()
             while self._waiting:
-                ping = self._waiting.popleft()
-                for pause in (*PAUSES, None):
-                    error = self._ping(*ping)
-                    if error is None or pause is None or not _may_arrive_later(error):
-                        break
-                    self._paused.wait(pause)
-                self._note(ping[0], error)
+                self._ping(*self._waiting.popleft())
             self._idle.set()
 
-    @staticmethod
-    def _ping(url: str, body: bytes) -> Exception | None:
-        """Ping; return why it did not arrive."""
-        try:
-            asked = urllib.request.Request(url, data=body, headers={"User-Agent": "cronsensus"})  # noqa: S310
-            with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:  # noqa: S310 - http or https, as checked
-                answer.read(1)
-        except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
-            return error
-        return None
-
-    def _note(self, url: str, error: Exception | None) -> None:
-        if error is not None and not self._failed:
-            # Not the whole URL: who knows the key may ping in our place.
-            _log.warning("no ping of a run reaches %s (%s)", urlsplit(url).hostname, error)
-        self._failed = error is not None
+    def _ping(self, url: str, body: bytes) -> None:
+        for pause in (*PAUSES, None):
+            try:
+                ping(url, body)
+            except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
+                if pause is not None and _may_arrive_later(error):
+                    self._paused.wait(pause)
+                    continue
+                if not self._failed:
+                    # Not the whole URL: who knows the key may ping in our place.
+                    _log.warning("no ping of a run reaches %s (%s)", urlsplit(url).hostname, error)
+                self._failed = True
+            else:
+                self._failed = False
+            return
 
 
 def _may_arrive_later(error: Exception) -> bool:

@@ -28,6 +28,11 @@ MOST_ITEMS = 1_000_000
 """Most items of one list."""
 
 
+def list_length(listed: int | None) -> int | None:
+    """Return how many items a list had; ``None``: it is not complete, or its batch is held and has none yet."""
+    return None if listed == HELD else listed
+
+
 @dataclass(frozen=True, slots=True)
 class Children:
     """The items of a batch by their states, each counted up to a limit, and where the batch itself stands.

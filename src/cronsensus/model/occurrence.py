@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld
 from cronsensus.instants import after, as_utc, format_instant
-from cronsensus.model.batch import ITEM_PREFIX
+from cronsensus.model.batch import ITEM_PREFIX, list_length
 from cronsensus.model.job import JobSpec, check_priority
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
 
@@ -353,7 +353,7 @@ class Occurrence:
     @property
     def is_batch(self) -> bool:
         """Whether it is a batch whose list is complete: its last attempt only collects."""
-        return self.listed is not None and self.listed >= 0
+        return list_length(self.listed) is not None
 
     @property
     def begun_at(self) -> datetime | None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cronsensus.errors import BatchFailed, InvalidOption
-from cronsensus.model.batch import HELD, MOST_ITEMS, Phase, item_key, phase, shown_key
+from cronsensus.model.batch import MOST_ITEMS, Phase, item_key, list_length, phase, shown_key
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch_items import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
@@ -89,7 +89,7 @@ class _Turn:
         self._batch = batch
         self._store = store
         self._types = types
-        self._listed = None if claim.listed == HELD else claim.listed
+        self._listed = list_length(claim.listed)
         self._before: tuple[int, ...] = ()
         """The batches that this one is the retry of: what succeeded in them is done."""
         self._again = 0

@@ -17,7 +17,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.batch import HELD, Sleeper, Tolerance, phase
+from cronsensus.model.batch import HELD, Sleeper, Tolerance, list_length, phase
 from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
@@ -294,8 +294,7 @@ class BatchWatch:
         registered = self._registry.get(one.job)
         if registered is None or registered.batch is None:
             return False
-        listed = self.store.children([one.id])[one.id].listed
-        return listed is not None and listed >= 0
+        return list_length(self.store.children([one.id])[one.id].listed) is not None
 
     def _look_at_batches(self, batches: Mapping[int, str]) -> None:
         """Wake those of these batches that wait for nothing any more."""
@@ -314,9 +313,8 @@ class BatchWatch:
             batch
             for batch, children in found.items()
             if children.state is State.PENDING
-            and children.listed is not None
-            and children.listed >= 0
-            and phase(children.listed, children, tolerances[batch]) != "wait"
+            and (listed := list_length(children.listed)) is not None
+            and phase(listed, children, tolerances[batch]) != "wait"
         ]
         left = [
             batch

@@ -16,7 +16,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
-from cronsensus.model.batch import HELD, Sleeper
+from cronsensus.model.batch import Sleeper, list_length
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -216,7 +216,7 @@ class Claiming:
         sleeper = _sleeper(claim)._replace(created_at=self._created_at(claim))
         decided, upstreams = gates.decide(after, sleeper)
         # A batch that has been listed went through its gate: what is retried of its upstreams since does not undo it.
-        if decided.decision == "run" or (claim.listed is not None and claim.listed != HELD):
+        if decided.decision == "run" or list_length(claim.listed) is not None:
             self._passed.add(claim.id)
             self._active_runs.upstreams[claim.id, claim.token] = upstreams
         else:

@@ -540,6 +540,8 @@ class Store(Backend):
 
         ``arguments``: JSON values by position and by name, in place of the job's own.
 
+        Not idempotent: where the answer was lost, the run may be there, and a second call makes another.
+
         Raises:
             UnknownJob: no such job, or retired; so do ``pause``, ``resume``, ``retry`` and ``backfill``.
             InvalidPayload: the arguments are not JSON, or too large.

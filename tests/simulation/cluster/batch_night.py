@@ -123,20 +123,28 @@ class BatchPeople(People):
     def act(self) -> None:
         """Do one thing; what is refused is refused."""
         try:
-            if self._rng.random() < 0.75:
-                self.do("trigger", JOB, by="people", why="")
-            else:
-                where = OccurrenceFilter(job=JOB, states=(State.PENDING, State.RUNNING))
-                if found := self._stage.store.occurrences(where, limit=50):
-                    self.do("cancel", self._rng.choice(found).id, by="people", why="")
+            self.do_one()
         except (CoordinationError, UnknownJob) as error:
             self._stage.trace.add(self._stage.clock.micros, "people", "refused", str(error))
         self._stage.hint_all("people")
 
     ask = act
 
+    def do_one(self) -> None:
+        """Start a batch, or cancel something."""
+        if self._rng.random() < 0.75:
+            self.do("trigger", JOB, by="people", why="")
+        else:
+            self.cancel_some(JOB)
+
+    def cancel_some(self, job: str) -> None:
+        """Cancel something of a job that is not over."""
+        where = OccurrenceFilter(job=job, states=(State.PENDING, State.RUNNING))
+        if found := self._stage.store.occurrences(where, limit=50):
+            self.do("cancel", self._rng.choice(found).id, by="people", why="")
+
     def interfere(self, job: str) -> None:
-        """Leave plans alone: there are none."""
+        """Leave plans alone."""
 
     def leave_alone(self) -> None:
         """Start no more."""

@@ -13,18 +13,16 @@ from random import Random
 from typing import cast
 
 from cronsensus.audit import audit
-from cronsensus.errors import CoordinationError, UnknownJob
 from cronsensus.model.gate import Rule, When
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Reason, State
 from cronsensus.node.upstreams import After
 from cronsensus.triggers import every
-from tests.simulation.cluster.batch_night import BatchJudge, BatchTroubles, SleepersWorld
+from tests.simulation.cluster.batch_night import BatchJudge, BatchPeople, BatchTroubles, SleepersWorld
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.judge import Judge
 from tests.simulation.cluster.parts import Parts
-from tests.simulation.cluster.people import People
 from tests.simulation.cluster.scenario import Scenario, Shape
 from tests.simulation.cluster.stage import Attempt, Stage
 from tests.simulation.cluster.troubles import Troubles
@@ -96,28 +94,17 @@ class DiamondJudge(BatchJudge):
                 self.broken("gate", f"{claim} begins, and of its upstream {rule.job} there is {found}")
 
 
-class DiamondPeople(People):
+class DiamondPeople(BatchPeople):
     """Pause and resume jobs, and now and then cancel something."""
 
-    def act(self) -> None:
-        """Do one thing; what is refused is refused."""
-        try:
-            draw, job = self._rng.random(), self._rng.choice([TOP, LEFT, RIGHT, FOOT])
-            if draw < 0.3:
-                self.do("pause", job, by="people", why="")
-                self._stage.after(self._rng.randint(1, 20) * SECOND, lambda: self.do("resume", job, by="people"))
-            elif found := self._stage.store.occurrences(
-                OccurrenceFilter(job=job, states=(State.PENDING, State.RUNNING)), limit=50
-            ):
-                self.do("cancel", self._rng.choice(found).id, by="people", why="")
-        except (CoordinationError, UnknownJob) as error:
-            self._stage.trace.add(self._stage.clock.micros, "people", "refused", str(error))
-        self._stage.hint_all("people")
-
-    ask = act
-
-    def interfere(self, job: str) -> None:
-        """Leave plans alone."""
+    def do_one(self) -> None:
+        """Pause a job for a while, or cancel something of it."""
+        draw, job = self._rng.random(), self._rng.choice([TOP, LEFT, RIGHT, FOOT])
+        if draw < 0.3:
+            self.do("pause", job, by="people", why="")
+            self._stage.after(self._rng.randint(1, 20) * SECOND, lambda: self.do("resume", job, by="people"))
+        else:
+            self.cancel_some(job)
 
     def leave_alone(self) -> None:
         """Pause everything, so that what is left can come to its end."""
