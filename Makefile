@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # make upgrade: commits whose nodes run beside today's. Before the schema was made in one step
 OLD ?= 588ec14
 
-.PHONY: help setup servers demo test long test-all far faults upgrade check lint types layers snippets screenshots bench mutants simulate coverage lock clean
+.PHONY: help setup servers servers-long demo test long test-all far faults upgrade check lint types layers snippets screenshots bench mutants simulate coverage lock clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -31,6 +31,9 @@ setup: ## Make .venv from the lock (the other targets do it too)
 servers:
 	@scripts/servers
 
+servers-long:
+	@scripts/servers --long
+
 demo: setup ## Three real processes share a schedule; one is killed; the audit counts
 	@$(BIN)/cronsensus demo $(ARGS)
 
@@ -39,10 +42,10 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 test: setup servers ## Run the tests of every commit, in parallel (five minutes on two cores)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-long: setup servers ## Run the tests that a nightly run adds (tests/tiers.py says which, and why)
+long: setup servers-long ## Run the tests that a nightly run adds (tests/tiers.py says which, and why)
 	@HYPOTHESIS_PROFILE=nightly $(PYTEST) -m 'long or drawn' $(ARGS)
 
-test-all: setup servers ## Run both
+test-all: setup servers-long ## Run both
 	@$(PYTEST) $(ARGS)
 
 far: setup servers ## Run the tests of servers again, 1, 10, 40 and 100 ms away (long)
@@ -78,10 +81,10 @@ layers: setup
 snippets: setup
 	$(BIN)/python scripts/snippets
 
-screenshots: setup ## Take the pictures of docs/img anew, with the Chromium of this machine
+screenshots: setup servers-long ## Take the pictures of docs/img anew, with the Chromium of this machine
 	@$(BIN)/python scripts/screenshots
 
-coverage: setup servers ## Run the tests and show which lines and branches they reach
+coverage: setup servers-long ## Run the tests and show which lines and branches they reach
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest -n auto --dist worksteal $(ARGS); status=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report; exit $$status

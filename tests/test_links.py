@@ -1,6 +1,8 @@
 """Links between the pages: what they name is there."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,6 +16,7 @@ READMES = sorted(ROOT.glob("README*.md"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 INLINE = re.compile(r"\]\(([^)\s]+)\)")
 REFERENCE = re.compile(r"^\[[^\]]+\]: (\S+)$", re.MULTILINE)
+IMAGE = re.compile(r'src(?:set)?="([^"]+)"')
 FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -46,8 +49,17 @@ def test_links_of_a_page_lead_to_files_and_headings_that_exist(page: Path) -> No
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
-def test_links_of_a_readme_are_absolute_since_pypi_shows_it(page: Path) -> None:
-    assert [link for link in links(page) if "://" not in link and not link.startswith("#")] == []
+def test_links_of_a_readme_lead_somewhere_in_any_clone(page: Path) -> None:
+    assert [link for link in [*links(page), *IMAGE.findall(page.read_text(encoding="utf-8"))] if "://" in link] == []
+
+
+def test_the_readme_of_a_release_links_to_the_project_since_an_index_has_no_files() -> None:
+    program = "import hatchling.metadata.core as core, hatchling.plugin.manager as m, os; "
+    program += "print(core.ProjectMetadata(os.getcwd(), m.PluginManager()).core.readme)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = REFERENCE.findall(done.stdout) + IMAGE.findall(done.stdout)
+    assert len(found) > 40
+    assert [link for link in found if not link.startswith("https://")] == []
 
 
 def test_urls_of_the_project_are_in_one_place() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "servers"
-PROGRAMS = ("initdb", "mariadbd", "redis-server", "pgbouncer")
-PACKAGES = "postgresql mariadb-server redis-server pgbouncer"
+PROGRAMS = ("initdb", "mariadbd", "redis-server", "pgbouncer", "promtool", "prometheus", "openssl")
+PACKAGES = "postgresql mariadb-server redis-server pgbouncer prometheus openssl"
 APT = """
 case "$*" in
     *" update") exit 100;;
@@ -38,9 +38,9 @@ class Machine:
     def has_apt(self, ends: str = "") -> None:
         self.has("apt-get", APT.format(policy=self.policy, log=self.log) + ends)
 
-    def run(self) -> str:
+    def run(self, *arguments: str) -> str:
         done = subprocess.run(
-            ["/bin/sh", self.script],
+            ["/bin/sh", self.script, *arguments],
             env={"PATH": os.fspath(self.programs)},
             capture_output=True,
             text=True,
@@ -61,11 +61,21 @@ def test_with_all_servers_it_is_silent(machine: Machine) -> None:
     assert machine.run() == ""
 
 
+def test_the_long_tier_wants_a_browser_and_a_font_that_has_chinese(machine: Machine) -> None:
+    for name in PROGRAMS:
+        machine.has(name)
+    machine.has("fc-list")
+    assert "which are not here: chromium fonts-noto-cjk;" in machine.run("--long")
+    machine.has("fc-list", "echo Noto Sans CJK SC")
+    machine.has("chromium")
+    assert machine.run("--long") == ""
+
+
 def test_elsewhere_than_on_debian_it_says_what_is_missing(machine: Machine) -> None:
     machine.has("initdb")
     assert machine.run() == (
-        "servers: the tests want these servers, which are not here: mariadb-server redis-server pgbouncer;"
-        " install them with the package manager of this system. Tests that need them are skipped.\n"
+        "servers: the tests want these packages, which are not here: mariadb-server redis-server pgbouncer"
+        " prometheus openssl; install them with the package manager of this system. Tests that need them are skipped.\n"
     )
 
 
@@ -104,4 +114,6 @@ def test_services_do_not_start_at_the_next_boot_either(machine: Machine) -> None
     machine.has("initdb")
     machine.has("systemctl", f'echo "$*" >> {machine.log}')
     machine.run()
-    assert machine.log.read_text().endswith("-q disable mariadb\n-q disable redis-server\n-q disable pgbouncer\n")
+    assert machine.log.read_text().endswith(
+        "-q disable mariadb\n-q disable redis-server\n-q disable pgbouncer\n-q disable prometheus\n"
+    )

@@ -30,7 +30,7 @@ new PerformanceObserver((list) => { for (const one of list.getEntries()) window.
 def chromium() -> Iterator[Browser]:
     """Start the browser of this machine: none is downloaded, and its profile is a temporary folder."""
     if PROGRAM is None:
-        pytest.skip("service missing: chromium is not on PATH; apt-get install chromium")
+        pytest.skip("service missing: chromium is not on PATH; scripts/servers --long installs it")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PROGRAM, timeout=MILLISECONDS)
         try:

@@ -83,7 +83,7 @@ def crammed() -> Iterator[Server]:
         server.shrink(DISK)
         yield server.start()
     except PermissionError as refused:
-        pytest.skip(f"service missing: a small disk of its own needs root ({refused})")
+        pytest.skip(f"service missing: root, who may make a small disk ({refused})")
     finally:
         server.end()
 

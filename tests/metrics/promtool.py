@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="service missing: promtool (apt-get install prometheus)"
+    shutil.which("promtool") is None, reason="service missing: promtool is not on PATH; scripts/servers installs it"
 )
 
 

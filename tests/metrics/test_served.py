@@ -108,7 +108,8 @@ def test_where_the_port_is_taken_the_node_runs_without(node: Start) -> None:
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("gunicorn") is None, reason="service missing: gunicorn (pip install gunicorn)"
+    importlib.util.find_spec("gunicorn") is None,
+    reason="service missing: gunicorn; scripts/setup installs it",
 )
 def test_workers_of_gunicorn_count_together(tmp_path: Path) -> None:
     (tmp_path / "web.py").write_text(WEB)

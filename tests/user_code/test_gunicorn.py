@@ -17,7 +17,8 @@ from cronsensus import Scheduler
 from cronsensus.model.occurrence import OccurrenceFilter
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("gunicorn") is None, reason="service missing: gunicorn (pip install gunicorn)"
+    importlib.util.find_spec("gunicorn") is None,
+    reason="service missing: gunicorn; scripts/setup installs it",
 )
 
 SHOP = """

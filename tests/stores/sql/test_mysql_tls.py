@@ -21,7 +21,7 @@ from tests.servers.programs import ServiceMissing
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbServer]:
     """A server with a certificate that no system trusts."""
     if not shutil.which("openssl"):
-        pytest.skip("service missing: openssl is not on PATH; apt-get install openssl")
+        pytest.skip("service missing: openssl is not on PATH; scripts/servers installs it")
     try:
         made = mysql_or_mariadb(durable=False)
     except ServiceMissing as missing:

@@ -268,7 +268,7 @@ def tight(request, place, open_sqlite, monkeypatch):
         ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False
     )
     if mounted.returncode != 0:
-        pytest.skip("service missing: mounting a small file system needs root")
+        pytest.skip("service missing: root, who may mount a small file system")
     store = open_sqlite(at=f"sqlite:///{folder}/jobs.db")
     try:
         yield store, lambda: subprocess.run(["mount", "-o", "remount,size=64m", folder], check=True)
