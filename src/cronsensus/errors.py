@@ -16,7 +16,8 @@
     │   ├── UnknownStore             a URL scheme that nothing answers to
     │   └── MissingExtra             a driver that is not installed: says the exact ``pip install``
     ├── StoreError                   the store could not do it; ``retryable`` says whether later may help
-    │   ├── StoreUnavailable         down, refused, cut off              (retryable)
+    │   ├── StoreUnavailable         down, cut off                       (retryable)
+    │   │   └── StoreRefused         it answers and refuses: password, rights, no such database
     │   ├── StoreBusy                locked by others for too long       (retryable)
     │   ├── StoreReadOnly            may be read but not written
     │   ├── StoreFull                no space left                       (retryable)
@@ -125,6 +126,13 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached; nothing runs until it can."""
 
     retryable = True
+
+
+class StoreRefused(StoreUnavailable):
+    """The store answers, and refuses this user: the password, a right, the name of the database, or a setting there.
+
+    A node that runs already tries again, since an administrator may mend it. A start does not wait for that.
+    """
 
 
 class StoreBusy(StoreError):

@@ -11,17 +11,18 @@ from cronsensus.bus import Bus
 from cronsensus.config import misspelt
 from cronsensus.declared import Declarations
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import CronsensusError, StoreUnavailable
+from cronsensus.errors import ConfigurationError, CronsensusError, StoreError, StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
 from cronsensus.model.session import SessionSpec
 from cronsensus.opened import OpenedStore
-from cronsensus.participation import Participation
+from cronsensus.participation import Participation, warn_of_forking_master
 from cronsensus.retirement import tell_of_retired, warn_of_nothing, warn_of_strangers
 from cronsensus.scheduler_setup import Setup
-from cronsensus.starting import Start, Tries, briefly
+from cronsensus.starting import Start, Tries, briefly, may_come
 from cronsensus.startup.tasks import Startups
+from cronsensus.store_wait import StoreWait
 from cronsensus.stores.base import Store
 from cronsensus.twins import begin_on_a_thread
 
@@ -57,6 +58,7 @@ class Lifecycle:
         self._bus = bus
         self._pinging: Pinging | None = None
         self._pause = Event()  # never set: a sleep that a signal handler may interrupt
+        self._store_wait: StoreWait | None = None
         self._told_of_nothing = False
         self.on_declared: Callable[[Store, Sequence[JobSpec]], None] = lambda *_: None
         """Told when the store has the definitions of a session."""
@@ -72,51 +74,90 @@ class Lifecycle:
         node = self.part.node
         return node is not None and node.decides
 
-    def start(self, *, wait: Duration = 0) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether a node starts in the background, as soon as the store can be reached."""
+        return self._store_wait is not None and self._store_wait.waits
+
+    def start(self, *, wait: Duration | None = None) -> None:
         """Begin to run jobs, on threads of their own; returns at once. Brings the store's schema up to date first.
+
+        While the store cannot be reached the node starts in the background: one ERROR says what is missing, nothing
+        runs, and the node comes when the store does. Where a start-up task is declared with ``wait=True`` the
+        application asked to wait, so this raises.
 
         Async jobs run on an event loop that the node makes; with ``await astart()`` or ``async with`` they run on
         yours.
 
         Args:
-            wait: how long to try again while the store cannot be reached, such as a server that starts at the same
-                time. Defaults to 0: one try.
+            wait: how long to block while the store cannot be reached, and then raise. 0: raise at once. Defaults to
+                ``None``: start in the background.
 
         Raises:
             ConfigurationError: started already (``stop`` it first), or started by the parent of this forked process.
-            StoreError: the store cannot be used; nothing was started.
+            StoreError: the store cannot be used; nothing was started. Without ``wait`` only if waiting would not help:
+                a wrong password, another schema.
             StillRunning: ``stop`` was called while this waited for a start-up task of another worker.
         """
-        start = Start()
+        start, tries = Start(), self._tries(wait)
         try:
-            for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
+            for pause in tries:
                 self._pause.wait(pause)
                 with tries:
                     self.part.start(None, start=start)
         except BaseException as error:  # out of a signal handler, too: no node may run on behind it
             self.part.undo(start)
+            if wait is None and self._starts_later(None, error):
+                return
             if isinstance(error, StoreUnavailable):
                 raise briefly(error) from None
             raise
 
-    async def astart(self, *, wait: Duration = 0) -> None:
+    async def astart(self, *, wait: Duration | None = None) -> None:
         """Begin to run jobs; async ones on the running event loop.
 
         Args:
-            wait: how long to try again while the store cannot be reached, as in ``start``.
+            wait: how long to wait while the store cannot be reached, as in ``start``.
 
         Raises:
             ConfigurationError, StoreError: as ``start``.
         """
         import asyncio
 
+        tries = self._tries(wait)
         try:
-            for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
+            for pause in tries:
                 await asyncio.sleep(pause)
                 with tries:
                     await self.part.astart()
-        except StoreUnavailable as error:
-            raise briefly(error) from None
+        except StoreError as error:
+            if wait is None and self._starts_later(asyncio.get_running_loop(), error):
+                return
+            if isinstance(error, StoreUnavailable):
+                raise briefly(error) from None
+            raise
+
+    def _tries(self, wait: Duration | None) -> Tries:
+        if self.waits:
+            raise ConfigurationError(
+                "this scheduler is started already, and waits for its store; stop() it before starting it again"
+            )
+        return Tries(0.0 if wait is None else parse_duration(wait, what="wait").total_seconds())
+
+    def _starts_later(self, loop: asyncio.AbstractEventLoop | None, error: BaseException) -> bool:
+        """Go on starting in the background, if that may help."""
+        if not isinstance(error, StoreError) or not may_come(error) or self._startups.make_wait:
+            return False
+        start = Start()
+
+        def attempt() -> None:
+            if loop is None or not loop.is_closed():
+                self.part.start(loop, start=start)
+
+        self._store_wait = StoreWait(attempt, lambda: self.part.undo(start), "its node, which runs jobs", _log)
+        self._store_wait.begin(error)
+        warn_of_forking_master()
+        return True
 
     def stop(self, drain_timeout: Duration | None = None) -> bool:
         """Stop taking part: running jobs may go on for ``drain_timeout``.
@@ -137,6 +178,8 @@ class Lifecycle:
             ConfigurationError: called on the event loop that the jobs are to end on; ``await astop()`` there.
         """
         try:
+            if self._store_wait is not None and self._store_wait.waits:
+                self._store_wait.cancel()
             return self.part.stop(self._drain(drain_timeout))
         except CronsensusError:
             raise
@@ -153,7 +196,7 @@ class Lifecycle:
         # Stopping goes on when the caller is cancelled: half a stop would leave the session to die of its lease.
         return await asyncio.shield(begin_on_a_thread(self.stop, drain_timeout))
 
-    def run(self, drain_timeout: Duration | None = None) -> bool:
+    def run(self, drain_timeout: Duration | None = None, *, wait: Duration = 0) -> bool:
         """Take part until told to stop: the whole of a worker's main program.
 
         SIGTERM or SIGINT drains (so does ``cronsensus nodes drain``): nothing new is taken, running jobs may go on for
@@ -162,12 +205,14 @@ class Lifecycle:
 
         Args:
             drain_timeout: defaults to the setting, 25 seconds if it is not set.
+            wait: how long to try again while the store cannot be reached. Defaults to 0: one try.
 
         Returns:
             whether everything ended in time.
 
         Raises:
-            ConfigurationError, StoreError: as ``start``.
+            ConfigurationError: as ``start``.
+            StoreError: the store cannot be used.
             NodeFailed: the node could not go on.
         """
         if not logging.getLogger().handlers:
@@ -180,7 +225,7 @@ class Lifecycle:
             where = self._setup.settings.shown("url")
             _log.info("node %s, store %s, %d job%s", self._setup.node_name, where, jobs, "" if jobs == 1 else "s")
         try:
-            return self.part.run(self._drain(drain_timeout))
+            return self.part.run(self._drain(drain_timeout), self._tries(wait))
         except StoreUnavailable as error:
             raise briefly(error) from None
         finally:

@@ -34,7 +34,7 @@ from cronsensus.forking import forking_master, is_being_spawned, left_to_the_par
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.signals import StopSignals
-from cronsensus.starting import Start
+from cronsensus.starting import Start, Tries
 from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
@@ -123,12 +123,8 @@ class Participation:
             start.over.set()
         if start.is_given_up:
             self.undo(start)
-        elif (master := forking_master()) is not None:
-            _log.warning(
-                "started in %s, which forks its workers later: this process runs all jobs, and the workers none; "
-                "start the scheduler in each worker (gunicorn: in post_worker_init of gunicorn.conf.py, and stop it in "
-                "worker_exit; uWSGI: in a function with @postfork, or lazy-apps)", master,
-            )  # fmt: skip
+        else:
+            warn_of_forking_master()
         return True
 
     def _start(self, start: Start, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> None:
@@ -286,13 +282,18 @@ class Participation:
             stopping.done.set()
             self._drained()
 
-    def run(self, drain: timedelta) -> bool:
+    def run(self, drain: timedelta, tries: Tries) -> bool:
         """Start, wait for a reason to stop, drain, stop; return whether everything ended in time."""
         process, start, ended = os.getpid(), Start(), True
         with StopSignals() as signals:
             self._asked = signals.asked
             try:
-                if not self.start(None, signals.tell, start):
+                for pause in tries:
+                    if signals.wait(pause) is not None:
+                        return True
+                    with tries:
+                        started = self.start(None, signals.tell, start)
+                if not started:
                     return True
                 self._asked = _never
                 number, node = signals.wait(), start.node
@@ -401,6 +402,16 @@ class _Stopping:
         if self.error is not None:
             raise self.error
         return self.ended
+
+
+def warn_of_forking_master() -> None:
+    """Log that workers which are forked later run no jobs, if this is their master."""
+    if (master := forking_master()) is not None:
+        _log.warning(
+            "started in %s, which forks its workers later: this process runs all jobs, and the workers none; "
+            "start the scheduler in each worker (gunicorn: in post_worker_init of gunicorn.conf.py, and stop it in "
+            "worker_exit; uWSGI: in a function with @postfork, or lazy-apps)", master,
+        )  # fmt: skip
 
 
 def _never() -> bool:

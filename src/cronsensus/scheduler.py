@@ -199,7 +199,7 @@ class Scheduler:
             ConfigurationError: the scheduler is started.
         """
         with self._opened.lock:
-            if self.started:
+            if self.started or self._lifecycle.waits:
                 raise ConfigurationError("the scheduler is started, its settings stand; configure it before start()")
             settings = load_settings(flags, self._arguments)
             self._opened.move(settings)
@@ -387,7 +387,8 @@ class Scheduler:
         await self.astop()
 
     def __repr__(self) -> str:
-        return f"<Scheduler {mask(self.settings.url)} jobs={len(self.jobs)}{' started' if self.started else ''}>"
+        state = " started" if self.started else " waits for its store" if self._lifecycle.waits else ""
+        return f"<Scheduler {mask(self.settings.url)} jobs={len(self.jobs)}{state}>"
 
 
 def _require_defaults(given: object) -> JobDefaults:

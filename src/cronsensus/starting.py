@@ -1,7 +1,7 @@
 """One start of a node, and its tries while the store is not there yet.
 
 A server may start beside the application, or be replaced just now. A start is tried again only after an error that says
-that later may help; any other ends it at once.
+that later may help; any other ends it at once. Where the caller does not wait, ``StoreWait`` tries for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cronsensus.clock import SystemClock
-from cronsensus.errors import StoreError, StoreUnavailable
+from cronsensus.errors import StoreError, StoreRefused, StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 
@@ -23,6 +23,8 @@ _log = Logger("cronsensus.scheduler")
 _CLOCK = SystemClock()
 FIRST, LONGEST = 0.1, 2.0
 """First and longest pause between two tries, seconds."""
+LONG = 366 * 86_400.0
+"""Seconds that nobody counts."""
 
 
 class Tries:
@@ -45,9 +47,7 @@ class Tries:
         pause = 0.0
         while not self._succeeded:
             yield pause
-            # Replicas that start together spread over the pause.
-            longest = min(LONGEST, FIRST * 2.0**self._failed) * random.uniform(0.5, 1.0)
-            pause = max(0.0, min(longest, self._until - _CLOCK.monotonic()))
+            pause = max(0.0, min(pause_before(self._failed + 1), self._until - _CLOCK.monotonic()))
 
     def __enter__(self) -> None:
         """Begin a try."""
@@ -56,12 +56,27 @@ class Tries:
         """Note the end of a try; keep an error that may pass, as long as there is time."""
         self._succeeded = error is None
         left = self._until - _CLOCK.monotonic()
-        if not isinstance(error, StoreError) or not error.retryable or left <= 0:
+        if left <= 0 or not may_come(error):
             return False
         self._failed += 1
         if self._failed == 1:
-            _log.warning("the store is not there yet (%s); trying again for %.0f s", error, left)
+            how_long = "until it is" if left > LONG else f"for {left:.0f} s"
+            _log.warning("the store is not there yet (%s); trying again %s", error, how_long)
         return True
+
+
+def pause_before(number: int) -> float:
+    """Return the seconds before a try; those of replicas that start together are spread.
+
+    Args:
+        number: of the try, counted from 1 for the first that follows a failed one.
+    """
+    return min(LONGEST, FIRST * 2.0 ** min(number - 1, 10)) * random.uniform(0.5, 1.0)
+
+
+def may_come(error: BaseException | None) -> bool:
+    """Whether the store may be there in a while, with nothing changed here."""
+    return isinstance(error, StoreError) and error.retryable and not isinstance(error, StoreRefused)
 
 
 def briefly(error: StoreUnavailable) -> StoreUnavailable:

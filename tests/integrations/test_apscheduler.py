@@ -213,13 +213,38 @@ def test_jobs_that_are_due_together_are_asked_for_together(guarded, monkeypatch)
     assert len(steps) <= 3
 
 
-def test_store_that_is_away_at_the_start_is_an_error_of_the_start():
+def test_store_that_is_away_is_an_error_of_the_start_where_it_is_not_to_wait():
     scheduler = BackgroundScheduler()
-    guard(scheduler, "postgresql://nobody@127.0.0.1:1/nothing")
+    guard(scheduler, "postgresql://nobody@127.0.0.1:1/nothing", wait=0)
     with pytest.raises(Exception, match=r"127\.0\.0\.1") as told:
         scheduler.start()
     assert told.type.__module__ == "cronsensus.errors"
     assert not scheduler.running
+
+
+def test_a_scheduler_starts_while_the_store_is_away_and_runs_nothing_until_it_comes(folder, caplog):
+    url, ran, due = f"sqlite:///{folder}/later/jobs.db", [], threading.Event()
+    scheduler = BackgroundScheduler()
+    guard(scheduler, url)
+    scheduler.add_job(lambda: ran.append(1), CronTrigger(second="*"), id="tick")
+    submit = scheduler._process_jobs
+
+    def process():
+        answer = submit()
+        if "so nothing is run until it can: it has not been reached" in caplog.text:
+            due.set()
+        return answer
+
+    scheduler._process_jobs = process
+    scheduler.start()
+    try:
+        assert due.wait(PATIENCE), caplog.text
+        assert not ran
+        (folder / "later").mkdir()
+        wait_for(lambda: ran, "the first run")
+    finally:
+        scheduler.shutdown()
+    assert {one.state for one in runs(url, "tick")} <= {State.SUCCEEDED}
 
 
 def job():

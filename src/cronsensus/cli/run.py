@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,9 @@ from cronsensus.insight.words import counted, relative
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
 
+FOREVER = "36500d"
+"""``--wait`` without a time."""
+
 
 @click.command(cls=Command)
 @click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
@@ -35,6 +39,15 @@ if TYPE_CHECKING:
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     help="Least level to log.",
+)
+@click.option(
+    "--wait",
+    is_flag=False,
+    flag_value=FOREVER,
+    default="0s",
+    type=DurationType(),
+    metavar="[TIME]",
+    help="Wait for a store that cannot be reached, for so long or until it is there; else exit 3.",
 )
 @beside("it")
 @click.option(
@@ -52,6 +65,7 @@ if TYPE_CHECKING:
 )
 def run(
     name: str | None,
+    wait: timedelta,
     dashboard_port: int | None,
     metrics_at: tuple[str, int] | None,
     metrics_jobs: tuple[str, ...],
@@ -65,8 +79,11 @@ def run(
     cronsensus run jobs:scheduler
     cronsensus run jobs:scheduler --concurrency 20 --log-format json
     cronsensus run jobs:scheduler --dashboard --metrics 9464
+    cronsensus run jobs:scheduler --wait=2m
     """
     from cronsensus.cli.log import start_logging
+    from cronsensus.signals import StopSignals
+    from cronsensus.starting import Tries
     from cronsensus.stores.connecting import connecting
 
     if name is not None:
@@ -76,15 +93,20 @@ def run(
     known = scheduler.settings
     start_logging(known.log_format, known.log_level, node=scheduler.node_name)
     # Opened before the greeting, which would else look as if it ran although it cannot.
-    with connecting(known.url, message):
-        applied = scheduler.store.migrate()
+    with StopSignals() as signals:
+        for pause in (tries := Tries(wait.total_seconds())):
+            if signals.wait(pause) is not None:
+                message("stopped while it waited for the store; nothing was started")
+                return
+            with tries, connecting(known.url, message):
+                applied = scheduler.store.migrate()
     if known.log_format == "text":
         _greet(found.name, scheduler, new=bool(applied))
     # What is loaded by now stays until the end. The collector need not look through it again and again: 40 ms each
     # time, in which nothing starts.
     gc.freeze()
     with _shown(scheduler, dashboard_port), _measured(scheduler, metrics_at, metrics_jobs):
-        scheduler.run()
+        scheduler.run(wait=wait)
 
 
 @contextmanager

@@ -133,6 +133,11 @@ class Startups:
 
         return decorate
 
+    @property
+    def make_wait(self) -> bool:
+        """Whether a task is declared for which each worker waits."""
+        return any(task.waits for task in self._startups)
+
     def run_startup(self) -> None:
         """Run the start-up tasks, as far as they are this process's to run; for programs that start no node.
 
@@ -191,16 +196,16 @@ class _Startup:
 
     def __init__(self, once: Once[..., Any], *, wait: bool) -> None:
         self._once = once
-        self._wait = wait
+        self.waits = wait
 
     def run(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> _Watcher | None:
         """Run it, or wait for the worker that does, or return a watcher of that worker."""
         from cronsensus.once.once import How
 
         try:
-            self.call(loop, How("wait", None, asked_to_stop) if self._wait else How("raise", 0.0))
+            self.call(loop, How("wait", None, asked_to_stop) if self.waits else How("raise", 0.0))
         except StillRunning as error:
-            if self._wait:
+            if self.waits:
                 raise StillRunning(
                     f"this worker was asked to stop while it waited for {self.name!r}, which another worker runs; "
                     "nothing was started"

@@ -21,8 +21,8 @@ from concurrent.futures import CancelledError
 from datetime import UTC, datetime
 from typing import Any
 
-from cronsensus.durations import Duration
-from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
+from cronsensus.durations import Duration, parse_duration
+from cronsensus.errors import ConfigurationError, LeaseLost, StoreError, StoreUnavailable
 from cronsensus.external import Participant, Won
 from cronsensus.external.observing import Observation
 from cronsensus.integrations.apscheduler.checks import (
@@ -41,10 +41,13 @@ from cronsensus.integrations.apscheduler.verdicts import (
     verdict_of_event,
 )
 from cronsensus.integrations.apscheduler.views import view_of
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.acquiring import Ask, Intent, NotWon
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.scheduler import Scheduler
+from cronsensus.starting import Tries, may_come
+from cronsensus.store_wait import StoreWait
 
 _log = Logger("cronsensus.apscheduler")
 
@@ -60,6 +63,7 @@ def guard(
     lease: Duration | None = None,
     align: bool = False,
     observe: bool | None = None,
+    wait: Duration | None = None,
 ) -> None:
     """Let each scheduled run of an APScheduler 3 scheduler happen in one process, however many run this code.
 
@@ -80,6 +84,8 @@ def guard(
             and take ``jitter`` off; else such jobs are refused.
         observe: change nothing in what runs, and count it, for ``cronsensus audit --observed``; ``None``: as
             ``CRONSENSUS_OBSERVE`` says.
+        wait: how long ``scheduler.start()`` blocks while the store cannot be reached, and then raises; 0: it raises at
+            once. ``None``: it starts all the same, nothing is run, and one ERROR says why, until the store is there.
 
     Raises:
         ConfigurationError: it is guarded already, or was started, or is no scheduler of APScheduler 3.
@@ -90,17 +96,19 @@ def guard(
     if wants_observing(observe):
         real._cronsensus = Observer(real, Observation(ours))
     else:
-        real._cronsensus = Guard(real, ours, align=align)
+        real._cronsensus = Guard(real, ours, align=align, wait=wait)
 
 
 class Guard:
     """What stands between one scheduler and its executors."""
 
-    def __init__(self, scheduler: Any, ours: Scheduler, *, align: bool) -> None:
+    def __init__(self, scheduler: Any, ours: Scheduler, *, align: bool, wait: Duration | None) -> None:
         """Replace the methods of ``scheduler``; open nothing."""
         self._scheduler = scheduler
         self._ours = ours
         self._align = align
+        self._wait = None if wait is None else parse_duration(wait, what="wait").total_seconds()
+        self._store_wait: StoreWait | None = None
         self._participant: Participant | None = None
         self._looked: Participant | None = None
         self._lock = threading.Lock()
@@ -132,17 +140,43 @@ class Guard:
     # --- the scheduler ------------------------------------------------------------------------------------------------
 
     def _on_start(self, *args: Any, **kwargs: Any) -> Any:
-        """Open the store, or raise, before the scheduler names its first time."""
-        if self._participant is None:
-            claims = self._ours._opened.claims()
-            claims.store.now()
-            self._participant = Participant(claims, on_leftover=self._run_leftover)
+        """Open the store before the scheduler names its first time; where it is away, run nothing until it comes."""
         self._ends = False
+        if self._participant is None and self._store_wait is None:
+            self._open_or_wait()
         return self._original["start"](*args, **kwargs)
+
+    def _open_or_wait(self) -> None:
+        try:
+            for pause in (tries := Tries(self._wait or 0.0)):
+                Event().wait(pause)
+                with tries:
+                    self._open()
+        except StoreError as error:
+            if self._wait is not None or not may_come(error):
+                raise
+            self._store_wait = StoreWait(self._open_late, lambda: None, "the guard of APScheduler", _log)
+            self._store_wait.begin(error)
+
+    def _open(self) -> None:
+        claims = self._ours._opened.claims()
+        claims.store.now()
+        with self._lock:
+            if not self._ends:
+                self._participant = Participant(claims, on_leftover=self._run_leftover)
+
+    def _open_late(self) -> None:
+        self._open()
+        if self._scheduler.running:
+            self._scheduler.wakeup()  # to look for what other processes left
 
     def _on_shutdown(self, wait: bool = True) -> Any:  # noqa: FBT001, FBT002 - as APScheduler has it
         """Shut down, and record the verdicts of what ran to its end; what did not is free for other processes."""
-        self._ends = True
+        with self._lock:
+            self._ends = True
+        if self._store_wait is not None:
+            self._store_wait.cancel()
+            self._store_wait = None
         answer = self._original["shutdown"](wait)
         if self._participant is not None:
             closing = threading.Thread(target=self._close, args=(self._participant, wait), name="cronsensus-closing")
@@ -237,6 +271,9 @@ class Guard:
         from apscheduler.executors.base import MaxInstancesReachedError
 
         participant, named_at = self._participant, datetime.now(UTC)
+        if participant is None and self._store_wait is not None:
+            self._report(job, times, StoreUnavailable("it has not been reached since the start"))
+            return
         if participant is None:
             raise ConfigurationError("the guarded scheduler was shut down; nothing runs unguarded")
         times = [time.astimezone(UTC) for time in times]

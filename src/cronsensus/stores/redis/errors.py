@@ -13,6 +13,7 @@ from cronsensus.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
 )
 
@@ -84,7 +85,7 @@ def translate(error: Exception, where: str) -> StoreError:
     if isinstance(error, exceptions.BusyLoadingError):
         return StoreUnavailable(f"{where} still loads its data set into memory; wait until it has")
     if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError)):
-        return StoreUnavailable(f"{where} refuses the user or the password ({text}); correct them in the URL")
+        return StoreRefused(f"{where} refuses the user or the password ({text}); correct them in the URL")
     if isinstance(error, exceptions.MaxConnectionsError):
         return StoreUnavailable(f"{where}: too many threads of this process use the store at once ({text})")
     if isinstance(error, exceptions.TimeoutError):
@@ -119,7 +120,7 @@ def _answered(code: str, text: str, where: str) -> StoreError:
                 f"{where} has fewer healthy replicas than its min-replicas-to-write and refuses to write; start them"
             )
         case "NOPERM":
-            return StoreUnavailable(
+            return StoreRefused(
                 f"{where} does not allow this user what is needed ({text}); allow scripts, the keys of the prefix and "
                 "its channel: ACL SETUSER … +@all -@admin -@dangerous +info ~{prefix:* resetchannels &{prefix:*"
             )
@@ -140,7 +141,7 @@ def _answered(code: str, text: str, where: str) -> StoreError:
         case "MASTERDOWN":
             return StoreUnavailable(f"{where} is a replica that has lost its master; wait for the failover")
         case "MOVED":
-            return StoreUnavailable(f"{where} belongs to a Cluster; write redis+cluster:// in place of redis://")
+            return StoreRefused(f"{where} belongs to a Cluster; write redis+cluster:// in place of redis://")
         case _:
             return _unknown(text, where)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreError, StoreReadOnly, StoreUnavailable
+from cronsensus.errors import StoreError, StoreReadOnly, StoreRefused
 from cronsensus.logger import Logger
 from cronsensus.stores.redis.client import Client
 
@@ -123,21 +123,19 @@ def require_sound(health: Health, where: str) -> None:
     """Raise unless a store may live on such a server.
 
     Raises:
-        StoreUnavailable: it is too old, or would throw away what it was told.
+        StoreRefused: it is too old, or would throw away what it was told.
         StoreReadOnly: it is a replica.
     """
     # Valkey began at 7.2 and tells the version of Redis that it is compatible with; any is new enough.
     if health.product == "redis" and _numbers(health.version) < OLDEST:
-        raise StoreUnavailable(
-            f"{where} runs Redis {health.version}; 6.2 is the least. Upgrade the server, or use Valkey"
-        )
+        raise StoreRefused(f"{where} runs Redis {health.version}; 6.2 is the least. Upgrade the server, or use Valkey")
     if health.role != "master":
         raise StoreReadOnly(
             f"{where} is a replica, which can be read but not written; name the master in the URL, or the Sentinels "
             "that know it: redis+sentinel://…/service"
         )
     if health.policy is not None and health.policy != KEEPS_ALL:
-        raise StoreUnavailable(_throws_away(health.policy, where))
+        raise StoreRefused(_throws_away(health.policy, where))
 
 
 def _throws_away(policy: str, where: str) -> str:

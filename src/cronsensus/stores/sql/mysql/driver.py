@@ -19,7 +19,7 @@ import pymysql
 from pymysql.constants import CLIENT, CR
 from pymysql.err import OperationalError
 
-from cronsensus.errors import InvalidOption, MissingExtra, StoreUnavailable
+from cronsensus.errors import InvalidOption, MissingExtra, StoreRefused
 from cronsensus.stores.sql.bounds import MOST_IDLE, MOST_PAUSED
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 
@@ -268,7 +268,7 @@ def _refuse_old(driver: BoundedConnection, url: MysqlUrl) -> None:
     number = tuple(int(part or 0) for part in found.groups()) if found else ()
     oldest = _OLDEST_MARIADB if driver.is_mariadb else _OLDEST_MYSQL
     if number < oldest:
-        raise StoreUnavailable(
+        raise StoreRefused(
             f"{url.where} is {'MariaDB' if driver.is_mariadb else 'MySQL'} {driver.version}, which cannot pass over "
             "locked rows or compare names exactly: cronsensus needs MariaDB 10.6 or MySQL 8.0.17, or newer; "
             "upgrade the server, or name another one in the URL"

@@ -14,6 +14,7 @@ from cronsensus.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
 )
 from cronsensus.stores.sql.dialect import TryAgain
@@ -119,17 +120,17 @@ def _of_access(code: int, said: str, url: MysqlUrl) -> StoreError | None:
     """Return what an error of logging in, or of rights, means."""
     where = url.where
     if code in _REFUSED:
-        return StoreUnavailable(
+        return StoreRefused(
             f"{where} refused the user or the password ({said}); correct them in the URL, with special characters "
             f"as %XX. Try: {url.client} {url.database}"
         )
     if code in _NOT_ALLOWED:
-        return StoreUnavailable(
+        return StoreRefused(
             f"{where}: this user may not do that ({said}); as an administrator: "
             f"GRANT ALL ON `{url.database}`.* TO {url.user or 'USER'!r}"
         )
     if code == ER.BAD_DB_ERROR:
-        return StoreUnavailable(
+        return StoreRefused(
             f'{where}: there is no such database ({said}); make it: {url.client} -e "CREATE DATABASE {url.database}"'
         )
     if code in _TOO_MANY:
@@ -175,14 +176,14 @@ def _of_settings(code: int, said: str, url: MysqlUrl) -> StoreError | None:
             f'{url.client} -e "SET GLOBAL max_allowed_packet = 16777216"'
         )
     if code == 1665:
-        return StoreUnavailable(
+        return StoreRefused(
             f"{where}: the server's binlog_format=STATEMENT cannot record transactions at READ COMMITTED ({said}); "
             "set binlog_format=ROW or MIXED in its configuration"
         )
     if code == 1047:
         return StoreUnavailable(f"{where} is not part of its cluster just now ({said}); it is tried again")
     if code in {ER.UNKNOWN_STORAGE_ENGINE, ER.FEATURE_DISABLED}:
-        return StoreUnavailable(
+        return StoreRefused(
             f"{where}: the server runs without InnoDB ({said}), and nothing else there has transactions; "
             "enable it in the server's configuration"
         )

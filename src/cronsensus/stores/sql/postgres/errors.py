@@ -13,6 +13,7 @@ from cronsensus.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
 )
 from cronsensus.stores.sql.dialect import TryAgain
@@ -49,13 +50,13 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
         ),
     ),
     "28P01": (
-        StoreUnavailable,
+        StoreRefused,
         (
             "the server refused the user or the password ({said}); correct them in the URL, "
             "in PGPASSWORD or ~/.pgpass, and see pg_hba.conf there"
         ),
     ),
-    "3D000": (StoreUnavailable, "there is no such database ({said}); make it: createdb {address} {database}"),
+    "3D000": (StoreRefused, "there is no such database ({said}); make it: createdb {address} {database}"),
     "53300": (
         StoreUnavailable,
         (
@@ -79,7 +80,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
         ),
     ),
     "42501": (
-        StoreUnavailable,
+        StoreRefused,
         (
             "this user may not do that ({said}); as the owner: GRANT ALL ON SCHEMA {schema} TO {user}; and on all "
             "tables and sequences in it (for the schema to be made: GRANT CREATE ON DATABASE)"

@@ -13,6 +13,7 @@ from cronsensus.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
 )
 
@@ -75,15 +76,13 @@ def translate(error: BaseException, path: Path, seconds: float) -> StoreError | 
 def cannot_open(path: Path, text: str) -> StoreError:
     """Return the error for a file that cannot be opened, with the reason that can be seen from here."""
     if path.is_dir():
-        return StoreUnavailable(f"{path} is a directory; name a file in it: sqlite:///{path / 'jobs.db'}")
+        return StoreRefused(f"{path} is a directory; name a file in it: sqlite:///{path / 'jobs.db'}")
     if not path.parent.exists():
         return StoreUnavailable(
             f"{path} cannot be opened: there is no directory {path.parent}; create it: mkdir -p '{path.parent}'"
         )
     if not path.parent.is_dir():
-        return StoreUnavailable(
-            f"{path} cannot be opened: {path.parent} is not a directory; correct the path in the URL"
-        )
+        return StoreRefused(f"{path} cannot be opened: {path.parent} is not a directory; correct the path in the URL")
     if not path.exists():
         if not _may(path.parent, os.W_OK) or _mounted_read_only(path.parent):
             return StoreReadOnly(
@@ -92,7 +91,7 @@ def cannot_open(path: Path, text: str) -> StoreError:
             )
         return no_schema(path)
     if not _may(path, os.R_OK):
-        return StoreUnavailable(f"{path} may not be read by this user; allow it: chmod u+rw '{path}' (or chown)")
+        return StoreRefused(f"{path} may not be read by this user; allow it: chmod u+rw '{path}' (or chown)")
     if is_read_only(path):
         return read_only(path)
     if _free_bytes(path) < _LITTLE:

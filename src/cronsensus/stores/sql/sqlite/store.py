@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreUnavailable
+from cronsensus.errors import StoreRefused, StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import errors
@@ -111,12 +111,12 @@ class SqliteStore(SqlStore):
         """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back."""
         url = self._url
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
-            raise StoreUnavailable(
+            raise StoreRefused(
                 f"SQLite {sqlite3.sqlite_version} is too old, 3.24 is the least; use a Python that brings a newer one"
             )
         kind = None if url.allow_network_fs else kind_of(url.path.parent)
         if is_network(kind):
-            raise StoreUnavailable(
+            raise StoreRefused(
                 f"{url.path} lies on a network file system ({kind}), where SQLite's locks do not hold between hosts; "
                 "use a local disk, or a server (postgresql://…). If only one host ever uses it: ?allow_network_fs=1"
             )
