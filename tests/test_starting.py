@@ -132,13 +132,8 @@ def test_a_start_without_a_server_shows_a_sentence_and_logs_the_driver_on_debug(
 ):
     caplog.set_level(logging.DEBUG, "cronsensus")
     scheduler = Scheduler(url)
-    start = {
-        "run": scheduler.run,
-        "start": scheduler.start,
-        "astart": lambda wait: asyncio.run(scheduler.astart(wait=wait)),
-    }
     with pytest.raises(StoreUnavailable) as caught:
-        start[way](wait=0)
+        asyncio.run(scheduler.astart(wait=0)) if way == "astart" else getattr(scheduler, way)(wait=0)
     shown = "".join(traceback.format_exception(caught.value))
     assert shown.count("Traceback") == 1
     assert "/stores/" not in shown
@@ -237,9 +232,9 @@ def test_stop_while_the_store_is_away_leaves_nothing_behind(away: Away):
     assert scheduler.stop()
     until_no_thread_waits()
     away.reached.set()
-    assert not scheduler.started
+    assert not scheduler.decides
     scheduler.start(wait=0)
-    assert scheduler.started
+    assert scheduler.decides
     scheduler.stop()
 
 

@@ -29,6 +29,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/user_code/test_forks.py*", "starts programs that fork"),
     ("tests/user_code/test_gunicorn.py*", "starts gunicorn"),
     (
+        "tests/user_code/test_store_away.py*",
+        "gunicorn and uvicorn, whose store goes and comes; one process in test_starting.py",
+    ),
+    (
         "tests/integrations/test_apscheduler_struck.py::*replica*",
         "up to four processes each, that are killed and frozen; test_apscheduler.py kills one in every commit",
     ),

@@ -22,7 +22,8 @@
     │   ├── StoreReadOnly            may be read but not written
     │   ├── StoreFull                no space left                       (retryable)
     │   ├── StoreCorrupt             a file or a record that cannot be read
-    │   ├── SchemaMismatch           older (upgrade) or newer (refuse) than this code
+    │   ├── SchemaMismatch           newer than this code, or changed by somebody
+    │   │   └── SchemaMissing        none yet, or an older one: a node that starts, or ``db upgrade``, makes it
     │   ├── StoreEmptied             another one than this process knew, with ``on_store_loss="stop"``
     │   └── OccurrenceForgotten      it was acknowledged, and the store lost it
     ├── CoordinationError            another node was faster, or this one too slow
@@ -157,6 +158,10 @@ class StoreCorrupt(StoreError):
 
 class SchemaMismatch(StoreError):
     """The schema in the store is not the one that this code knows."""
+
+
+class SchemaMissing(SchemaMismatch):
+    """The store holds no schema of ours, or an older one; the first node that starts makes it."""
 
 
 class StoreEmptied(StoreError):

@@ -1,6 +1,8 @@
 """``cronsensus dashboard``: what it refuses before it serves."""
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -37,3 +39,18 @@ def test_beside_a_node_it_shows_what_that_runs_and_ends_with_it(tmp_path: Path) 
     assert "web-1" in text
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url)
+
+
+def test_before_the_first_node_it_waits_for_the_schema(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    command = [sys.executable, "-m", "cronsensus", "--url", url, "dashboard", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert process.stderr.readline().startswith("waiting for the first node: there is no file")
+            Scheduler(url).store.migrate()
+            shown = process.stderr.readline()
+            assert shown.startswith("dashboard: http://127.0.0.1:")
+            assert httpx.get(shown.split()[1]).status_code == 200
+        finally:
+            process.kill()

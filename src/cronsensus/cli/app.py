@@ -130,14 +130,7 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
     store, ours = _store()
     try:
         if check:
-            try:
-                _check(store)
-            except StoreReadOnly as error:
-                if writable:
-                    raise
-                # A backup or a standby can be looked at. A command that writes gets the same error when it does.
-                what = str(error).partition(";")[0]
-                message_once(f"note: {what}: it is only read, and tells nothing of which nodes are alive now")
+            check_store(store, writable=writable)
         if store.capabilities.hosts == "one" and store.capabilities.clock == "process":
             message("note: memory:// lives inside of one process; no other process sees what is in it")
         yield store
@@ -146,13 +139,28 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
             store.close()
 
 
-def _check(store: Store) -> None:
-    """Raise if the store cannot be used; say so if it takes long to answer."""
+def check_store(store: Store, *, writable: bool = False) -> None:
+    """Refuse a store that cannot be used as it is, with the reason; say so if it takes long to answer.
+
+    Args:
+        store: as opened.
+        writable: refuse one that can only be read, too.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
     from cronsensus.stores.connecting import connecting
 
     scheduler = Invocation.current().scheduler
-    with connecting((scheduler.settings if scheduler else settings()).url, lambda text: click.echo(text, err=True)):
-        store.check()
+    try:
+        with connecting((scheduler.settings if scheduler else settings()).url, lambda text: click.echo(text, err=True)):
+            store.check()
+    except StoreReadOnly as error:
+        if writable:
+            raise
+        # A backup or a standby can be looked at. A command that writes gets the same error when it does.
+        what = str(error).partition(";")[0]
+        message_once(f"note: {what}: it is only read, and tells nothing of which nodes are alive now")
 
 
 def code_at_hand() -> Scheduler | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cronsensus.cli.app import code_at_hand, opened_store
+from cronsensus.cli.app import check_store, code_at_hand, opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import whoami
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
     from cronsensus.stores.base import Store
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether a node has made the schema."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -69,7 +71,26 @@ def dashboard(host: str, port: int, *, read_only: bool) -> None:
     cronsensus dashboard
     cronsensus dashboard --url sqlite:///cronsensus.db --port 8090
     """
-    with opened_store() as store:
+    with opened_store(check=False) as store:
+        _wait_for_schema(store)
         # With the application, pages know what comes after what.
         source = code_at_hand() or store
         server(source, host=host, port=port, read_only=read_only).serve()
+
+
+def _wait_for_schema(store: Store) -> None:
+    """Wait for the first node, which makes the schema: all is often started together."""
+    from cronsensus.errors import SchemaMissing
+    from cronsensus.interrupts import Event
+
+    told = False
+    while True:
+        try:
+            check_store(store)
+        except SchemaMissing as error:
+            if not told:
+                told = True
+                message(f"waiting for the first node: {error}")
+            Event().wait(LOOK_EVERY)
+        else:
+            return

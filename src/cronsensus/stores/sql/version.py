@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cronsensus.errors import SchemaMismatch
+from cronsensus.errors import SchemaMismatch, SchemaMissing
 
 if TYPE_CHECKING:
     from cronsensus.stores.sql.transaction import Transaction
@@ -42,4 +42,4 @@ def refuse_older(found: int, where: str) -> None:
     """Raise if a store must be upgraded first."""
     if found < VERSION:
         have = f"has schema version {found}" if found else "holds no cronsensus schema yet"
-        raise SchemaMismatch(f"{where} {have}, and this cronsensus needs {VERSION}; run: cronsensus db upgrade")
+        raise SchemaMissing(f"{where} {have}, and this cronsensus needs {VERSION}; run: cronsensus db upgrade")

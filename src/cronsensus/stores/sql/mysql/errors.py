@@ -8,7 +8,7 @@ from pymysql.err import InterfaceError, MySQLError
 from cronsensus.errors import (
     CronsensusError,
     InvalidOption,
-    SchemaMismatch,
+    SchemaMissing,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -190,9 +190,9 @@ def _of_settings(code: int, said: str, url: MysqlUrl) -> StoreError | None:
     return None
 
 
-def no_schema(url: MysqlUrl) -> SchemaMismatch:
+def no_schema(url: MysqlUrl) -> SchemaMissing:
     """Return the error for a database that holds no tables of ours, or only some."""
-    return SchemaMismatch(
+    return SchemaMissing(
         f"{url.where} holds no cronsensus schema, or an older one; create or upgrade it: cronsensus db upgrade"
     )
 

@@ -7,7 +7,7 @@ import psycopg
 from cronsensus.errors import (
     CronsensusError,
     InvalidOption,
-    SchemaMismatch,
+    SchemaMissing,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -87,7 +87,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
         ),
     ),
     "42P01": (
-        SchemaMismatch,
+        SchemaMissing,
         "there is no cronsensus schema, or an older one; create or upgrade it: cronsensus db upgrade",
     ),
     "57P03": (StoreUnavailable, "the server is starting up or shutting down ({said}); it is tried again"),

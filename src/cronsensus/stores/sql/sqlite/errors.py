@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from cronsensus.errors import (
-    SchemaMismatch,
+    SchemaMissing,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -130,15 +130,15 @@ def full(path: Path) -> StoreFull:
     )
 
 
-def no_schema(path: Path) -> SchemaMismatch:
+def no_schema(path: Path) -> SchemaMissing:
     """Return the error for a file that holds no tables of ours, or only some, or is not there."""
     if not path.exists():
         # Made by mistake, it would be a second store, on which everything looks as if nothing had ever run.
-        return SchemaMismatch(
+        return SchemaMissing(
             f"there is no file {path}, which nodes make when they start; see that the path is right; if it is, make "
             "the file: cronsensus db upgrade"
         )
-    return SchemaMismatch(
+    return SchemaMissing(
         f"{path} holds no cronsensus schema, or an older one; create or upgrade it: cronsensus db upgrade"
     )
 
