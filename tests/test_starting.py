@@ -234,7 +234,7 @@ def test_stop_while_the_store_is_away_leaves_nothing_behind(away: Away):
     away.reached.set()
     assert not scheduler.decides
     scheduler.start(wait=0)
-    assert scheduler.decides
+    until_it_takes_part(scheduler)
     scheduler.stop()
 
 
