@@ -39,6 +39,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/integrations/test_apscheduler_struck.py::*live_on*", "the same"),
     ("tests/integrations/test_apscheduler_struck.py::*is_away*", "several seconds of a store that is away"),
     ("tests/metrics/test_served.py::test_workers_of_gunicorn*", "starts gunicorn"),
+    (
+        "tests/metrics/test_in_prometheus.py::test_missed*",
+        "two nodes that die one after the other, in a real Prometheus",
+    ),
     ("tests/metrics/test_rules.py*", "promtool plays twenty minutes of each rule"),
     ("tests/test_example_keep_in_web_servers.py*", "starts gunicorn and uvicorn, and counts what eight workers run"),
     (

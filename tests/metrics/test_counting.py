@@ -63,10 +63,10 @@ def test_runs_are_counted_by_job_and_verdict(scheduler: Scheduler) -> None:
     with scheduler:
         good.enqueue().result("20s")
         bad.enqueue()
-        until(lambda: "runs_total[job=bad,verdict=failed]" in series(counted))
+        until(lambda: "runs_total[job_name=bad,verdict=failed]" in series(counted))
         found = series(counted)
         page = counted.page()
-    assert found["runs_total[job=good,verdict=succeeded]"] == found["runs_total[job=bad,verdict=failed]"] == 1
+    assert found["runs_total[job_name=good,verdict=succeeded]"] == found["runs_total[job_name=bad,verdict=failed]"] == 1
     assert found["run_duration_seconds_count"] == 2
     assert found["claims_total[result=won]"] == 2
     assert found["store_operation_seconds_count[verb=step]"] >= 2
@@ -98,7 +98,7 @@ def test_takeovers_and_errors_of_the_store_are_counted(scheduler: Scheduler) -> 
     told(scheduler, TakenOver(node="web-1", session="dead", dead_node=None, runs=tuple(taken)), *verbs)
     found = series(counted)
     assert (found["takeovers_total"], found["store_errors_total"]) == (2, 1)
-    assert found["runs_total[job=tick,verdict=failed]"] == 1
+    assert found["runs_total[job_name=tick,verdict=failed]"] == 1
 
 
 def test_runs_of_jobs_beyond_the_bound_are_counted_together(
@@ -109,16 +109,16 @@ def test_runs_of_jobs_beyond_the_bound_are_counted_together(
     told(scheduler, *(an_end(job) for job in ("a1", "b1", "a2", "a3", "a1")), an_end("a1", "snoozed"))
     found = {name: value for name, value in series(counted).items() if name.startswith("runs_total")}
     assert found == {
-        "runs_total[job=a1,verdict=succeeded]": 2,
-        "runs_total[job=a2,verdict=succeeded]": 1,
-        "runs_total[job=(others),verdict=succeeded]": 2,
+        "runs_total[job_name=a1,verdict=succeeded]": 2,
+        "runs_total[job_name=a2,verdict=succeeded]": 1,
+        "runs_total[job_name=(others),verdict=succeeded]": 2,
     }
 
 
 def test_two_pages_of_one_scheduler_count_once(scheduler: Scheduler) -> None:
     pages = Metrics(scheduler), Metrics(scheduler)
     told(scheduler, an_end("tick"))
-    assert [series(one)["runs_total[job=tick,verdict=succeeded]"] for one in pages] == [1, 1]
+    assert [series(one)["runs_total[job_name=tick,verdict=succeeded]"] for one in pages] == [1, 1]
 
 
 def test_an_application_answers_with_the_page_in_asgi_wsgi_and_a_registry_of_its_own(scheduler: Scheduler) -> None:

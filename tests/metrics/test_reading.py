@@ -37,7 +37,7 @@ def test_a_page_tells_when_a_job_is_next_and_when_it_last_succeeded(cluster: Han
     session = cluster.join(concurrency=7)
     cluster.every("tick", "1m")
     metrics = Metrics(cluster.store)
-    assert "job_last_success_timestamp_seconds[job=tick]" not in series(metrics)
+    assert "job_last_success_timestamp_seconds[job_name=tick]" not in series(metrics)
     cluster.advance(61)
     cluster.fire()
     assert series(metrics)["pending[queue=default]"] == 1
@@ -48,10 +48,10 @@ def test_a_page_tells_when_a_job_is_next_and_when_it_last_succeeded(cluster: Han
     job = cluster.store.job("tick")
     assert job is not None
     assert job.next_due is not None
-    assert found["job_next_run_timestamp_seconds[job=tick]"] == job.next_due.timestamp()
-    assert found["job_last_success_timestamp_seconds[job=tick]"] == now.timestamp()
+    assert found["job_next_run_timestamp_seconds[job_name=tick]"] == job.next_due.timestamp()
+    assert found["job_last_success_timestamp_seconds[job_name=tick]"] == now.timestamp()
     assert (found["pending[queue=default]"], found["slots"], found["slots_busy"]) == (0, 7, 0)
-    assert (found["job_paused[job=tick]"], found["job_overdue[job=tick]"]) == (0, 0)
+    assert (found["job_paused[job_name=tick]"], found["job_overdue[job_name=tick]"]) == (0, 0)
 
 
 def test_a_job_that_nobody_decides_is_overdue_and_a_paused_one_is_not(cluster: HandCluster) -> None:
@@ -60,9 +60,9 @@ def test_a_job_that_nobody_decides_is_overdue_and_a_paused_one_is_not(cluster: H
     cluster.store.pause("rest", by="ada", why="moved")
     cluster.advance(150)
     found = series(Metrics(cluster.store))
-    assert found["job_overdue[job=tick]"] == 1
-    assert (found["job_overdue[job=rest]"], found["job_paused[job=rest]"]) == (0, 1)
-    assert "job_next_run_timestamp_seconds[job=rest]" not in found
+    assert found["job_overdue[job_name=tick]"] == 1
+    assert (found["job_overdue[job_name=rest]"], found["job_paused[job_name=rest]"]) == (0, 1)
+    assert "job_next_run_timestamp_seconds[job_name=rest]" not in found
 
 
 def test_a_job_that_has_not_succeeded_within_what_its_code_says_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,9 @@ def test_a_job_that_has_not_succeeded_within_what_its_code_says_is_overdue(monke
     store = scheduler.store
     store.define_jobs([JobSpec(name="backup", function="backup")], release="r1")
     clock.advance(3599)
-    assert series(metrics)["job_overdue[job=backup]"] == 0
+    assert series(metrics)["job_overdue[job_name=backup]"] == 0
     clock.advance(2)
-    assert series(metrics)["job_overdue[job=backup]"] == 1
+    assert series(metrics)["job_overdue[job_name=backup]"] == 1
 
 
 def test_a_success_is_found_behind_any_number_of_failures(cluster: HandCluster) -> None:
@@ -90,7 +90,7 @@ def test_a_success_is_found_behind_any_number_of_failures(cluster: HandCluster) 
         cluster.fire()
         (claim,) = cluster.claim()
         cluster.fail(claim)
-    assert series(Metrics(cluster.store))["job_last_success_timestamp_seconds[job=tick]"] == succeeded
+    assert series(Metrics(cluster.store))["job_last_success_timestamp_seconds[job_name=tick]"] == succeeded
 
 
 def test_of_many_jobs_the_chosen_ones_have_series_and_no_more_than_the_bound(
@@ -101,7 +101,7 @@ def test_of_many_jobs_the_chosen_ones_have_series_and_no_more_than_the_bound(
         cluster.every(f"mail-{number}")
     cluster.every("billing-1")
     found = [name for name in series(Metrics(cluster.store, jobs="mail-*")) if name.startswith("job_paused")]
-    assert found == [f"job_paused[job=mail-{number}]" for number in range(3)]
+    assert found == [f"job_paused[job_name=mail-{number}]" for number in range(3)]
 
 
 def test_the_store_is_asked_once_in_two_seconds_and_what_it_says_is_not_kept_when_it_is_gone(
@@ -123,7 +123,7 @@ def test_the_store_is_asked_once_in_two_seconds_and_what_it_says_is_not_kept_whe
     assert metrics.page() == metrics.page()
     assert asked["counts"] == 1
     before = sum(asked.values())
-    assert before <= 8
+    assert before <= 12
     broken = True
     assert b"cronsensus_slots" in metrics.page()
     monkeypatch.setattr("cronsensus.metrics.collector.READ_EVERY", 0.0)
@@ -155,7 +155,7 @@ def test_prometheus_takes_a_page_whatever_jobs_are_called(cluster: HandCluster) 
     name = 'a"b\\c{é}'
     cluster.every(name)
     metrics = Metrics(cluster.store)
-    assert f"job_paused[job={name}]" in series(metrics)
+    assert f"job_paused[job_name={name}]" in series(metrics)
     assert promtool("check", "metrics", page=metrics.page()) == ""
 
 
@@ -164,3 +164,20 @@ def test_how_long_the_oldest_has_waited(cluster: HandCluster) -> None:
     cluster.store.trigger("tick", by="ada")
     cluster.advance(90)
     assert series(Metrics(cluster.store))["oldest_pending_age_seconds"] == 90
+
+
+def test_a_page_tells_when_a_job_last_failed_or_missed_a_time_also_if_another_process_did_and_died(
+    cluster: HandCluster,
+) -> None:
+    session = cluster.join()
+    cluster.every("tick", "1m", retries=0)
+    cluster.advance(61)
+    cluster.fire()
+    (claim,) = cluster.claim(session)
+    cluster.fail(claim)
+    failed = cluster.store.now().timestamp()
+    cluster.advance(30)
+    found = series(Metrics(cluster.store))
+    assert found["job_last_failure_timestamp_seconds[job_name=tick]"] == failed
+    assert "job_last_missed_timestamp_seconds[job_name=tick]" not in found
+    assert "node_lost_timestamp_seconds" not in found

@@ -29,7 +29,7 @@ ALIVE_TO_MINUTE_FIVE = {
         '{series: \'cronsensus_slots{instance="b"}\', values: "20x10"}',
     ],
     "CronsensusNoNode": ['{series: \'cronsensus_slots{instance="web"}\', values: "40x10 0x40"}'],
-    "CronsensusNothingDecided": [f'{{series: \'{NEXT}{{job="tick"}}\', values: "60+30x10 360x40"}}'],
+    "CronsensusNothingDecided": [f'{{series: \'{NEXT}{{job_name="tick"}}\', values: "60+30x10 360x40"}}'],
 }
 
 

@@ -92,7 +92,7 @@ def test_a_node_serves_its_page_and_says_that_it_is_ready(node: Start) -> None:
     said = "".join(read_until(process, "metrics: "))
     found = re.search(r"metrics: (\S+)/metrics \(this machine only", said)
     assert found is not None
-    until(lambda: 'cronsensus_runs_total{job="tick",verdict="succeeded"}' in get(f"{found[1]}/metrics")[1])
+    until(lambda: 'cronsensus_runs_total{job_name="tick",verdict="succeeded"}' in get(f"{found[1]}/metrics")[1])
     assert get(f"{found[1]}/ready") == (200, "ok: this node decides on time\n")
     assert get(f"{found[1]}/else")[0] == 404
     process.send_signal(signal.SIGTERM)
@@ -132,7 +132,7 @@ def test_workers_of_gunicorn_count_together(tmp_path: Path) -> None:
                 except OSError:
                     assert process.poll() is None, (tmp_path / "errors").read_text()
                     return ""
-                found = re.search(r'runs_total{job="work",verdict="succeeded"} (\d+)', page)
+                found = re.search(r'runs_total{job_name="work",verdict="succeeded"} (\d+)', page)
                 return found[1] if found else page and "0"
 
             until(counted)

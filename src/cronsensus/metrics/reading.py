@@ -11,9 +11,12 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from cronsensus.alerts.conditions import look_at_nodes
+from cronsensus.alerts.events import RANGES_AGAIN, Mark, look
 from cronsensus.clock import Clock
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
+from cronsensus.instants import to_micros
 from cronsensus.model.glance import Glance
 from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -33,6 +36,10 @@ AGAIN = timedelta(seconds=10)
 """So far before the last reading the next one begins: what is committed later may have an earlier time."""
 ANEW = timedelta(minutes=5)
 """After so long the past of each job is read again; after a fifth of it where more ended than a reading takes in."""
+WINDOW = timedelta(hours=1)
+"""So far before the first reading failures, missed times and lost nodes are looked for."""
+JOB = "job_name"
+"""The label of a job. Not ``job``: that is the scrape's own, and Prometheus would rename ours to ``exported_job``."""
 _PAGE = 500
 _TOGETHER = 50
 _PAST = 30
@@ -45,6 +52,8 @@ class JobReading:
     Attributes:
         next_run: its next nominal time; ``None``: there is none, or it does not count, as in a pause.
         last_success: when a run of it succeeded last, as far as the ledger reaches.
+        last_failure: when one failed for good; ``last_missed``: when a time of it was found to be missed; ``None``: not
+            since ``WINDOW`` before the first reading.
         overdue: its time passed a minute ago, and no node has decided it; or it has not succeeded within its
             ``overdue=``.
     """
@@ -52,6 +61,8 @@ class JobReading:
     name: str
     next_run: datetime | None
     last_success: datetime | None
+    last_failure: datetime | None
+    last_missed: datetime | None
     paused: bool
     overdue: bool
 
@@ -66,6 +77,7 @@ class Reading:
         slots: how many runs the nodes may do at a time that have a lease.
         busy: how many runs there are.
         skew: seconds that this host's clock is ahead of the store's.
+        node_lost: when a node was last found dead, as ``last_failure``.
     """
 
     jobs: tuple[JobReading, ...]
@@ -74,6 +86,7 @@ class Reading:
     slots: int
     busy: int
     skew: float
+    node_lost: datetime | None
 
 
 class Reader:
@@ -87,6 +100,7 @@ class Reader:
         self._patterns = tuple(jobs)
         self._clock = clock
         self._succeeded: dict[str, datetime | None] = {}
+        self._troubles = Troubles()
         self._read_at: datetime | None = None
         self._anew_at: datetime | None = None
 
@@ -97,12 +111,11 @@ class Reader:
         skew = before + (self._clock.now() - before) / 2 - now
         views, internal = self._chosen(store)
         self._learn(store, [view.spec.name for view in views], now)
+        self._troubles.learn(store, now)
         within = self._overdue_after()
         counts, ours = store.counts(), sum(store.pending_of(internal).values())
         return Reading(
-            jobs=tuple(
-                _of_job(view, self._succeeded.get(view.spec.name), now, within.get(view.spec.name)) for view in views
-            ),
+            jobs=tuple(self._of_job(view, now, within.get(view.spec.name)) for view in views),
             pending=max(0, counts.pending - ours),
             oldest=_oldest(store, now),
             slots=sum(
@@ -112,6 +125,23 @@ class Reader:
             ),
             busy=counts.running,
             skew=skew.total_seconds(),
+            node_lost=self._troubles.node_lost,
+        )
+
+    def _of_job(self, view: JobView, now: datetime, within: timedelta | None) -> JobReading:
+        name = view.spec.name
+        decided_here = view.paused_at is None and view.spec.keeper is None
+        due = view.next_due if decided_here else None
+        succeeded = self._succeeded.get(name)
+        return JobReading(
+            name=name,
+            next_run=due,
+            last_success=succeeded,
+            last_failure=self._troubles.last.get(("failed", name)),
+            last_missed=self._troubles.last.get(("missed", name)),
+            paused=view.paused_at is not None,
+            overdue=(due is not None and now - due > OVERDUE)
+            or (within is not None and now - (succeeded or view.created_at) > within),
         )
 
     def _chosen(self, store: Store) -> tuple[list[JobView], list[str]]:
@@ -160,22 +190,45 @@ class Reader:
             self._succeeded[name] = one.finished_at
 
 
+class Troubles:
+    """When each job last failed or missed a time, and a node was last lost, for the whole cluster.
+
+    Read from the store: a counter of a process begins anew with it, dies with what it has not told yet, and
+    Prometheus's ``increase`` does not see the first event of a series.
+
+    Attributes:
+        last: by event and name of the job.
+        node_lost: of any node.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[tuple[str, str], datetime] = {}
+        self.node_lost: datetime | None = None
+        self._mark: Mark | None = None
+        self._gone: dict[str, int] = {}
+
+    def learn(self, store: Store, now: datetime) -> None:
+        """Read what has happened since the last time."""
+        if self._mark is None:
+            begin, newest = to_micros(now - WINDOW), max((one.id for one in store.decided(after=-1)), default=0)
+            ranges = max(0, newest - RANGES_AGAIN)
+            self._mark = Mark(begin, ranges, begin, ranges)
+        events, self._mark = look(store, self._mark)
+        # The lease of an idle node may have minutes yet when its process is gone.
+        gone, self._gone = look_at_nodes(store, self._gone, now)
+        for one in (*events, *gone):  # each oldest first
+            if one.job is not None and one.event in {"failed", "missed"}:
+                self.last.pop((one.event, one.job), None)
+                self.last[one.event, one.job] = one.at
+            elif one.event == "node_lost":
+                self.node_lost = one.at
+        while len(self.last) > MOST_READ:
+            del self.last[next(iter(self.last))]
+
+
 def chosen_by(patterns: Sequence[str], name: str) -> bool:
     """Whether a name fits one of these patterns; all do where there are none."""
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _of_job(view: JobView, succeeded: datetime | None, now: datetime, within: timedelta | None) -> JobReading:
-    decided_here = view.paused_at is None and view.spec.keeper is None
-    due = view.next_due if decided_here else None
-    return JobReading(
-        name=view.spec.name,
-        next_run=due,
-        last_success=succeeded,
-        paused=view.paused_at is not None,
-        overdue=(due is not None and now - due > OVERDUE)
-        or (within is not None and now - (succeeded or view.created_at) > within),
-    )
 
 
 def _oldest(store: Store, now: datetime) -> float:
@@ -189,18 +242,29 @@ def rows_of(reading: Reading) -> Iterator[tuple[str, str, str | None, list[tuple
     """Yield what is shown: name, help, name of the label if there is one, and values by label."""
     jobs = reading.jobs
     yield (
-        "job_next_run_timestamp_seconds", "The next nominal time of a job that is not paused.", "job",
+        "job_next_run_timestamp_seconds", "The next nominal time of a job that is not paused.", JOB,
         [(one.name, one.next_run.timestamp()) for one in jobs if one.next_run is not None],
     )  # fmt: skip
     yield (
         "job_last_success_timestamp_seconds", "When a run of the job last succeeded, as far as the ledger reaches.",
-        "job", [(one.name, one.last_success.timestamp()) for one in jobs if one.last_success is not None],
+        JOB, [(one.name, one.last_success.timestamp()) for one in jobs if one.last_success is not None],
     )  # fmt: skip
-    yield "job_paused", "1: the job is paused.", "job", [(one.name, float(one.paused)) for one in jobs]
+    yield (
+        "job_last_failure_timestamp_seconds", "When a run of the job last failed for good.", JOB,
+        [(one.name, one.last_failure.timestamp()) for one in jobs if one.last_failure is not None],
+    )  # fmt: skip
+    yield (
+        "job_last_missed_timestamp_seconds", "When a nominal time of the job was last found to be missed.", JOB,
+        [(one.name, one.last_missed.timestamp()) for one in jobs if one.last_missed is not None],
+    )  # fmt: skip
+    yield "job_paused", "1: the job is paused.", JOB, [(one.name, float(one.paused)) for one in jobs]
     what = "1: no node has decided a nominal time of a minute ago, or no success within its overdue=."
-    yield "job_overdue", what, "job", [(one.name, float(one.overdue)) for one in jobs]
+    yield "job_overdue", what, JOB, [(one.name, float(one.overdue)) for one in jobs]
     yield "pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))]
     yield "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]
     yield "slots", "Runs that the nodes with a lease may do at a time.", None, [("", float(reading.slots))]
     yield "slots_busy", "Runs that there are, 10,000 at most.", None, [("", float(reading.busy))]
     yield "node_clock_skew_seconds", "How far this host's clock is ahead of the store's.", None, [("", reading.skew)]
+    if reading.node_lost is not None:
+        what = "When a node was last found dead: its lease ran out, or its process is gone."
+        yield "node_lost_timestamp_seconds", what, None, [("", reading.node_lost.timestamp())]
