@@ -302,6 +302,22 @@ def test_a_server_that_can_only_be_read_is_found_at_the_start(server, open_mysql
             cursor.execute("SET GLOBAL read_only = OFF")
 
 
+def test_a_server_whose_init_connect_turns_autocommit_off_can_be_described_too(server, open_mysql):
+    open_mysql(at=server.url).close()
+    with mysql_connection(server.url) as connection:
+        cursor = connection.cursor()
+        cursor.execute("DROP USER IF EXISTS bob")
+        cursor.execute("CREATE USER bob")
+        cursor.execute("GRANT ALL ON test.* TO bob")
+        cursor.execute("SET GLOBAL init_connect = 'SET autocommit=0'")
+        try:
+            store = open_mysql(at=server.url.replace("//root@", "//bob@"), migrated=False)
+            assert store.describe()  # outside of a transaction of ours
+            store.look()
+        finally:
+            cursor.execute("SET GLOBAL init_connect = ''")
+
+
 def test_a_server_without_free_connections_says_so(open_mysql, user):
     open_mysql()
     url = user("ALL", max_user_connections="1")

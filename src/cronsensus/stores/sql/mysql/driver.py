@@ -284,6 +284,8 @@ def settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str
     """
     yield "TRANSACTION ISOLATION LEVEL READ COMMITTED"
     common = {
+        # A server's init_connect may have set it to 0, after the handshake in which the driver was told that it is 1.
+        "autocommit": "1",
         "time_zone": "'+00:00'",
         "sql_mode": f"'{_MODE}'",
         "sql_safe_updates": "0",
