@@ -115,6 +115,8 @@ def test_an_unknown_name_is_an_error_with_the_nearest_one(tmp_path):
 def test_a_variable_that_is_nearly_a_setting_is_pointed_out():
     env = {"CRONSENSUS_LEESE": "3s", "CRONSENSUS_LEASE": "3s", "CRONSENSUS_TEST_MYSQL_URL": "x", "PATH": "/bin"}
     assert misspelt(env) == ["CRONSENSUS_LEESE is no setting; did you mean CRONSENSUS_LEASE?"]
+    service = {"CRONSENSUS_LOG_PORT": "tcp://10.0.0.1:80", "CRONSENSUS_LOG_SERVICE_HOST": "10.0.0.1"}
+    assert misspelt(service) == []
 
 
 def test_a_secret_in_a_url_is_never_shown():

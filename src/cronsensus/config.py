@@ -191,8 +191,11 @@ def misspelt(env: Mapping[str, str] | None = None) -> list[str]:
 
     known = [PREFIX + name.upper() for name in _READERS]
     sentences = []
-    for variable in sorted(os.environ if env is None else env):
-        if variable.startswith(PREFIX) and variable not in known:
+    variables = os.environ if env is None else env
+    # Kubernetes tells each pod of each Service, also of one that is called cronsensus-log.
+    services = tuple(one.removesuffix("_SERVICE_HOST") + "_" for one in variables if one.endswith("_SERVICE_HOST"))
+    for variable in sorted(variables):
+        if variable.startswith(PREFIX) and variable not in known and not variable.startswith(services):
             close = difflib.get_close_matches(variable, known, n=1, cutoff=0.9)
             sentences += [f"{variable} is no setting; did you mean {close[0]}?"] if close else []
     return sentences

@@ -60,6 +60,15 @@ def test_a_failure_is_a_warning_while_it_is_retried_and_an_error_with_its_traceb
     assert trace is not None
     assert trace.tb_frame.f_code is work.__code__  # no frame of ours stands before those of the job
     assert "'work'" in str(record.msg)  # what records are grouped by
+
+
+def test_an_exception_with_megabytes_of_text_is_logged_as_it_is_recorded(caplog):
+    def work() -> None:
+        raise ValueError("x" * 5_000_000)
+
+    run_once(work)
+    assert "ValueError" in caplog.text
+    assert len(caplog.text) < 50_000
     assert (record.job, record.run, record.key, record.attempt) == ("work", one.id, "k", 2)
 
 

@@ -114,6 +114,9 @@ def raised(error: BaseException, run: Run) -> Ending:
             ending = structs.replace(ending, cut_off=True)
         if issubclass(type(error), BatchFailed):
             return ending
+        # Of one with a text that is cut in the record, the log gets the record: megabytes in a line stop its handlers.
+        if ending.error is not None and len(ending.error.message) >= LONGEST_MESSAGE:
+            return ending
         # For the node's log, whose readers look into it; only of that which could be described.
         run.raised = type(error), error, _without_plumbing(error.__traceback__)
         return ending
