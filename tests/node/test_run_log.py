@@ -61,6 +61,8 @@ def test_a_failure_is_a_warning_while_it_is_retried_and_an_error_with_its_traceb
     assert trace.tb_frame.f_code is work.__code__  # no frame of ours stands before those of the job
     assert "'work'" in str(record.msg)  # what records are grouped by
 
+    assert (record.job, record.run, record.key, record.attempt) == ("work", one.id, "k", 2)
+
 
 def test_an_exception_with_megabytes_of_text_is_logged_as_it_is_recorded(caplog):
     def work() -> None:
@@ -69,7 +71,6 @@ def test_an_exception_with_megabytes_of_text_is_logged_as_it_is_recorded(caplog)
     run_once(work)
     assert "ValueError" in caplog.text
     assert len(caplog.text) < 50_000
-    assert (record.job, record.run, record.key, record.attempt) == ("work", one.id, "k", 2)
 
 
 def test_a_run_over_its_time_is_told(caplog):
