@@ -60,7 +60,6 @@ def test_a_failure_is_a_warning_while_it_is_retried_and_an_error_with_its_traceb
     assert trace is not None
     assert trace.tb_frame.f_code is work.__code__  # no frame of ours stands before those of the job
     assert "'work'" in str(record.msg)  # what records are grouped by
-
     assert (record.job, record.run, record.key, record.attempt) == ("work", one.id, "k", 2)
 
 
