@@ -206,6 +206,10 @@ def test_catch_up_all_queues_late_times_under_any_overlap():
     assert said(job, T0 + seconds(185)) == ["60 run", "120 run", "180-180 skipped overlap x1"]
 
 
+def test_catch_up_all_brings_back_all_of_a_short_downtime_too():
+    assert said(a_job(every("1s"), catch_up="all"), T0 + seconds(6)) == [f"{second} run" for second in range(1, 7)]
+
+
 def test_the_latest_overlaps_however_late_it_is():
     assert said(a_job(every("1m"), active=1), T0 + seconds(100)) == ["60-60 skipped overlap x1"]
 

@@ -16,7 +16,8 @@ The rules, in the order in which they apply to a nominal time t that lies ``age 
 6. overlap, for a kept one while earlier occurrences are active: ``skip`` → skipped(overlap); ``queue_one`` →
    skipped(overlap) if one already waits behind another; ``queue`` and ``allow`` keep it; ``cancel_previous`` keeps it
    and cancels the others, or skips those that come in the same step. What ``catch_up="all"`` brings back late (by more
-   than ``ON_TIME``) is asked for explicitly: it queues, and rule 6 is for the ones on time.
+   than ``ON_TIME``) is asked for explicitly: it queues, and rule 6 is for the ones on time. These are skipped for what
+   was active before, and not for each other: after a short downtime, too, all means all.
 
 A job may begin with the only nominal time that its trigger has left, in the past (a one-off ``at``). It was declared
 so that it runs now: of the rules on lateness only ``grace`` is for it.
@@ -241,7 +242,8 @@ def _overlap(job: JobState, now: datetime, draft: _Draft) -> tuple[list[PlannedO
     for nominal, trigger in draft.kept:
         on_time = policies.catch_up != "all" or now - nominal <= ON_TIME
         replaced = policies.overlap == "cancel_previous" and nominal != last
-        crowded = most_active is not None and job.active + len(created) > most_active
+        beside = job.active + (0 if policies.catch_up == "all" else len(created))
+        crowded = most_active is not None and beside > most_active
         if on_time and (replaced or crowded):
             draft.decide(trigger, VerdictRange(nominal, nominal, State.SKIPPED, Reason.OVERLAP, 1))
             continue

@@ -261,7 +261,7 @@ def test_why_not_because_the_one_before_still_ran(cluster: Any) -> None:
     cluster.advance(60)
     cluster.fire()
     said = why(cluster, "2026-11-20 12:02")
-    assert f"run {claim.id}, for 2026-11-20 12:01:00Z was still active when it was due, and overlap=skip" in said
+    assert f"run {claim.id}, for 2026-11-20 12:01:00Z was not over when this time was decided, and overlap=skip" in said
 
 
 def test_why_not_because_it_was_coalesced_after_a_downtime(cluster: Any) -> None:

@@ -10,7 +10,7 @@ from cronsensus.model.job import Policies
 from cronsensus.model.states import Reason
 
 ENGLISH: dict[Reason, str] = {
-    Reason.OVERLAP: "an earlier run was still active when it was due, and overlap={overlap}",
+    Reason.OVERLAP: "an earlier run was not over when this time was decided, and overlap={overlap}",
     Reason.COALESCED: "catch_up=latest runs only the last of those that passed meanwhile",
     Reason.PAUSED: "the job was paused",
     Reason.LATE: "grace is {grace}",

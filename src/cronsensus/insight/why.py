@@ -318,7 +318,7 @@ class _Inquiry:
             if earlier.created_at <= one.decided_at <= (earlier.finished_at or self._now):
                 for_time = "" if earlier.scheduled_for is None else f", for {exact(earlier.scheduled_for, self._zone)}"
                 overlap = self._policies.overlap
-                return f"run {earlier.id}{for_time} was still active when it was due, and overlap={overlap}"
+                return f"run {earlier.id}{for_time} was not over when this time was decided, and overlap={overlap}"
         return None
 
     def _too_late(self, due: datetime, ended: datetime) -> list[str]:
