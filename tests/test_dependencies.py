@@ -599,7 +599,7 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
         [batch] = scheduler.backfill("close", now - timedelta(minutes=60), now)[:1]
         wait_until(lambda: listed)
         fails.set()
-        scheduler.retry(one.id).wait("10s")
+        scheduler.retry(one.id, again=True).wait("10s")
         assert batch.wait("20s").state is State.SUCCEEDED
     assert listed == [1]
 

@@ -11,19 +11,20 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
-from cronsensus.batches import batch_by_hand, refuse_item
+from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, unknown_job
+from cronsensus.batches import batch_by_hand
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
-from cronsensus.handle import Handle, R_co, cancel
+from cronsensus.handle import Handle, R_co, cancel, retry, retry_chain
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, Item, Occurrence, OccurrenceFilter, check_key
+from cronsensus.model.occurrence import Enqueued, Item, OccurrenceFilter, check_key
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch import as_items
 from cronsensus.node.batch_items import Pages, write_pages
+from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.runs import next_time
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
@@ -361,20 +362,31 @@ class Operations:
     abreak_lock = twin(break_lock)
 
     def retry(
-        self, occurrence: int | Handle, *, downstream: bool = False, by: str | None = None, reason: str = ""
+        self,
+        occurrence: int | Handle,
+        *,
+        downstream: bool = False,
+        again: bool = False,
+        by: str | None = None,
+        reason: str = "",
     ) -> Handle:
         """Run something final once more: a new occurrence, linked to the old one, with its arguments and nominal time.
+
+        What was retried already is not run again: the handle is that of the newest retry, and its ``created`` is
+        ``False``. Of two calls at the same instant, one makes the run.
 
         Args:
             occurrence: its number, or its handle.
             downstream: and after it what comes after it, for the same nominal time, as far as that is final: by what
                 this process declares. It is not atomic: repeat it for what is left if it failed half-way.
+            again: once more what succeeded, or was retried already: a retry of the newest retry.
             by: the operator, for the trail; defaults to this node's name.
             reason: kept in the audit trail.
 
         Raises:
             InvalidOption: ``downstream``, and it has no nominal time.
-            InvalidTransition: it is not final yet, or an item of a batch, which is run again as a whole.
+            InvalidTransition: it is not final yet; it succeeded, and ``again`` is not given; or it is an item of a
+                batch, which is run again as a whole.
             LookupError: there is none.
             StoreError: the store could not do it.
         """
@@ -382,15 +394,15 @@ class Operations:
         refuse_while_loading("retries")
 
         def carry_out(store: Store) -> Enqueued:
-            one = store.occurrence(number)
-            refuse_item(one)
-            behind: Sequence[Occurrence] = ()
-            if downstream and one is not None:
-                behind = retry_downstream(store, edges(self._acts.declared), one).runs[1:]
-            made = store.retry(number, by=operator, why=reason)
+            one = store.occurrence(number) if downstream else None
+            if one is not None and again:
+                one = retry_chain(store, one)[-1]
+            behind = () if one is None else retry_downstream(store, edges(self._acts.declared), one).runs
+            made = retry(store, number, by=operator, why=reason, again=again)
             for other in behind:
-                with suppress(InvalidTransition, LookupError):  # somebody was faster
-                    store.retry(other.id, by=operator, why=reason)
+                if one is not None and other.id != one.id:
+                    with suppress(LookupError):  # pruned meanwhile
+                        store.retry(other.id, by=operator, why=reason, again=True)
             return made
 
         return self._acts.handle(self._acts.act((), carry_out))

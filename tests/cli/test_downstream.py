@@ -44,7 +44,7 @@ def runs(cluster: Any, job: str) -> list[Any]:
 
 def test_a_run_is_tried_again_and_what_comes_after_it_behind_it(night):
     [first], [second] = runs(night, "extract"), runs(night, "load")
-    answer = night("runs", "retry", str(first.id), "--downstream", "--yes", "--reason", "bad source", *APP)
+    answer = night("runs", "retry", str(first.id), "--downstream", "--again", "--yes", "--reason", "bad source", *APP)
     assert answer.code == 0, answer
     again, behind = runs(night, "extract")[-1], runs(night, "load")[-1]
     assert (again.retry_of, behind.retry_of) == (first.id, second.id)
@@ -57,7 +57,7 @@ def test_a_run_is_tried_again_and_what_comes_after_it_behind_it(night):
 def test_it_is_shown_before_and_nothing_is_done_unasked(night):
     [first] = runs(night, "extract")
     for more, code in ((["--dry-run"], 0), ([], 2)):
-        answer = night("runs", "retry", str(first.id), "--downstream", *APP, *more)
+        answer = night("runs", "retry", str(first.id), "--downstream", "--again", *APP, *more)
         assert "load" in answer.out
         assert answer.code == code, answer
     assert len(runs(night, "extract")) == len(runs(night, "load")) == 1
@@ -65,10 +65,26 @@ def test_it_is_shown_before_and_nothing_is_done_unasked(night):
 
 def test_what_has_not_ended_is_left_alone(night):
     [first], [second] = runs(night, "extract"), runs(night, "load")
-    night.store.retry(second.id, by="test")
-    answer = night("runs", "retry", str(first.id), "--downstream", "--yes", *APP)
+    night.store.retry(second.id, by="test", again=True)
+    answer = night("runs", "retry", str(first.id), "--downstream", "--again", "--yes", *APP)
     assert "load is left alone: its run" in answer.text
     assert len(runs(night, "load")) == 2
+
+
+def test_repeated_it_runs_again_only_what_was_left(night):
+    """Whoever typed it died half-way, or types it twice."""
+    [first], [second] = runs(night, "extract"), runs(night, "load")
+    made = night.store.retry(first.id, by="test", again=True)
+    typed = ("runs", "retry", str(first.id), "--downstream", "--yes", *APP)
+    answer = night(*typed)
+    assert answer.code == 0, answer
+    assert f"run {first.id} was tried again already as run {made.id} (pending)" in answer.text
+    [_, behind] = runs(night, "load")
+    assert (behind.retry_of, len(runs(night, "extract"))) == (second.id, 2)
+    for claim in (*night.claim(), *night.claim()):
+        night.finish(claim)
+    assert "load is left alone: run" in night(*typed).text
+    assert (len(runs(night, "extract")), len(runs(night, "load"))) == (2, 2)
 
 
 @pytest.mark.parametrize("more", [["--failed"], ["4712"]])
@@ -120,7 +136,7 @@ def test_the_audit_finds_nothing_where_each_began_after_its_upstreams(night):
     assert night("audit", "extract", *APP).code == 0
     [first], [second] = runs(night, "extract"), runs(night, "load")
     for one in (first, second):
-        night.store.retry(one.id, by="test")
+        night.store.retry(one.id, by="test", again=True)
         [claim] = night.claim()
         night.advance(1)
         night.finish(claim)

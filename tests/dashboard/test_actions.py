@@ -183,7 +183,11 @@ def test_of_two_who_try_a_run_again_in_one_moment_the_second_is_told(
     (made,) = [one for one in occurrences(cluster) if one.retry_of == number]
     late = next(answer for answer in answers if answer.status_code == 409)
     assert f"It was run again already, as run {made.id}." in late.text
+    assert Form(late.text).action is None  # it waits: one more would run beside it
+    for claim in cluster.claim():
+        cluster.fail(claim)
     browsers[0].do(f"/do/retry?run={number}")
+    assert [one.retry_of for one in occurrences(cluster)].count(made.id) == 1
 
 
 @pytest.mark.parametrize(

@@ -908,6 +908,16 @@ class NoTrail(BrokenStore):
             return made
 
 
+class RetriesWhatWasRetried(BrokenStore):
+    """Two operators who retry one run make two runs: its work is done twice."""
+
+    rejected_by = "test_what_was_retried_already_returns_its_newest_retry"
+
+    def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
+        self._existing(occurrence).retried_as = None
+        return super()._retry(occurrence, by=by, why=why, again=again)
+
+
 class TriggersAsDefined(BrokenStore):
     """The arguments that somebody wrote are not those of the run."""
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.errors import CronsensusError
-from cronsensus.handle import cancel
+from cronsensus.handle import cancel, retry_chain
 from cronsensus.insight.backfill_plan import plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.failures import open_failures
@@ -26,12 +26,12 @@ from cronsensus.insight.words import exact, read_time, shorten
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
+from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 Text = tuple[Any, ...]
 """A sentence of the catalogue, and what stands in the places of ``{0}``, ``{1}``."""
 Given = Mapping[str, str]
-_MOST_ACTS = 500
 _PREVIEWED = 20
 
 
@@ -227,35 +227,36 @@ def _run_form(one: Occurrence, seen: str = "", **more: Any) -> Form:
     return Form(back=f"/runs/{one.id}", keeps={"run": str(one.id)}, seen=f"{one.state} {one.attempt}{seen}", **more)
 
 
-def _run_again_as(store: Store, one: Occurrence) -> int | None:
-    """Return the newest run that was made of this one, as far as the newest acts on its job tell."""
-    acts = store.trail(target=one.job, limit=_MOST_ACTS)
-    made = [act.details.get("retry") for act in acts if act.details.get("occurrence") == one.id]
-    return next((number for number in made if isinstance(number, int)), None)
-
-
 def _retry_form(store: Store, given: Given) -> Form:
     one = _run(store, given)
-    again = _run_again_as(store, one)
-    return _run_form(
+    newest = retry_chain(store, one)[-1]
+    form = _run_form(
         one,
         # Who else told it to run again has made the run that was wanted.
-        f" {again or ''}",
+        f" {newest.id}",
         title=("Run {0} of {1} again", one.id, one.job),
         says=(
             ("A new run, with the same arguments and nominal time; this one stays as it is.",),
-            *((("This run succeeded: what it did is done a second time.",),) if one.state == "succeeded" else ()),
+            *(
+                (("This run succeeded: what it did is done a second time.",),)
+                if State.SUCCEEDED in {one.state, newest.state}
+                else ()
+            ),
             *(
                 (("Of its items only those run that have not succeeded.",),)
                 if one.is_batch and one.state != "succeeded"
                 else ()
             ),
-            *((("It was run again already, as run {0}.", again),) if again is not None else ()),
+            *((("It was run again already, as run {0}.", newest.id),) if newest is not one else ()),
         ),
         button="Run again",
-        refused=_not_again(one),
-        command=f"cronsensus runs retry {one.id}",
+        refused=_not_again(one)
+        or (None if newest.state.final else ("It was run again already, as run {0}.", newest.id)),
+        command=f"cronsensus runs retry {one.id}"
+        + (" --again" if newest.id != one.id or one.state == "succeeded" else ""),
     )
+    form.keeps["newest"] = str(newest.id)
+    return form
 
 
 def _not_again(one: Occurrence) -> tuple[Any, ...] | None:
@@ -265,7 +266,8 @@ def _not_again(one: Occurrence) -> tuple[Any, ...] | None:
 
 
 def _retry(store: Store, given: Given, by: str, why: str) -> str:
-    return f"/runs/{store.retry(int(given['run']), by=by, why=why).id}"
+    # If somebody retries the newest one in this moment, the store returns what was made of it.
+    return f"/runs/{store.retry(int(given['newest']), by=by, why=why, again=True).id}"
 
 
 def _cancel_form(store: Store, given: Given) -> Form:

@@ -84,6 +84,14 @@ def still_running(job: str, key: str) -> InvalidTransition:
     )
 
 
+def succeeded_already(occurrence: int) -> InvalidTransition:
+    """Return the error for a retry of a run that has done its work."""
+    return InvalidTransition(
+        f"run {occurrence} succeeded, and a retry would do its work a second time; if that is meant, say so: "
+        f"cronsensus runs retry {occurrence} --again, or retry({occurrence}, again=True)"
+    )
+
+
 def check_key(key: Any, *, of_item: bool = False) -> str:
     """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, no NUL, not beginning with ``@``.
 
@@ -349,6 +357,7 @@ class Occurrence:
     fingerprint: str | None = None
     parent: int | None = None
     listed: int | None = None
+    retried_as: int | None = None
 
     @property
     def is_batch(self) -> bool:

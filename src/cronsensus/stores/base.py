@@ -569,16 +569,26 @@ class Store(Backend):
         """
         return self._within("cancel", self._cancel, occurrence, by=by, why=why)
 
-    def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
+    def retry(self, occurrence: int, *, by: str, why: str = "", again: bool = False) -> Enqueued:
         """Make a new occurrence of a final one, linked to it and with the same arguments and nominal time.
 
-        That of an item of a batch is no item any more: it runs alone.
+        That of an item of a batch is no item any more: it runs alone. A run is retried once: of one that was, this
+        returns the newest of its retries with ``created=False``, and a further one is a retry of that.
+
+        Atomic: of two calls at the same instant one makes the run, and the other returns it.
+        Not prevented: a second run where the first retry is no longer kept.
+
+        Args:
+            occurrence: its number.
+            by: the operator, for the trail.
+            why: the reason, for the trail.
+            again: also if it succeeded.
 
         Raises:
-            InvalidTransition: it is not final yet.
+            InvalidTransition: it is not final yet; or it succeeded, and ``again`` is not given.
             LookupError: there is none.
         """
-        return self._within("retry", self._retry, occurrence, by=by, why=why)
+        return self._within("retry", self._retry, occurrence, by=by, why=why, again=again)
 
     def forget(
         self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None

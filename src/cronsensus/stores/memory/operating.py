@@ -15,6 +15,7 @@ from cronsensus.model.occurrence import (
     origin_of_retry,
     scheduled_key,
     still_running,
+    succeeded_already,
     when_due,
 )
 from cronsensus.model.states import Origin, Reason, State
@@ -102,11 +103,16 @@ class OperatingVerbs(RoundVerbs):
         return state
 
     @writes
-    def _retry(self, occurrence: int, *, by: str, why: str) -> Enqueued:
+    def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
         old = self._existing(occurrence)
+        newest = self._newest_retry(old)
+        if newest is not old:
+            return enqueued(newest, created=False)
         if not old.state.final:
             raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
+        if old.state is State.SUCCEEDED and not again:
+            raise succeeded_already(occurrence)
         job, now = self._living_job(old.job.spec.name), self._now()
         row = self._create(
             job,
@@ -119,6 +125,7 @@ class OperatingVerbs(RoundVerbs):
             payload=old.payload,
             retry_of=old.id,
         )
+        old.retried_as = row.id
         self._space.record(now, by, "retry", job.spec.name, why, occurrence=old.id, retry=row.id)
         return enqueued(row, created=True)
 
@@ -151,6 +158,11 @@ class OperatingVerbs(RoundVerbs):
         created = [answer.id for answer in answers if answer.created]
         self._space.record(now, by, "backfill", job, why, times=len(times), occurrences=created)
         return answers
+
+    def _newest_retry(self, row: OccurrenceRow) -> OccurrenceRow:
+        while row.retried_as is not None and (following := self._space.occurrences.get(row.retried_as)) is not None:
+            row = following
+        return row
 
     def _existing(self, occurrence: int) -> OccurrenceRow:
         row = self._space.occurrences.get(occurrence)

@@ -15,6 +15,7 @@ from cronsensus.model.occurrence import (
     Item,
     scheduled_key,
     still_running,
+    succeeded_already,
     too_old,
     when_due,
 )
@@ -77,18 +78,20 @@ class OperatingVerbs(Handle):
                 raise InvalidTransition(f"occurrence {occurrence} is {refused.rest} and cannot be cancelled") from None
             raise _not_there(occurrence) from None
 
-    def _retry(self, occurrence: int, *, by: str, why: str) -> Enqueued:
+    def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
-        key = new_id()
+        asked = (occurrence_id(occurrence), new_id(), clean(by), clean(why), again)
         try:
-            number, job = self._decide("retry", occurrence_id(occurrence), key, clean(by), clean(why))
+            number, job, key, created, state = self._decide("retry", *asked)
         except Refusal as refused:
+            if refused.word == "FINAL":
+                raise succeeded_already(occurrence) from None
             if refused.word == "ACTIVE":
                 raise InvalidTransition(
                     f"occurrence {occurrence} is {refused.rest}; only a final one can be retried"
                 ) from None
             raise _not_there(occurrence) from None
-        return Enqueued(int(number), job, key, created=True, state=State.PENDING)
+        return Enqueued(int(number), job, key, created, State(state))
 
     def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
         try:

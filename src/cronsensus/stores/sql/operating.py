@@ -10,7 +10,15 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, Item, origin_of_retry, scheduled_key, still_running, when_due
+from cronsensus.model.occurrence import (
+    Enqueued,
+    Item,
+    origin_of_retry,
+    scheduled_key,
+    still_running,
+    succeeded_already,
+    when_due,
+)
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.job_rows import ask_locked, definition_of, find_locked, living, spec_of, specs_of
@@ -147,19 +155,23 @@ def cancel(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
     return state
 
 
-def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
+def retry(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
     """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand.
 
-    Safe: a final state has no exit, and the key is new; the job is locked, so it is not retired at the same
-    instant. Two operators who retry at the same instant make two.
+    Safe when two operators retry at the same instant: the job's row is locked (or there is one writer), so the second
+    sees what the first made, and returns that.
     """
     _require_id(occurrence)
     locked = tx.send("lock_job_of", occurrence=occurrence, space=tx.namespace)
-    old = tx.send("ended_occurrence", occurrence=occurrence, space=tx.namespace).row
+    old = tx.send("newest_retry", occurrence=occurrence, space=tx.namespace).row
     if old is None:
         raise _unknown(occurrence)
+    if old.id != occurrence and locked.row is not None:
+        return Enqueued(old.id, locked.row.name, old.key, created=False, state=State(old.state))
     if not State(old.state).final:
         raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
+    if old.state == State.SUCCEEDED and not again:
+        raise succeeded_already(occurrence)
     row = living(f"of occurrence {occurrence}" if locked.row is None else locked.row.name, locked.row)
     new = new_row(
         tx,
@@ -174,6 +186,7 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
         retry_of=old.id,
     )
     [answer] = create(tx, [new], [row.name])
+    tx.send("note_retry", occurrence=old.id, retry=answer.id)
     record(tx, by, "retry", row.name, why, occurrence=old.id, retry=answer.id)
     return answer
 
