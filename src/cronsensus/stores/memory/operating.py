@@ -8,10 +8,11 @@ from datetime import datetime
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import LATEST, after
+from cronsensus.instants import LATEST, after, from_micros, to_micros
 from cronsensus.model.occurrence import (
     Enqueued,
     Item,
+    chain_time,
     origin_of_retry,
     scheduled_key,
     still_running,
@@ -84,11 +85,24 @@ class OperatingVerbs(RoundVerbs):
         return True
 
     @writes
-    def _trigger(self, job: str, payload: str | None, *, by: str, why: str) -> Enqueued:
-        """Run a job now, beside its schedule."""
-        now = self._now()
-        row = self._create(self._living_job(job), None, Origin.MANUAL, now, now, payload=payload)
-        self._space.record(now, by, "trigger", job, why, occurrence=row.id)
+    def _trigger(
+        self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
+    ) -> Enqueued:
+        """Run a job now, beside its schedule, and after it what comes after it."""
+        jobs, now = [self._living_job(name) for name in (job, *downstream)], self._now()
+        found = None if key is None else jobs[0].keys.get(key)
+        if found is not None:
+            return enqueued(found, created=False)
+        nominal = from_micros(chain_time(to_micros(now))) if downstream else None
+        row, *behind = [
+            self._create(
+                one, key if place == 0 else None, Origin.MANUAL, now, now,
+                payload=payload if place == 0 else None, scheduled_for=nominal,
+            )
+            for place, one in enumerate(jobs)
+        ]  # fmt: skip
+        details = {"downstream": [one.id for one in behind]} if behind else {}
+        self._space.record(now, by, "trigger", job, why, occurrence=row.id, **details)
         return enqueued(row, created=True)
 
     @writes

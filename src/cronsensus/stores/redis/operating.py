@@ -54,11 +54,14 @@ class OperatingVerbs(Handle):
         done: bool = self._decide("complete_list", occurrence_id(batch), str(listed), self._sender)
         return done
 
-    def _trigger(self, job: str, payload: str | None, *, by: str, why: str) -> Enqueued:
-        """Run a job now, beside its schedule."""
-        key = new_id()
-        number = self._decide("trigger", job, key, clean(by), clean(why), payload)
-        return Enqueued(int(number), job, key, created=True, state=State.PENDING)
+    def _trigger(
+        self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
+    ) -> Enqueued:
+        """Run a job now, beside its schedule, and after it what comes after it."""
+        named = new_id() if key is None else key
+        behind = [[name, new_id()] for name in downstream]
+        number, created, state = self._decide("trigger", job, named, clean(by), clean(why), payload, behind)
+        return Enqueued(int(number), job, named, created, State(state))
 
     def _pause(self, job: str, *, by: str, why: str) -> bool:
         paused: bool = self._decide("pause", job, clean(by), clean(why))

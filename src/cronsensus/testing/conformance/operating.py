@@ -46,6 +46,55 @@ class Operating(StoreTest):
         with pytest.raises(InvalidPayload):
             self.store.trigger("job", by="ann", arguments=([object()], {}))
 
+    def test_a_trigger_with_a_key_makes_one_run(self) -> None:
+        self.define(self.job(overlap="allow"), self.job("after", overlap="allow"))
+        self.session()
+        made = self.store.trigger("job", by="ann", key="sent once", downstream=["after"])
+        assert (True, "sent once") == (made.created, made.key)
+        for state in (State.PENDING, State.SUCCEEDED):
+            if state.final:
+                for claim in self.claim():
+                    self.finish(claim)
+            before = self.snapshot()
+            again = self.store.trigger("job", by="bob", key="sent once", downstream=["after"])
+            assert (made.id, "job", "sent once", False, state) == (
+                again.id, again.job, again.key, again.created, again.state,
+            )  # fmt: skip
+            assert before == self.snapshot()
+        assert self.store.trigger("job", by="ann", key="sent anew").created
+        assert self.store.trigger("after", by="ann", key="sent once").created
+        with pytest.raises(InvalidOption):
+            self.store.trigger("job", by="ann", key="@2026-11-20T12:00:00Z")
+
+    def test_a_chain_has_one_nominal_time_that_no_schedule_gives(self) -> None:
+        self.define(self.job(args=(1,)), self.job("load", args=(2,)), self.job("check", priority=3))
+        before = [self.view(name) for name in ("job", "load", "check")]
+        made = self.store.trigger("job", by="ann", why="now", arguments=((7,), {}), downstream=["load", "check"])
+        [first], [load], [check] = (self.all(job=name) for name in ("job", "load", "check"))
+        assert (made.id, Origin.MANUAL, Origin.MANUAL) == (first.id, load.origin, check.origin)
+        assert {first.scheduled_for} == {load.scheduled_for, check.scheduled_for}
+        assert first.scheduled_for is not None
+        assert timedelta(0) <= self.store.now() - first.scheduled_for < SECOND
+        assert first.scheduled_for.microsecond % 1000
+        assert first.id < load.id < check.id
+        assert ((7,), (2,), 3) == (first.args, load.args, check.priority)
+        assert [(one.watermark, one.next_due) for one in before] == [
+            (one.watermark, one.next_due) for one in (self.view(name) for name in ("job", "load", "check"))
+        ]
+        [act] = self.store.trail(target="job", limit=1)
+        assert ("trigger", "now", first.id, [load.id, check.id]) == (
+            act.action, act.why, act.details["occurrence"], act.details["downstream"],
+        )  # fmt: skip
+
+    def test_a_chain_is_made_whole_or_not_at_all(self) -> None:
+        self.define(self.job(), self.job("gone"))
+        self.store.retire("gone", by="ann", why="")
+        before = self.snapshot()
+        for missing in ("gone", "nobody"):
+            with pytest.raises(UnknownJob):
+                self.store.trigger("job", by="ann", downstream=[missing])
+        assert before == self.snapshot()
+
     def test_a_triggered_run_is_beside_the_schedule(self) -> None:
         self.define()
         before = self.view()

@@ -379,6 +379,16 @@ class Racing(StoreTest):
             assert 1 == len({one.id for one in answers})
         assert 2 * self.TURNS == len(self.all())
 
+    def test_a_form_that_all_send_is_one_run(self) -> None:
+        self.define(self.job(overlap="allow"))
+        for turn in range(self.TURNS):
+
+            def send(store: Store, number: int, key: str = f"form {turn}") -> bool:
+                return store.trigger("job", by=f"s{number}", key=key).created
+
+            assert 1 == sum(self.race(send))
+        assert self.TURNS == len(self.all())
+
     def test_pruning_together_deletes_everything_once(self) -> None:
         self.queue()
         self.session()
