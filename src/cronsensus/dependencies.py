@@ -179,6 +179,48 @@ def downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
     return Downstream(tuple(behind)[1:], tuple(others))
 
 
+def names_after(rules: Mapping[str, Sequence[Rule]], job: str) -> tuple[str, ...]:
+    """Return the names of all that comes after a job, directly or not."""
+    found = downstream(rules, job)
+    return (*found.jobs, *found.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a job and all that comes after it, run now, are.
+
+    Attributes:
+        jobs: those that come after it, each behind what it comes after itself.
+        left: jobs that do not run, and why.
+    """
+
+    jobs: tuple[str, ...]
+    left: tuple[tuple[str, str], ...]
+
+
+def chain_from(rules: Mapping[str, Sequence[Rule]], job: str) -> Chain:
+    """Return what runs after a job that is run now.
+
+    Raises:
+        InvalidOption: it comes after another job itself, and would wait for that.
+    """
+    if rules.get(job):
+        before = ", ".join(repr(rule.job) for rule in rules[job])
+        raise InvalidOption(
+            f"{job!r} comes after {before} itself, so a chain does not begin with it: begin with the first job, or run "
+            "one time of it again: cronsensus runs retry ID --downstream"
+        )
+    found, runs = downstream(rules, job), [job]
+    left = [(name, "it comes after other times of it") for name in found.others]
+    for name in found.jobs:
+        missing = [rule.job for rule in rules[name] if rule.which == "same" and rule.job not in runs]
+        if missing:
+            left.append((name, f"it also comes after {', '.join(missing)}, which does not run now"))
+        else:
+            runs.append(name)
+    return Chain(tuple(runs[1:]), tuple(left))
+
+
 @dataclass(frozen=True, slots=True)
 class Again:
     """What a retry with all that comes after it does.

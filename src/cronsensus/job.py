@@ -156,9 +156,11 @@ class Job(Generic[P, R_co]):
 
     aresume = twin(resume)
 
-    def trigger_now(self, *, by: str | None = None, reason: str = "") -> Handle[R_co]:
+    def trigger_now(
+        self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
+    ) -> Handle[R_co]:
         """Run it now, beside its schedule; see ``Scheduler.trigger``."""
-        return self._operations.trigger(self, by=by, reason=reason)
+        return self._operations.trigger(self, downstream=downstream, key=key, by=by, reason=reason)
 
     atrigger_now = twin(trigger_now)
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, unknown_job
 from cronsensus.batches import batch_by_hand
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
-from cronsensus.dependencies import edges, retry_downstream
+from cronsensus.dependencies import chain_from, edges, retry_downstream
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
 from cronsensus.handle import Handle, R_co, cancel, retry, retry_chain
 from cronsensus.instants import format_instant, read_instant
@@ -42,7 +42,9 @@ _MICROSECOND = timedelta(microseconds=1)
 class Declared(Named, Protocol[R_co]):
     """A job of which it is known what its function returns: a ``Job``."""
 
-    def trigger_now(self, *, by: str | None = None, reason: str = "") -> Handle[R_co]:
+    def trigger_now(
+        self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
+    ) -> Handle[R_co]:
         """Run it now."""
 
 
@@ -260,19 +262,41 @@ class Operations:
 
     aresume = twin(resume)
 
-    def trigger(self, job: str | Named, *, by: str | None = None, reason: str = "") -> Handle:
+    def trigger(
+        self,
+        job: str | Named,
+        *,
+        downstream: bool = False,
+        key: str | None = None,
+        by: str | None = None,
+        reason: str = "",
+    ) -> Handle:
         """Run a job now, beside its schedule, with its own arguments. The overlap policy still holds.
+
+        Args:
+            job: a job, or its name.
+            downstream: and after it what comes after it: by what this process declares, in one step. They have one
+                nominal time, now. Left out is what comes after other times, or also after jobs that do not run now.
+            key: as in ``options``: a second call with it makes nothing and returns the run of the first.
+            by: the operator, for the trail; defaults to this node's name.
+            reason: kept in the audit trail.
 
         Raises:
             UnknownJob, StoreError: as ``pause``.
-            InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them.
+            InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them. Or
+                ``downstream``, and it comes after another job itself.
         """
         name, operator = name_of(job), self._acts.operator(by)
         refuse_while_loading("triggers")
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
         if function is not None and spec is not None and function.registered.batch is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
-        return self._acts.handle(self._acts.act({name}, lambda store: store.trigger(name, by=operator, why=reason)))
+        behind = chain_from(edges(self._acts.declared), name).jobs if downstream else ()
+
+        def carry_out(store: Store) -> Enqueued:
+            return store.trigger(name, by=operator, why=reason, key=key, downstream=behind)
+
+        return self._acts.handle(self._acts.act({name, *behind}, carry_out))
 
     atrigger = twin(trigger)
 

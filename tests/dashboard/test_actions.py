@@ -15,6 +15,7 @@ from cronsensus import Run, Scheduler, every
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.actions import ACTIONS, DONE
 from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
@@ -212,7 +213,7 @@ def test_what_cannot_be_done_has_no_button(browser: Browser, cluster: HandCluste
     assert Form(text).action is None
 
 
-EVERY = {**ACTIONS, "trigger": run_now(None)}
+EVERY = {**ACTIONS, "trigger": run_now(None), "retry": run_again(None)}
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))

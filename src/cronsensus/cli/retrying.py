@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from cronsensus.batches import refuse_item
-from cronsensus.cli.output import Output
-from cronsensus.dependencies import retried_already
+from cronsensus.cli.output import Output, message
+from cronsensus.dependencies import names_after, retried_already
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import retry
 from cronsensus.insight.as_data import made_data
+from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import Enqueued, Occurrence, succeeded_already
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -44,6 +45,17 @@ def retry_runs(
     made = [(one.id, retry(store, one.id, by=by, why=why, again=one.id in again)) for one in found]
     store.notify()
     return made
+
+
+def print_left_out(found: Sequence[Occurrence], rules: Mapping[str, Sequence[Rule]]) -> None:
+    """Say which jobs come after those of runs, and do not follow."""
+    for one in found:
+        after = () if one.scheduled_for is None else names_after(rules, one.job)
+        if after:
+            message(
+                f"what comes after {one.job} does not follow: {', '.join(after)}; to have it follow: "
+                f"cronsensus runs retry {one.id} --downstream"
+            )
 
 
 def print_retries(output: Output, made: Sequence[tuple[int, Enqueued]]) -> None:

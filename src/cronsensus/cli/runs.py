@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from cronsensus.cli.app import application, complete_job, opened_store
+from cronsensus.cli.app import application, code_at_hand, complete_job, opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
-from cronsensus.cli.retrying import print_retries, require_retryable, retry_runs
+from cronsensus.cli.retrying import print_left_out, print_retries, require_retryable, retry_runs
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import InvalidTransition
@@ -351,7 +351,8 @@ def retry(
         raise CommandError("--again is for runs that are named", then="cronsensus runs retry ID --again")
     if downstream and (failed or len(numbers) > 1):
         raise CommandError("--downstream is for one run", then="cronsensus runs retry ID --downstream --dry-run")
-    rules = edges(application().scheduler.declared) if downstream else {}
+    code = application().scheduler if downstream else code_at_hand()
+    rules = {} if code is None else edges(code.declared)
     with opened_store() as store:
         if downstream:
             first = _found(store, numbers[0])
@@ -370,6 +371,8 @@ def retry(
         if asks and not _agreed(output, found, "Run {} again?", dry_run=dry_run, yes=yes):
             return
         made = retry_runs(store, found, meant, by=by, why=reason)
+    if not downstream:
+        print_left_out(found, rules)
     print_retries(output, made)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.errors import CronsensusError
-from cronsensus.handle import cancel, retry_chain
+from cronsensus.handle import cancel
 from cronsensus.insight.backfill_plan import plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.failures import open_failures
@@ -26,7 +26,6 @@ from cronsensus.insight.words import exact, read_time, shorten
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
-from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 Text = tuple[Any, ...]
@@ -215,7 +214,12 @@ def retired(view: JobView) -> Text | None:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def _run(store: Store, given: Given) -> Occurrence:
+def find_run(store: Store, given: Given) -> Occurrence:
+    """Return the run that is meant.
+
+    Raises:
+        NoTargetError: there is none.
+    """
     number = given.get("run", "")
     one = store.occurrence(int(number)) if number.isdecimal() and len(number) < 19 else None
     if one is None:
@@ -223,55 +227,13 @@ def _run(store: Store, given: Given) -> Occurrence:
     return one
 
 
-def _run_form(one: Occurrence, seen: str = "", **more: Any) -> Form:
+def run_form(one: Occurrence, seen: str = "", **more: Any) -> Form:
+    """Return a form about a run."""
     return Form(back=f"/runs/{one.id}", keeps={"run": str(one.id)}, seen=f"{one.state} {one.attempt}{seen}", **more)
 
 
-def _retry_form(store: Store, given: Given) -> Form:
-    one = _run(store, given)
-    newest = retry_chain(store, one)[-1]
-    form = _run_form(
-        one,
-        # Who else told it to run again has made the run that was wanted.
-        f" {newest.id}",
-        title=("Run {0} of {1} again", one.id, one.job),
-        says=(
-            ("A new run, with the same arguments and nominal time; this one stays as it is.",),
-            *(
-                (("This run succeeded: what it did is done a second time.",),)
-                if State.SUCCEEDED in {one.state, newest.state}
-                else ()
-            ),
-            *(
-                (("Of its items only those run that have not succeeded.",),)
-                if one.is_batch and one.state != "succeeded"
-                else ()
-            ),
-            *((("It was run again already, as run {0}.", newest.id),) if newest is not one else ()),
-        ),
-        button="Run again",
-        refused=_not_again(one)
-        or (None if newest.state.final else ("It was run again already, as run {0}.", newest.id)),
-        command=f"cronsensus runs retry {one.id}"
-        + (" --again" if newest.id != one.id or one.state == "succeeded" else ""),
-    )
-    form.keeps["newest"] = str(newest.id)
-    return form
-
-
-def _not_again(one: Occurrence) -> tuple[Any, ...] | None:
-    if one.parent is not None:
-        return "It is an item of batch {0}. Run that again: it leaves out what succeeded.", one.parent
-    return None if one.state.final else ("It is {0}; only what has ended can be run again.", one.state)
-
-
-def _retry(store: Store, given: Given, by: str, why: str) -> str:
-    # If somebody retries the newest one in this moment, the store returns what was made of it.
-    return f"/runs/{store.retry(int(given['newest']), by=by, why=why, again=True).id}"
-
-
 def _cancel_form(store: Store, given: Given) -> Form:
-    one = _run(store, given)
+    one = find_run(store, given)
     runs = one.state == "running"
     says: tuple[Text, ...] = (
         ("It runs. It is asked to stop, and is running until it does.",) if runs else ("It waits, and will not run.",),
@@ -281,7 +243,7 @@ def _cancel_form(store: Store, given: Given) -> Form:
         says = (
             ("Its items: {0} that wait are cancelled, {1} that run are asked to stop.", items.pending, items.running),
         )
-    return _run_form(
+    return run_form(
         one,
         title=("Cancel run {0} of {1}", one.id, one.job),
         says=says,
@@ -390,7 +352,6 @@ ACTIONS: Mapping[str, Action] = {
     "pause": Action(_pause_form, _pause),
     "resume": Action(_resume_form, _resume),
     "backfill": Action(_backfill_form, _backfill),
-    "retry": Action(_retry_form, _retry),
     "retry-failed": Action(_retry_failed_form, _retry_failed),
     "cancel": Action(_cancel_form, _cancel),
     "drain": Action(_drain_form, _drain),
