@@ -95,6 +95,53 @@ def test_a_job_runs_now_with_its_own_and_with_other_arguments(browser: Browser, 
     assert (act.action, act.why, act.details["occurrence"]) == ("trigger", "once more", made.id)
 
 
+def test_a_form_that_a_browser_sends_again_is_one_run(browser: Browser, cluster: HandCluster) -> None:
+    """By a second click, a reload, the way back, or through another dashboard on the store."""
+    form = Form(browser.get("/do/trigger?job=queue").text)
+    before = len(occurrences(cluster))
+    others = [
+        browser,
+        Browser(dashboard(cluster.store), cookie=f"cronsensus_form={browser.cookies['cronsensus_form']}"),
+    ]
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(
+            threads.map(lambda number: others[number % 2].ask("POST", str(form.action), form.fields), range(4))
+        )
+    assert {(answer.status_code, answer.headers["location"]) for answer in answers} == {
+        (303, answers[0].headers["location"])
+    }
+    assert len(occurrences(cluster)) == before + 1
+    browser.ask("POST", str(form.action), {**form.fields, "arg.args": "[42]"})  # something else is meant
+    browser.do("/do/trigger?job=queue")
+    assert len(occurrences(cluster)) == before + 3
+    assert len({one.key for one in occurrences(cluster)}) == before + 3
+    made = browser.ask("POST", str(form.action), {**form.fields, "form": "order:42"})
+    assert made.status_code == 303
+    assert all(one.key != "order:42" for one in occurrences(cluster))
+
+
+def test_what_comes_after_a_job_is_named_with_the_command_that_has_it_follow() -> None:
+    scheduler = Scheduler("memory://")
+
+    @scheduler.job(every("1h"))
+    def extract() -> None: ...
+
+    @scheduler.job(after=[extract])
+    def load() -> None: ...
+
+    now = scheduler.store.now()
+    [made] = scheduler.backfill("extract", now - timedelta(hours=1), now)[:1]
+    made.cancel(reason="no source")
+    browser = Browser(dashboard(scheduler))
+    for path, command in (
+        ("trigger?job=extract", "cronsensus jobs trigger extract --downstream"),
+        (f"retry?run={made.id}", f"cronsensus runs retry {made.id} --downstream"),
+    ):
+        text = browser.get(f"/do/{path}").text
+        assert f"What comes after it does not follow: load. To have it follow: {command}" in text
+        assert "它的下游不会随之运行" in browser.get(f"/do/{path}", accept_language="zh").text
+
+
 def test_arguments_that_are_no_json_are_refused_and_kept_in_the_form(browser: Browser, cluster: HandCluster) -> None:
     before = len(occurrences(cluster))
     answer = browser.fill("/do/trigger?job=queue", **{"arg.args": "{42}"})

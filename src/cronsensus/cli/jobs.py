@@ -282,10 +282,12 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
     cronsensus jobs trigger extract --downstream
     """
     output = Output.current()
-    code = application().scheduler if downstream else code_at_hand()
-    rules = {} if code is None else edges(code.declared)
-    chains = {name: chain_from(rules, name) for name in names} if downstream else {}
+    if downstream:
+        application()
     with opened_store() as store:
+        code = code_at_hand()
+        rules = {} if code is None else edges(code.declared)
+        chains = {name: chain_from(rules, name) for name in names} if downstream else {}
         for name in names:
             require_job(store, name)
         made: list[Enqueued | Handle] = [

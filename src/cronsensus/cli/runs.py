@@ -351,9 +351,11 @@ def retry(
         raise CommandError("--again is for runs that are named", then="cronsensus runs retry ID --again")
     if downstream and (failed or len(numbers) > 1):
         raise CommandError("--downstream is for one run", then="cronsensus runs retry ID --downstream --dry-run")
-    code = application().scheduler if downstream else code_at_hand()
-    rules = {} if code is None else edges(code.declared)
+    if downstream:
+        application()
     with opened_store() as store:
+        code = code_at_hand()
+        rules = {} if code is None else edges(code.declared)
         if downstream:
             first = _found(store, numbers[0])
             plan = retry_downstream(store, rules, retry_chain(store, first)[-1] if again else first)
