@@ -237,10 +237,9 @@ class Again:
 
 def retried_already(occurrence: int, newest: int, state: State) -> str:
     """Return what a second retry of a run found, and what to type for one more."""
-    return (
-        f"run {occurrence} was tried again already as run {newest} ({state}); for one more: "
-        f"cronsensus runs retry {occurrence} --again"
-    )
+    more = f"for one more: cronsensus runs retry {occurrence} --again"
+    then = more if state.final else f"see it: cronsensus runs show {newest}"
+    return f"run {occurrence} was tried again already as run {newest} ({state}); {then}"
 
 
 def retry_downstream(store: Store, rules: Mapping[str, Sequence[Rule]], one: Occurrence) -> Again:

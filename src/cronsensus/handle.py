@@ -316,7 +316,7 @@ def retry_chain(store: Store, first: Occurrence) -> list[Occurrence]:
 
 
 def retry(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-    """Retry an occurrence; ``again``: one more of what succeeded, or was retried already.
+    """Retry an occurrence; ``again``: one more of what succeeded, or was retried already and has ended since.
 
     Raises:
         InvalidTransition: it is not final yet, or an item of a batch; or it succeeded, and ``again`` is not given.
@@ -324,9 +324,9 @@ def retry(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> E
     """
     known = store.occurrence(occurrence)
     refuse_item(known)
-    if again and known is not None:
-        # If somebody else retries this one in the same moment, the store returns what was made of it.
-        occurrence = retry_chain(store, known)[-1].id
+    if again and known is not None and (newest := retry_chain(store, known)[-1]).state.final:
+        # If somebody else retries that in the same moment, the store returns what was made of it.
+        occurrence = newest.id
     return store.retry(occurrence, by=by, why=why, again=again)
 
 

@@ -403,7 +403,7 @@ class Operations:
             occurrence: its number, or its handle.
             downstream: and after it what comes after it, for the same nominal time, as far as that is final: by what
                 this process declares. It is not atomic: repeat it for what is left if it failed half-way.
-            again: once more what succeeded, or was retried already: a retry of the newest retry.
+            again: once more what succeeded, or was retried already: a retry of the newest retry, once that has ended.
             by: the operator, for the trail; defaults to this node's name.
             reason: kept in the audit trail.
 

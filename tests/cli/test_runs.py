@@ -147,12 +147,15 @@ def test_a_second_retry_says_what_the_first_one_made_and_how_to_have_one_more(hi
     answer = history("runs", "retry", number)
     assert answer.code == 0
     assert f"run {number} was tried again already as run {made['id']} (pending)" in answer.out
-    assert f"runs retry {number} --again" in answer.out
-    (same,) = history("runs", "retry", number, "-o", "json").data["runs"]
-    assert (same["id"], same["created"]) == (made["id"], False)
+    for more in ([], ["--again"]):  # it waits: another one beside it is not meant
+        (same,) = history("runs", "retry", number, *more, "-o", "json").data["runs"]
+        assert (same["id"], same["created"]) == (made["id"], False)
     history.finish(history.running)  # it stands in its way
     for claim in history.claim():
         history.finish(claim)
+    answer = history("runs", "retry", number)
+    assert f"as run {made['id']} (succeeded)" in answer.out
+    assert f"runs retry {number} --again" in answer.out
     (more,) = history("runs", "retry", number, "--again", "-o", "json").data["runs"]
     assert (more["created"], history.store.occurrence(more["id"]).retry_of) == (True, made["id"])
 
