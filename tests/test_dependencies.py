@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
 from cronsensus.dashboard import dashboard
+from cronsensus.dependencies import edges
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.why import why
@@ -351,6 +352,11 @@ def test_a_retry_of_what_was_skipped_runs_once_its_upstream_has_succeeded(url):
         [other] = scheduler.backfill("second", now - timedelta(minutes=60), now)[:1]
         assert other.wait("10s").reason == "upstream failed: first"
         scheduler.retry(one.id).wait("10s")
+        at = other.look().scheduled_for
+        assert at is not None
+        said = why(scheduler.store, require_job(scheduler.store, "second"), at).sentences
+        command = f"cronsensus runs retry {other.id} --downstream"
+        assert f"It has succeeded since; run this one, and what comes after it: {command}." in said
         assert scheduler.retry(other.id).wait("10s").state is State.SUCCEEDED
 
 
@@ -381,6 +387,38 @@ def test_a_retry_downstream_runs_what_comes_after_it_once_more_and_behind_it(url
     assert ran[:3] == ["first", "first", "second"]
 
 
+def test_a_chain_runs_now_one_after_another_for_one_time(url):
+    scheduler, ran = Scheduler(url), []
+
+    @scheduler.job(cron("0 2 1 1 *"))
+    def first(run: Run) -> int:
+        ran.append(("first", run.scheduled_for))
+        return 41
+
+    @scheduler.job(after=[first])
+    def a_second(run: Run) -> int:  # before it by name
+        ran.append(("second", run.scheduled_for))
+        return run.upstream[first].result + 1
+
+    @scheduler.job(after=[a_second])
+    def third(run: Run) -> None:
+        ran.append(("third", run.scheduled_for))
+
+    with scheduler:
+        made = first.trigger_now(downstream=True, key="new year, early")
+        assert not scheduler.trigger("first", downstream=True, key="new year, early").created
+        at = made.look().scheduled_for
+        wait_until(lambda: len(ran) == 3)
+        assert ran == [("first", at), ("second", at), ("third", at)]
+        [second] = scheduler.runs(job="a_second")
+        assert scheduler.retry(second.id, again=True).result("10s") == 42
+        wait_until(lambda: len(ran) == 4)
+        with pytest.raises(InvalidOption, match="begin with the first job"):
+            third.trigger_now(downstream=True)
+        report = audit(scheduler.store, after=edges(scheduler.declared))
+        assert report.ok, report
+
+
 def test_why_names_the_upstream_and_how_to_see_what_became_of_it(url):
     scheduler = Scheduler(url)
 
@@ -406,6 +444,7 @@ def test_why_names_the_upstream_and_how_to_see_what_became_of_it(url):
     assert {
         "No: it comes after first, which failed or was cancelled.",
         f"See it: cronsensus runs show {failed}.",
+        f"Run it again, and this one after it: cronsensus runs retry {failed} --downstream.",
     } <= set(said["second"].sentences)
     assert "No: it comes after second, which was skipped." in said["third"].sentences
     assert any(one.startswith("See why: cronsensus why second '20") for one in said["third"].sentences)
@@ -599,7 +638,7 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
         [batch] = scheduler.backfill("close", now - timedelta(minutes=60), now)[:1]
         wait_until(lambda: listed)
         fails.set()
-        scheduler.retry(one.id).wait("10s")
+        scheduler.retry(one.id, again=True).wait("10s")
         assert batch.wait("20s").state is State.SUCCEEDED
     assert listed == [1]
 

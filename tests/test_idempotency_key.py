@@ -64,7 +64,7 @@ def test_a_run_keeps_its_key_over_attempts_backfills_and_retries(executor):
     (first,) = scheduler.backfill(executor, NOON, NOON)
     with scheduler:
         end = first.wait("60s")
-        again = scheduler.retry(first)
+        again = scheduler.retry(first, again=True)
         again.wait("60s")
     assert end.state == "succeeded"
     mine = [key for _, _, key in seen if f":{executor}:" in key]

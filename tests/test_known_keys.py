@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus import PayloadMismatch, Scheduler
+from cronsensus import Cancel, PayloadMismatch, Scheduler, Skip
 from cronsensus.errors import InvalidOption, RunFailed, UnknownJob
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
@@ -104,7 +104,51 @@ def test_a_failed_run_opens_its_key_only_where_that_is_asked_for(scheduler: Sche
         assert not ship.options(key="order:1", on_failed="free").enqueue(1).created
     assert calls == [1, 1]
     (entry,) = [one for one in scheduler.store.trail() if one.action == "forget"]
-    assert entry.why == "enqueued again after it failed"
+    assert entry.why == f"enqueued again: run {first.id} is failed"
+
+
+@pytest.mark.parametrize("how", [Cancel("not now"), Skip("nothing to do"), "operator", "late"])
+def test_a_key_whose_run_did_not_succeed_is_freed(scheduler: Scheduler, how: Exception | str) -> None:
+    """It stayed shut for thirty days: nothing could be submitted under it again."""
+    calls = []
+
+    @scheduler.job()
+    def ship(order: int) -> None:
+        calls.append(order)
+        if len(calls) == 1 and isinstance(how, Exception):
+            raise how
+
+    if how == "late":
+        first = ship.options(key="k", expires="1us").enqueue(1)
+    elif how == "operator":
+        first = ship.options(key="k", delay="1h").enqueue(1)
+        first.cancel(reason="not this one")
+    else:
+        first = ship.options(key="k").enqueue(1)
+    with scheduler:
+        assert first.wait("30s").state not in {State.SUCCEEDED, State.FAILED}
+        assert not ship.options(key="k").enqueue(1).created
+        again = ship.options(key="k", on_failed="free").enqueue(1)
+        assert (again.created, again.wait("30s").state) == (True, State.SUCCEEDED)
+
+
+def test_a_key_whose_run_was_retried_with_success_is_not_freed(scheduler: Scheduler) -> None:
+    calls = []
+
+    @scheduler.job()
+    def ship() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError
+
+    with scheduler:
+        first = ship.options(key="k").enqueue()
+        first.wait("30s")
+        first.retry().wait("30s")
+        found = ship.options(key="k", on_failed="free").enqueue()
+        assert (found.created, found.wait("30s").state) == (False, State.SUCCEEDED)
+        assert not first.retry().created
+    assert len(calls) == 2
 
 
 def test_a_key_that_was_freed_takes_another_payload(scheduler: Scheduler) -> None:
@@ -146,12 +190,9 @@ def test_a_key_is_found_and_its_handle_follows_the_newest_retry(kind: str, reque
         retries = [scheduler.retry(found)]
         with pytest.raises(RunFailed, match=f"occurrence {retries[0].id} of 'pay'"):
             found.result("30s")
-        for number in range(120):  # other acts on the job: the trail is read further than its first page
-            pay.pause(reason=f"{number}")
-            pay.resume()
         retries.append(scheduler.retry(retries[0]))
         assert [found.result("30s"), made.result("30s")] == [84, 84]
         assert made.look().id == retries[1].id
-        scheduler.retry(made)  # of a first one that failed, although a retry went well: the newest counts
+        scheduler.retry(made, again=True)  # of a first one that failed, although a retry went well: the newest counts
         assert made.wait("30s").id > retries[1].id
         assert retries[1].look().id == retries[1].id

@@ -268,8 +268,14 @@ def test_pending_run_is_cancelled_and_final_run_is_retried(scheduler):
     again = scheduler.retry(handle)
     assert again.id != handle.id
     assert again.look().retry_of == handle.id
+    assert (handle.retry().id, handle.retry().created) == (again.id, False)
     with scheduler:
         again.wait("60s")
+        assert not handle.retry().created
+        with pytest.raises(InvalidTransition, match="again=True"):
+            again.retry()
+        more = asyncio.run(handle.aretry(again=True, reason="once more"))
+        assert (more.created, more.wait("60s").retry_of) == (True, again.id)
 
 
 # --- jobs at run time ------------------------------------------------------------------------------------------------

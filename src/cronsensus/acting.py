@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
 from cronsensus.declared import Declarations
-from cronsensus.errors import ConfigurationError, InvalidOption, UnknownJob
+from cronsensus.errors import InvalidOption, UnknownJob
 from cronsensus.handle import Handle
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Occurrence
@@ -109,18 +109,3 @@ def name_of(job: str | Named) -> str:
 def unknown_job(job: str) -> str:
     """Return the message for an unknown job."""
     return f"no job is called {job!r}, neither here nor in the store; `cronsensus jobs list` shows those in the store"
-
-
-def refuse_while_loading(what: str) -> None:
-    """Refuse to make new work where a job's own process imports the program: each such process would make it again.
-
-    Raises:
-        ConfigurationError: as said.
-    """
-    from cronsensus.node.executors.importing import loading_program
-
-    if loading_program():
-        raise ConfigurationError(
-            f"the program {what} when it is imported, and a job with executor='process' imports it in each of its "
-            'processes; put what the program does under  if __name__ == "__main__":'
-        )

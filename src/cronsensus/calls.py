@@ -56,7 +56,7 @@ class Call(Generic[R_co]):
     Attributes:
         item: what the store gets: the job's name, arguments as JSON, and the options.
         on_mismatch: what another payload under a known key is.
-        on_failed: what becomes of a key whose run failed for good.
+        on_failed: what becomes of a key whose run ended without success.
     """
 
     item: Item

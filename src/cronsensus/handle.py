@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
+from cronsensus.batches import refuse_item
 from cronsensus.clock import SystemClock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidTransition, OccurrenceForgotten, RunFailed
@@ -15,6 +16,7 @@ from cronsensus.model.batch import MOST_ITEMS, Children, list_length
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.batch_items import Results, items_of
+from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.node.loops import refuse_to_block
 from cronsensus.stores.base import Store
 from cronsensus.twins import twin
@@ -34,7 +36,6 @@ T = TypeVar("T")
 _FIRST_LOOK = 0.002
 _LONGEST_PAUSE = 0.25
 _GROWTH = 1.5
-_PAGE = 100
 
 
 class HasStore(Protocol):
@@ -115,8 +116,7 @@ class Handle(Generic[R_co]):
             OccurrenceForgotten: the store lost it, and has given its number to another one.
         """
         store = self._opened.store
-        occurrence = self._find(store)
-        return _newest_retry(store, occurrence) or occurrence
+        return _retries(store, self._find(store))[-1]
 
     def _find(self, store: Store) -> Occurrence:
         occurrence = store.occurrence(self.id)
@@ -236,8 +236,7 @@ class Handle(Generic[R_co]):
             LookupError, OccurrenceForgotten: as ``look``.
         """
         store = self._opened.store
-        first = self._find(store)
-        batches = _retries_up_to(store, first, _newest_retry(store, first) or first)
+        batches = [one.id for one in _retries(store, self._find(store))]
         return iter(Results(store, batches, self._types(self.job)))
 
     def cancel(self, *, reason: str, by: str | None = None) -> State:
@@ -250,6 +249,20 @@ class Handle(Generic[R_co]):
         return cancel(self._opened.store, self.id, by=by or self._operator(), why=reason)
 
     acancel = twin(cancel)
+
+    def retry(self, *, again: bool = False, by: str | None = None, reason: str = "") -> Handle[R_co]:
+        """Run it once more; see ``Scheduler.retry``, which also runs what comes after it.
+
+        Raises:
+            InvalidTransition, LookupError, StoreError: as there.
+        """
+        refuse_while_loading("retries")
+        store = self._opened.store
+        made = retry(store, self.id, by=by or self._operator(), why=reason, again=again)
+        store.notify()
+        return Handle.of(made, self._opened, self._types, self._operator)
+
+    aretry = twin(retry)
 
     def _value(self, occurrence: Occurrence) -> Any:
         if occurrence.state is not State.SUCCEEDED:
@@ -285,42 +298,36 @@ class Handle(Generic[R_co]):
         )
 
 
-def _newest_retry(store: Store, ended: Occurrence) -> Occurrence | None:
-    """Return the newest retry of something that ended without success, or of a retry of it, if it is still kept.
+def _retries(store: Store, first: Occurrence) -> list[Occurrence]:
+    """Return an occurrence and, if it ended without success, its retries: each one's is the next."""
+    return [first] if first.state is State.SUCCEEDED else retry_chain(store, first)
 
-    The trail names each, and has few entries of one job since then; its occurrences may be a million.
-    """
-    if ended.finished_at is None or not ended.state.final or ended.state is State.SUCCEEDED:
-        return None
-    pairs: list[tuple[int, int]] = []
-    page = store.trail(target=ended.job, limit=_PAGE)
-    while page:
-        pairs += [
-            (entry.details["occurrence"], entry.details["retry"])
-            for entry in page
-            if entry.action == "retry" and {"occurrence", "retry"} <= entry.details.keys()
-        ]
-        if len(page) < _PAGE or page[-1].at < ended.finished_at:
+
+def retry_chain(store: Store, first: Occurrence) -> list[Occurrence]:
+    """Return an occurrence and its retries, as far as they are kept: each one's is the next."""
+    chain = [first]
+    while (number := chain[-1].retried_as) is not None:
+        following = store.occurrence(number)
+        # A store that lost its last moment gives a number to another one.
+        if following is None or following.retry_of != chain[-1].id or following.job != first.job:
             break
-        page = store.trail(target=ended.job, after=page[-1].id, limit=_PAGE)
-    family, newest = {ended.id}, None
-    for old, new in reversed(pairs):
-        if old in family:
-            family.add(new)
-            newest = new
-    found = None if newest is None else store.occurrence(newest)
-    # A store that lost its last moment gives a number to another one.
-    return found if found is not None and found.job == ended.job and found.retry_of in family else None
+        chain.append(following)
+    return chain
 
 
-def _retries_up_to(store: Store, first: Occurrence, newest: Occurrence) -> list[int]:
-    """Return a run and what led from it to one of its retries, the oldest first."""
-    found: list[int] = []
-    one: Occurrence | None = newest
-    while one is not None and one.id != first.id:
-        found.insert(0, one.id)
-        one = None if one.retry_of is None else store.occurrence(one.retry_of)
-    return [first.id, *found]
+def retry(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
+    """Retry an occurrence; ``again``: one more of what succeeded, or was retried already and has ended since.
+
+    Raises:
+        InvalidTransition: it is not final yet, or an item of a batch; or it succeeded, and ``again`` is not given.
+        LookupError: there is none.
+    """
+    known = store.occurrence(occurrence)
+    refuse_item(known)
+    if again and known is not None and (newest := retry_chain(store, known)[-1]).state.final:
+        # If somebody else retries that in the same moment, the store returns what was made of it.
+        occurrence = newest.id
+    return store.retry(occurrence, by=by, why=why, again=again)
 
 
 def cancel(store: Store, occurrence: int, *, by: str, why: str) -> State:

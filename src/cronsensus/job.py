@@ -105,8 +105,9 @@ class Job(Generic[P, R_co]):
                 that is final, for as long as the job's ``keep`` (30 days by default). Defaults to a new one.
                 ``on_mismatch``: other arguments under a known key are an ``"error"``, ``PayloadMismatch``; or
                 ``"return"`` the occurrence of the first call.
-                ``on_failed``: ``"keep"`` returns a run that failed for good like any other; ``"free"`` deletes it, with
-                its attempts and its log, and makes a new one under the key. The trail says so.
+                ``on_failed``: what becomes of the key of a run that ended without success: failed, cancelled, skipped
+                or missed, and not retried since with success. ``"keep"`` returns that run like any other; ``"free"``
+                deletes it, with its attempts and its log, and makes a new one under the key. The trail says so.
                 ``delay``: not before this time has passed on the store's clock.
                 ``at``: not before this instant: an aware datetime, or text. Text without an offset, such as
                 ``"2026-12-01 09:00"``, is of the zone of the job's trigger, else of the scheduler. Later than the year
@@ -155,9 +156,11 @@ class Job(Generic[P, R_co]):
 
     aresume = twin(resume)
 
-    def trigger_now(self, *, by: str | None = None, reason: str = "") -> Handle[R_co]:
+    def trigger_now(
+        self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
+    ) -> Handle[R_co]:
         """Run it now, beside its schedule; see ``Scheduler.trigger``."""
-        return self._operations.trigger(self, by=by, reason=reason)
+        return self._operations.trigger(self, downstream=downstream, key=key, by=by, reason=reason)
 
     atrigger_now = twin(trigger_now)
 

@@ -11,6 +11,7 @@ from cronsensus.calls import Call
 from cronsensus.codec import read_payload
 from cronsensus.errors import InvalidPayload, PayloadMismatch
 from cronsensus.functions import Function
+from cronsensus.handle import retry_chain
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued
 from cronsensus.model.states import State
@@ -24,25 +25,36 @@ Known = Callable[[str], tuple[Function | None, JobSpec | None]]
 
 
 def enqueue(store: Store, calls: Sequence[Call[Any]], *, by: str) -> list[Enqueued]:
-    """Enqueue calls in one step; those that open a key whose run failed are enqueued again in another one.
+    """Enqueue calls in one step; those that free a key whose run came to nothing are enqueued again in another one.
 
     In between, the key is free: who comes first makes the new run, and others find that. If this process dies there,
     nothing was acknowledged, and the caller's next try makes it.
     """
     made = store.enqueue([call.item for call in calls])
-    failed = [
+    freed = [
         place
         for place, (call, one) in enumerate(zip(calls, made, strict=True))
-        if call.on_failed == "free" and call.item.key is not None and not one.created and one.state is State.FAILED
+        if call.on_failed == "free" and call.item.key is not None and not one.created and _came_to_nothing(store, one)
     ]
-    if failed:
-        for place in failed:
+    if freed:
+        for place in freed:
             one = made[place]
-            store.forget(one.job, one.key, by=by, why="enqueued again after it failed", only=one.id)
-        again = store.enqueue([calls[place].item for place in failed])
-        for place, one in zip(failed, again, strict=True):
+            why = f"enqueued again: run {one.id} is {one.state}"
+            store.forget(one.job, one.key, by=by, why=why, only=one.id)
+        again = store.enqueue([calls[place].item for place in freed])
+        for place, one in zip(freed, again, strict=True):
             made[place] = one
     return made
+
+
+def _came_to_nothing(store: Store, made: Enqueued) -> bool:
+    """Whether a run ended without success, and no retry of it does the work or has done it."""
+    if not made.state.final or made.state is State.SUCCEEDED:
+        return False
+    known = store.occurrence(made.id)
+    return known is None or all(
+        one.state.final and one.state is not State.SUCCEEDED for one in retry_chain(store, known)
+    )
 
 
 def mismatch(

@@ -11,19 +11,20 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
-from cronsensus.batches import batch_by_hand, refuse_item
+from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, unknown_job
+from cronsensus.batches import batch_by_hand
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
-from cronsensus.dependencies import edges, retry_downstream
+from cronsensus.dependencies import chain_from, edges, retry_downstream
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
-from cronsensus.handle import Handle, R_co, cancel
+from cronsensus.handle import Handle, R_co, cancel, retry, retry_chain
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, Item, Occurrence, OccurrenceFilter, check_key
+from cronsensus.model.occurrence import Enqueued, Item, OccurrenceFilter, check_key
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch import as_items
 from cronsensus.node.batch_items import Pages, write_pages
+from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.runs import next_time
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
@@ -41,7 +42,9 @@ _MICROSECOND = timedelta(microseconds=1)
 class Declared(Named, Protocol[R_co]):
     """A job of which it is known what its function returns: a ``Job``."""
 
-    def trigger_now(self, *, by: str | None = None, reason: str = "") -> Handle[R_co]:
+    def trigger_now(
+        self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
+    ) -> Handle[R_co]:
         """Run it now."""
 
 
@@ -259,19 +262,41 @@ class Operations:
 
     aresume = twin(resume)
 
-    def trigger(self, job: str | Named, *, by: str | None = None, reason: str = "") -> Handle:
+    def trigger(
+        self,
+        job: str | Named,
+        *,
+        downstream: bool = False,
+        key: str | None = None,
+        by: str | None = None,
+        reason: str = "",
+    ) -> Handle:
         """Run a job now, beside its schedule, with its own arguments. The overlap policy still holds.
+
+        Args:
+            job: a job, or its name.
+            downstream: and after it what comes after it: by what this process declares, in one step. They have one
+                nominal time, now. Left out is what comes after other times, or also after jobs that do not run now.
+            key: as in ``options``: a second call with it makes nothing and returns the run of the first.
+            by: the operator, for the trail; defaults to this node's name.
+            reason: kept in the audit trail.
 
         Raises:
             UnknownJob, StoreError: as ``pause``.
-            InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them.
+            InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them. Or
+                ``downstream``, and it comes after another job itself.
         """
         name, operator = name_of(job), self._acts.operator(by)
         refuse_while_loading("triggers")
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
         if function is not None and spec is not None and function.registered.batch is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
-        return self._acts.handle(self._acts.act({name}, lambda store: store.trigger(name, by=operator, why=reason)))
+        behind = chain_from(edges(self._acts.declared), name).jobs if downstream else ()
+
+        def carry_out(store: Store) -> Enqueued:
+            return store.trigger(name, by=operator, why=reason, key=key, downstream=behind)
+
+        return self._acts.handle(self._acts.act({name, *behind}, carry_out))
 
     atrigger = twin(trigger)
 
@@ -361,20 +386,31 @@ class Operations:
     abreak_lock = twin(break_lock)
 
     def retry(
-        self, occurrence: int | Handle, *, downstream: bool = False, by: str | None = None, reason: str = ""
+        self,
+        occurrence: int | Handle,
+        *,
+        downstream: bool = False,
+        again: bool = False,
+        by: str | None = None,
+        reason: str = "",
     ) -> Handle:
         """Run something final once more: a new occurrence, linked to the old one, with its arguments and nominal time.
+
+        What was retried already is not run again: the handle is that of the newest retry, and its ``created`` is
+        ``False``. Of two calls at the same instant, one makes the run.
 
         Args:
             occurrence: its number, or its handle.
             downstream: and after it what comes after it, for the same nominal time, as far as that is final: by what
                 this process declares. It is not atomic: repeat it for what is left if it failed half-way.
+            again: once more what succeeded, or was retried already: a retry of the newest retry, once that has ended.
             by: the operator, for the trail; defaults to this node's name.
             reason: kept in the audit trail.
 
         Raises:
             InvalidOption: ``downstream``, and it has no nominal time.
-            InvalidTransition: it is not final yet, or an item of a batch, which is run again as a whole.
+            InvalidTransition: it is not final yet; it succeeded, and ``again`` is not given; or it is an item of a
+                batch, which is run again as a whole.
             LookupError: there is none.
             StoreError: the store could not do it.
         """
@@ -382,15 +418,15 @@ class Operations:
         refuse_while_loading("retries")
 
         def carry_out(store: Store) -> Enqueued:
-            one = store.occurrence(number)
-            refuse_item(one)
-            behind: Sequence[Occurrence] = ()
-            if downstream and one is not None:
-                behind = retry_downstream(store, edges(self._acts.declared), one).runs[1:]
-            made = store.retry(number, by=operator, why=reason)
+            one = store.occurrence(number) if downstream else None
+            if one is not None and again:
+                one = retry_chain(store, one)[-1]
+            behind = () if one is None else retry_downstream(store, edges(self._acts.declared), one).runs
+            made = retry(store, number, by=operator, why=reason, again=again)
             for other in behind:
-                with suppress(InvalidTransition, LookupError):  # somebody was faster
-                    store.retry(other.id, by=operator, why=reason)
+                if one is not None and other.id != one.id:
+                    with suppress(LookupError):  # pruned meanwhile
+                        store.retry(other.id, by=operator, why=reason, again=True)
             return made
 
         return self._acts.handle(self._acts.act((), carry_out))

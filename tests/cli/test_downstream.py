@@ -44,7 +44,7 @@ def runs(cluster: Any, job: str) -> list[Any]:
 
 def test_a_run_is_tried_again_and_what_comes_after_it_behind_it(night):
     [first], [second] = runs(night, "extract"), runs(night, "load")
-    answer = night("runs", "retry", str(first.id), "--downstream", "--yes", "--reason", "bad source", *APP)
+    answer = night("runs", "retry", str(first.id), "--downstream", "--again", "--yes", "--reason", "bad source", *APP)
     assert answer.code == 0, answer
     again, behind = runs(night, "extract")[-1], runs(night, "load")[-1]
     assert (again.retry_of, behind.retry_of) == (first.id, second.id)
@@ -54,10 +54,54 @@ def test_a_run_is_tried_again_and_what_comes_after_it_behind_it(night):
     assert [act.why for act in night.store.trail(target="load") if act.action == "retry"] == ["bad source"]
 
 
+def test_without_it_the_jobs_that_do_not_follow_are_named(night):
+    [first] = runs(night, "extract")
+    answer = night("runs", "retry", str(first.id), "--again", *APP)
+    assert "what comes after extract does not follow: load, check, report" in answer.err
+    assert f"runs retry {first.id} --downstream" in answer.err
+    answer = night("jobs", "trigger", "extract", *APP)
+    assert "what comes after extract does not follow: load, check, report" in answer.err
+    assert "jobs trigger extract --downstream" in answer.err
+    assert "does not follow" not in night("jobs", "trigger", "report", *APP).err
+
+
+def test_a_chain_is_run_now_for_a_time_of_its_own(night):
+    night.every("check", "1m")
+    before = {job: night.store.job(job).watermark for job in ("extract", "load", "check")}
+    answer = night("jobs", "trigger", "extract", "--downstream", "--reason", "new prices", *APP)
+    assert answer.code == 0, answer
+    assert "after it: load, check" in answer.out
+    assert "report is left alone: it comes after other times" in answer.err
+    made = [runs(night, job)[-1] for job in ("extract", "load", "check")]
+    assert [one.origin for one in made] == [Origin.MANUAL] * 3
+    assert len({one.scheduled_for for one in made}) == 1
+    assert {job: night.store.job(job).watermark for job in before} == before
+    [line] = [one for one in night("ledger", "load", "-o", "json").data["lines"] if one["run"] == made[1].id]
+    assert line["origin"] == "manual"
+
+
+def test_a_chain_begins_with_its_first_job_and_with_all_that_its_jobs_come_after(night, write):
+    answer = night("jobs", "trigger", "load", "--downstream", *APP)
+    assert (answer.code, "begin with the first job" in answer.err) == (2, True)
+    write(
+        "two.py",
+        PROGRAM.format(url=night.url)
+        + """
+@scheduler.job(every("1m"))
+def rates(): ...
+@scheduler.job(after=[load, rates])
+def prices(): ...
+""",
+    )
+    night.every("rates", "1m")
+    answer = night("jobs", "trigger", "extract", "--downstream", "--app", "two:scheduler")
+    assert "prices is left alone: it also comes after rates, which does not run now" in answer.err
+
+
 def test_it_is_shown_before_and_nothing_is_done_unasked(night):
     [first] = runs(night, "extract")
     for more, code in ((["--dry-run"], 0), ([], 2)):
-        answer = night("runs", "retry", str(first.id), "--downstream", *APP, *more)
+        answer = night("runs", "retry", str(first.id), "--downstream", "--again", *APP, *more)
         assert "load" in answer.out
         assert answer.code == code, answer
     assert len(runs(night, "extract")) == len(runs(night, "load")) == 1
@@ -65,10 +109,26 @@ def test_it_is_shown_before_and_nothing_is_done_unasked(night):
 
 def test_what_has_not_ended_is_left_alone(night):
     [first], [second] = runs(night, "extract"), runs(night, "load")
-    night.store.retry(second.id, by="test")
-    answer = night("runs", "retry", str(first.id), "--downstream", "--yes", *APP)
+    night.store.retry(second.id, by="test", again=True)
+    answer = night("runs", "retry", str(first.id), "--downstream", "--again", "--yes", *APP)
     assert "load is left alone: its run" in answer.text
     assert len(runs(night, "load")) == 2
+
+
+def test_repeated_it_runs_again_only_what_was_left(night):
+    """Whoever typed it died half-way, or types it twice."""
+    [first], [second] = runs(night, "extract"), runs(night, "load")
+    made = night.store.retry(first.id, by="test", again=True)
+    typed = ("runs", "retry", str(first.id), "--downstream", "--yes", *APP)
+    answer = night(*typed)
+    assert answer.code == 0, answer
+    assert f"run {first.id} was tried again already as run {made.id} (pending)" in answer.text
+    [_, behind] = runs(night, "load")
+    assert (behind.retry_of, len(runs(night, "extract"))) == (second.id, 2)
+    for claim in (*night.claim(), *night.claim()):
+        night.finish(claim)
+    assert "load is left alone: run" in night(*typed).text
+    assert (len(runs(night, "extract")), len(runs(night, "load"))) == (2, 2)
 
 
 @pytest.mark.parametrize("more", [["--failed"], ["4712"]])
@@ -120,7 +180,7 @@ def test_the_audit_finds_nothing_where_each_began_after_its_upstreams(night):
     assert night("audit", "extract", *APP).code == 0
     [first], [second] = runs(night, "extract"), runs(night, "load")
     for one in (first, second):
-        night.store.retry(one.id, by="test")
+        night.store.retry(one.id, by="test", again=True)
         [claim] = night.claim()
         night.advance(1)
         night.finish(claim)

@@ -120,7 +120,7 @@ def test_operators_runs_stand_under_their_nominal_time(cluster: Any) -> None:
     cluster.join()
     cluster.advance(60)
     claim = cluster.run_once()
-    cluster("runs", "retry", str(claim.id))
+    cluster("runs", "retry", str(claim.id), "--again")
     assert verdicts(cluster) == [("12:01", "succeeded"), ("12:01", "pending")]
     assert f"manual of run {claim.id}" in cluster("ledger", "tick").out
 

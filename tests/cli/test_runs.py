@@ -137,12 +137,40 @@ def test_retry_makes_a_new_run_that_is_linked(history: Any) -> None:
     (made,) = answer.data["runs"]
     assert made["retry_of"] == history.bad.id
     assert history.store.occurrence(made["id"]).retry_of == history.bad.id
-    assert history("runs", "show", str(history.bad.id), "-o", "json").data["retried_as"] == [made["id"]]
+    assert history("runs", "show", str(history.bad.id), "-o", "json").data["retried_as"] == made["id"]
     assert f"tried again as  run {made['id']}" in history("runs", "show", str(history.bad.id)).out
 
 
+def test_a_second_retry_says_what_the_first_one_made_and_how_to_have_one_more(history: Any) -> None:
+    number = str(history.bad.id)
+    (made,) = history("runs", "retry", number, "-o", "json").data["runs"]
+    answer = history("runs", "retry", number)
+    assert answer.code == 0
+    assert f"run {number} was tried again already as run {made['id']} (pending)" in answer.out
+    for more in ([], ["--again"]):  # it waits: another one beside it is not meant
+        (same,) = history("runs", "retry", number, *more, "-o", "json").data["runs"]
+        assert (same["id"], same["created"]) == (made["id"], False)
+    history.finish(history.running)  # it stands in its way
+    for claim in history.claim():
+        history.finish(claim)
+    answer = history("runs", "retry", number)
+    assert f"as run {made['id']} (succeeded)" in answer.out
+    assert f"runs retry {number} --again" in answer.out
+    (more,) = history("runs", "retry", number, "--again", "-o", "json").data["runs"]
+    assert (more["created"], history.store.occurrence(more["id"]).retry_of) == (True, made["id"])
+
+
+def test_what_succeeded_is_tried_again_only_with_again(history: Any) -> None:
+    before = history("runs", "list", "-o", "json").data
+    answer = history("runs", "retry", str(history.bad.id), str(history.good.id))
+    assert answer.code == 1
+    assert f"runs retry {history.good.id} --again" in answer.err
+    assert history("runs", "list", "-o", "json").data == before  # of several none, if one cannot be
+    assert history("runs", "retry", str(history.good.id), "--again").code == 0
+
+
 def test_retry_of_an_active_run_is_refused(history: Any) -> None:
-    answer = history("runs", "retry", str(history.good.id), str(history.running.id))
+    answer = history("runs", "retry", str(history.bad.id), str(history.running.id))
     assert answer.code == 1
     assert f"run {history.running.id} is running" in answer.err
     assert len(history("runs", "list", "-o", "json").data["runs"]) == 3
@@ -247,7 +275,7 @@ def test_a_bulk_act_in_a_pipe_cannot_ask_and_does_nothing(history: Any) -> None:
     answer = history("runs", "retry", "--failed")
     assert answer.code != 0
     assert "--yes" in answer.err
-    assert history("runs", "show", str(history.bad.id), "-o", "json").data["retried_as"] == []
+    assert history("runs", "show", str(history.bad.id), "-o", "json").data["retried_as"] is None
 
 
 @pytest.mark.parametrize(

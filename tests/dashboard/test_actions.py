@@ -15,6 +15,7 @@ from cronsensus import Run, Scheduler, every
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.actions import ACTIONS, DONE
 from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
@@ -92,6 +93,53 @@ def test_a_job_runs_now_with_its_own_and_with_other_arguments(browser: Browser, 
     assert (made.args, made.kwargs, made.origin) == ((42,), {"copies": 2}, "manual")
     (act, *_) = cluster.store.trail(target="queue")
     assert (act.action, act.why, act.details["occurrence"]) == ("trigger", "once more", made.id)
+
+
+def test_a_form_that_a_browser_sends_again_is_one_run(browser: Browser, cluster: HandCluster) -> None:
+    """By a second click, a reload, the way back, or through another dashboard on the store."""
+    form = Form(browser.get("/do/trigger?job=queue").text)
+    before = len(occurrences(cluster))
+    others = [
+        browser,
+        Browser(dashboard(cluster.store), cookie=f"cronsensus_form={browser.cookies['cronsensus_form']}"),
+    ]
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(
+            threads.map(lambda number: others[number % 2].ask("POST", str(form.action), form.fields), range(4))
+        )
+    assert {(answer.status_code, answer.headers["location"]) for answer in answers} == {
+        (303, answers[0].headers["location"])
+    }
+    assert len(occurrences(cluster)) == before + 1
+    browser.ask("POST", str(form.action), {**form.fields, "arg.args": "[42]"})  # something else is meant
+    browser.do("/do/trigger?job=queue")
+    assert len(occurrences(cluster)) == before + 3
+    assert len({one.key for one in occurrences(cluster)}) == before + 3
+    made = browser.ask("POST", str(form.action), {**form.fields, "form": "order:42"})
+    assert made.status_code == 303
+    assert all(one.key != "order:42" for one in occurrences(cluster))
+
+
+def test_what_comes_after_a_job_is_named_with_the_command_that_has_it_follow() -> None:
+    scheduler = Scheduler("memory://")
+
+    @scheduler.job(every("1h"))
+    def extract() -> None: ...
+
+    @scheduler.job(after=[extract])
+    def load() -> None: ...
+
+    now = scheduler.store.now()
+    [made] = scheduler.backfill("extract", now - timedelta(hours=1), now)[:1]
+    made.cancel(reason="no source")
+    browser = Browser(dashboard(scheduler))
+    for path, command in (
+        ("trigger?job=extract", "cronsensus jobs trigger extract --downstream"),
+        (f"retry?run={made.id}", f"cronsensus runs retry {made.id} --downstream"),
+    ):
+        text = browser.get(f"/do/{path}").text
+        assert f"What comes after it does not follow: load. To have it follow: {command}" in text
+        assert "它的下游不会随之运行" in browser.get(f"/do/{path}", accept_language="zh").text
 
 
 def test_arguments_that_are_no_json_are_refused_and_kept_in_the_form(browser: Browser, cluster: HandCluster) -> None:
@@ -183,7 +231,11 @@ def test_of_two_who_try_a_run_again_in_one_moment_the_second_is_told(
     (made,) = [one for one in occurrences(cluster) if one.retry_of == number]
     late = next(answer for answer in answers if answer.status_code == 409)
     assert f"It was run again already, as run {made.id}." in late.text
+    assert Form(late.text).action is None  # it waits: one more would run beside it
+    for claim in cluster.claim():
+        cluster.fail(claim)
     browsers[0].do(f"/do/retry?run={number}")
+    assert [one.retry_of for one in occurrences(cluster)].count(made.id) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,7 +260,7 @@ def test_what_cannot_be_done_has_no_button(browser: Browser, cluster: HandCluste
     assert Form(text).action is None
 
 
-EVERY = {**ACTIONS, "trigger": run_now(None)}
+EVERY = {**ACTIONS, "trigger": run_now(None), "retry": run_again(None)}
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))

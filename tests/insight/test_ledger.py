@@ -50,7 +50,7 @@ def test_ledger_line_of_an_operators_run_names_what_it_repeats(cluster: HandClus
     cluster.join()
     cluster.advance(60)
     claim = cluster.run_once()
-    cluster.store.retry(claim.id, by="ada", why="")
+    cluster.store.retry(claim.id, by="ada", why="", again=True)
     assert [line.text for line in page(cluster).lines] == ["", f"manual of run {claim.id}"]
 
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from cronsensus.insight.run_report import RunReport, every_log_entry, run_report
-from cronsensus.model.occurrence import Item, RunError
+from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import State
 from tests.hand_cluster import START, HandCluster
 
@@ -47,24 +47,12 @@ def test_report_has_acts_and_retries_of_this_run_alone(cluster: HandCluster) -> 
     for _ in range(2):
         cluster.advance(60)
         cluster.run_once()
-    again = cluster.store.retry(1, by="ada", why="once more")
+    again = cluster.store.retry(1, by="ada", why="once more", again=True)
     cluster.store.cancel(again.id, by="ada", why="no")
-    found = report(cluster)
-    assert found.retried_as == (again.id,)
-    assert report(cluster, 2).retried_as == ()
+    assert [act.details["retry"] for act in report(cluster).acts] == [again.id]
+    assert report(cluster, 2).acts == ()
     assert [act.why for act in report(cluster, again.id).acts] == ["no"]
     assert report(cluster, again.id).timeline[-1].text == "cancel by ada: no"
-
-
-def test_a_retry_is_found_behind_any_number_of_later_runs(cluster: HandCluster) -> None:
-    """Items of a batch are runs of its job."""
-    cluster.every("tick")
-    cluster.join()
-    cluster.advance(60)
-    cluster.run_once()
-    again = cluster.store.retry(1, by="ada", why="")
-    cluster.store.enqueue([Item(job="tick") for _ in range(250)])
-    assert report(cluster).retried_as == (again.id,)
 
 
 def test_report_keeps_the_last_lines_of_a_log_and_counts_all(cluster: HandCluster) -> None:

@@ -901,11 +901,21 @@ class NoTrail(BrokenStore):
 
     rejected_by = "test_every_act_leaves_operator_action_and_reason"
 
-    def trigger(self, job: str, *, by: str, why: str = "", arguments: Any = None) -> Enqueued:
+    def trigger(self, job: str, *, by: str, why: str = "", **more: Any) -> Enqueued:
         with self._changed:
-            made = super().trigger(job, by=by, why=why, arguments=arguments)
+            made = super().trigger(job, by=by, why=why, **more)
             self._space.trail.pop()
             return made
+
+
+class RetriesWhatWasRetried(BrokenStore):
+    """Two operators who retry one run make two runs: its work is done twice."""
+
+    rejected_by = "test_what_was_retried_already_returns_its_newest_retry"
+
+    def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
+        self._existing(occurrence).retried_as = None
+        return super()._retry(occurrence, by=by, why=why, again=again)
 
 
 class TriggersAsDefined(BrokenStore):
@@ -913,8 +923,29 @@ class TriggersAsDefined(BrokenStore):
 
     rejected_by = "test_a_job_is_triggered_with_other_arguments"
 
-    def trigger(self, job: str, *, by: str, why: str = "", arguments: Any = None) -> Enqueued:
-        return super().trigger(job, by=by, why=why)
+    def trigger(self, job: str, *, by: str, why: str = "", arguments: Any = None, **more: Any) -> Enqueued:
+        return super().trigger(job, by=by, why=why, **more)
+
+
+class TriggersWhatWasTriggered(BrokenStore):
+    """A form that a browser sends twice makes two runs."""
+
+    rejected_by = "test_a_trigger_with_a_key_makes_one_run"
+
+    def trigger(self, job: str, *, by: str, why: str = "", key: str | None = None, **more: Any) -> Enqueued:
+        return super().trigger(job, by=by, why=why, **more)
+
+
+class ChainsOneByOne(BrokenStore):
+    """Of a chain that cannot be made, the first runs: nothing comes after it."""
+
+    rejected_by = "test_a_chain_is_made_whole_or_not_at_all"
+
+    def trigger(self, job: str, *, by: str, why: str = "", downstream: Sequence[str] = (), **more: Any) -> Enqueued:
+        made = super().trigger(job, by=by, why=why, **more)
+        for one in downstream:
+            super().trigger(one, by=by, why=why)
+        return made
 
 
 class BackfillsWhatSucceeded(BrokenStore):

@@ -42,7 +42,7 @@ from cronsensus.once.choices import OnError, OnMismatch
     type=click.Choice(get_args(OnError)),
     default="keep",
     show_default=True,
-    help="The run under the key failed for good: keep it, or delete it and make a new one.",
+    help="The run under the key ended without success: keep it, or delete it and make a new one.",
 )
 @click.option("--priority", type=int, metavar="N", help="Higher goes first (default: the job's).")
 def enqueue(

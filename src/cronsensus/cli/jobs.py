@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cronsensus.cli.app import opened_store
+from cronsensus.cli.app import application, code_at_hand, opened_store
 from cronsensus.cli.backfill import backfill
 from cronsensus.cli.enqueue import enqueue
 from cronsensus.cli.group import Group, Invocation
@@ -17,6 +17,7 @@ from cronsensus.cli.options import acting, job_argument, job_arguments, limited,
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
 from cronsensus.codec import dumps
+from cronsensus.dependencies import chain_from, edges, names_after
 from cronsensus.handle import Handle
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
 from cronsensus.insight.clock_changes import zone_of
@@ -270,25 +271,49 @@ def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:
 
 @jobs.command()
 @job_arguments
+@click.option("--downstream", is_flag=True, help="And after them what comes after them, for one nominal time: now.")
 @acting()
-def trigger(names: tuple[str, ...], reason: str, by: str) -> None:
+def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -> None:
     """Run jobs now, beside their schedule: their next times stay as they are.
 
+    With --downstream, after each what comes after it: what that is says the application (--app).
+
     cronsensus jobs trigger send_digest --reason "the morning one failed"
+    cronsensus jobs trigger extract --downstream
     """
     output = Output.current()
+    if downstream:
+        application()
     with opened_store() as store:
+        code = code_at_hand()
+        rules = {} if code is None else edges(code.declared)
+        chains = {name: chain_from(rules, name) for name in names} if downstream else {}
         for name in names:
             require_job(store, name)
-        code = Invocation.current().scheduler
         made: list[Enqueued | Handle] = [
             # Where we have the code, it can tell whether the function can be called like that.
-            store.trigger(name, by=by, why=reason) if code is None else code.trigger(name, by=by, reason=reason)
+            store.trigger(name, by=by, why=reason)
+            if code is None
+            else code.trigger(name, downstream=downstream, by=by, reason=reason)
             for name in names
         ]
         store.notify()
-    if output.printed_json({"runs": [made_data(one) for one in made]}):
+    for name in names:
+        for other, why_left in chains[name].left if downstream else ():
+            message(f"{other} is left alone: {why_left}")
+        after = () if downstream else names_after(rules, name)
+        if after:
+            then = (
+                "cronsensus runs retry ID --downstream"
+                if rules.get(name)
+                else f"cronsensus jobs trigger {name} --downstream"
+            )
+            message(f"what comes after {name} does not follow: {', '.join(after)}; to have it follow: {then}")
+    if output.printed_json(
+        {"runs": [{**made_data(one), "downstream": chains[one.job].jobs if downstream else ()} for one in made]}
+    ):
         return
     for one in made:
-        output.line(f"triggered {one.job}: run {one.id} is {one.state}")
+        behind = f"; after it: {', '.join(chains[one.job].jobs)}" if downstream and chains[one.job].jobs else ""
+        output.line(f"triggered {one.job}: run {one.id} is {one.state}{behind}")
     message(f"follow it: {', '.join(_follow(one) for one in made)}")

@@ -32,7 +32,7 @@ def print_run(output: Output, report: RunReport, now: datetime) -> None:
             ("batch", None if report.batch is None else report.batch.text),
             ("pace", None if report.batch is None else report.batch.pace or None),
             ("failed items", None if report.batch is None else ", ".join(report.batch.failed.values()) or None),
-            ("tried again as", ", ".join(f"run {number}" for number in report.retried_as) or None),
+            ("tried again as", None if one.retried_as is None else f"run {one.retried_as}"),
         ]
     )
     output.line()

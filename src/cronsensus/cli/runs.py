@@ -8,18 +8,26 @@ from typing import Any
 
 import click
 
-from cronsensus.batches import refuse_item
-from cronsensus.cli.app import application, complete_job, opened_store
+from cronsensus.cli.app import application, code_at_hand, complete_job, opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.retrying import print_left_out, print_retries, require_retryable, retry_runs
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import cancel as cancel_run
-from cronsensus.insight.as_data import batch_data, failures_data, log_data, occurrence_data, run_data, trail_data
+from cronsensus.handle import retry_chain
+from cronsensus.insight.as_data import (
+    batch_data,
+    failures_data,
+    log_data,
+    occurrence_data,
+    run_data,
+    trail_data,
+)
 from cronsensus.insight.failures import grouped, open_failures
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
@@ -155,7 +163,6 @@ def show(number: int) -> None:
                 "args": list(one.args),
                 "kwargs": one.kwargs,
                 "result": _result(one),
-                "retried_as": report.retried_as,
                 "batch": None if report.batch is None else batch_data(report.batch),
                 "attempts": [run_data(run) for run in report.attempts],
                 "logs": [log_data(*entry) for entry in report.log],
@@ -302,12 +309,14 @@ def failed_(*, job: str | None, since: str) -> None:
 @filters
 @click.option("--error", metavar="ERROR", help="With --failed: only this group of 'runs failed'.")
 @click.option("--downstream", is_flag=True, help="Of one run: and what comes after it, for the same nominal time.")
+@click.option("--again", is_flag=True, help="Once more what succeeded, or was tried again already.")
 @acting()
 def retry(
     *,
     numbers: tuple[int, ...],
     failed: bool,
     downstream: bool,
+    again: bool,
     job: str | None,
     since: str | None,
     error: str | None,
@@ -317,6 +326,8 @@ def retry(
     by: str,
 ) -> None:
     """Run what has ended once more, with the same arguments and nominal time: a new run, linked to the old one.
+
+    What was tried again already is left alone: it says as which run. So two people who type it make one run.
 
     With --failed, all that is left of what failed (500 at most), the oldest first. It asks first; without a terminal
     it needs --yes.
@@ -336,36 +347,35 @@ def retry(
         given=failed,
         others=(job, since, error, *(() if downstream else (dry_run or None, yes or None))),
     )
+    if again and failed:
+        raise CommandError("--again is for runs that are named", then="cronsensus runs retry ID --again")
     if downstream and (failed or len(numbers) > 1):
         raise CommandError("--downstream is for one run", then="cronsensus runs retry ID --downstream --dry-run")
-    rules = edges(application().scheduler.declared) if downstream else {}
+    if downstream:
+        application()
     with opened_store() as store:
+        code = code_at_hand()
+        rules = {} if code is None else edges(code.declared)
         if downstream:
-            again = retry_downstream(store, rules, _found(store, numbers[0]))
-            found = list(again.runs)
-            for name, reason_left in again.left:
+            first = _found(store, numbers[0])
+            plan = retry_downstream(store, rules, retry_chain(store, first)[-1] if again else first)
+            found = list(plan.runs)
+            for name, reason_left in plan.left:
                 message(f"{name} is left alone: {reason_left}")
         elif failed:
             begin = None if since is None else read_time(since, store.now(), what="--since")
             found = open_failures(store, job=_known(store, job), since=begin, group=error)[::-1]
         else:
             found = [_found(store, number) for number in numbers]
-        for one in found:
-            refuse_item(one)
-            if not one.state.final:
-                raise InvalidTransition(
-                    f"run {one.id} is {one.state}; only what has ended can be run again: cronsensus runs show {one.id}"
-                )
+        # What comes after a run is not named, and is meant whether it succeeded or not.
+        meant = {one.id for one in found if again or (downstream and one.id not in numbers)}
+        require_retryable(found, meant)
         if asks and not _agreed(output, found, "Run {} again?", dry_run=dry_run, yes=yes):
             return
-        made = [(one.id, store.retry(one.id, by=by, why=reason)) for one in found]
-        store.notify()
-    if output.printed_json(
-        {"runs": [{"id": new.id, "retry_of": old, "job": new.job, "state": new.state} for old, new in made]}
-    ):
-        return
-    for old, new in made:
-        output.line(f"run {old} of {new.job} is tried again as run {new.id}")
+        made = retry_runs(store, found, meant, by=by, why=reason)
+    if not downstream:
+        print_left_out(found, rules)
+    print_retries(output, made)
 
 
 @runs.command()

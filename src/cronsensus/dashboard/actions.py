@@ -31,7 +31,6 @@ from cronsensus.stores.base import Store
 Text = tuple[Any, ...]
 """A sentence of the catalogue, and what stands in the places of ``{0}``, ``{1}``."""
 Given = Mapping[str, str]
-_MOST_ACTS = 500
 _PREVIEWED = 20
 
 
@@ -215,7 +214,12 @@ def retired(view: JobView) -> Text | None:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def _run(store: Store, given: Given) -> Occurrence:
+def find_run(store: Store, given: Given) -> Occurrence:
+    """Return the run that is meant.
+
+    Raises:
+        NoTargetError: there is none.
+    """
     number = given.get("run", "")
     one = store.occurrence(int(number)) if number.isdecimal() and len(number) < 19 else None
     if one is None:
@@ -223,53 +227,13 @@ def _run(store: Store, given: Given) -> Occurrence:
     return one
 
 
-def _run_form(one: Occurrence, seen: str = "", **more: Any) -> Form:
+def run_form(one: Occurrence, seen: str = "", **more: Any) -> Form:
+    """Return a form about a run."""
     return Form(back=f"/runs/{one.id}", keeps={"run": str(one.id)}, seen=f"{one.state} {one.attempt}{seen}", **more)
 
 
-def _run_again_as(store: Store, one: Occurrence) -> int | None:
-    """Return the newest run that was made of this one, as far as the newest acts on its job tell."""
-    acts = store.trail(target=one.job, limit=_MOST_ACTS)
-    made = [act.details.get("retry") for act in acts if act.details.get("occurrence") == one.id]
-    return next((number for number in made if isinstance(number, int)), None)
-
-
-def _retry_form(store: Store, given: Given) -> Form:
-    one = _run(store, given)
-    again = _run_again_as(store, one)
-    return _run_form(
-        one,
-        # Who else told it to run again has made the run that was wanted.
-        f" {again or ''}",
-        title=("Run {0} of {1} again", one.id, one.job),
-        says=(
-            ("A new run, with the same arguments and nominal time; this one stays as it is.",),
-            *((("This run succeeded: what it did is done a second time.",),) if one.state == "succeeded" else ()),
-            *(
-                (("Of its items only those run that have not succeeded.",),)
-                if one.is_batch and one.state != "succeeded"
-                else ()
-            ),
-            *((("It was run again already, as run {0}.", again),) if again is not None else ()),
-        ),
-        button="Run again",
-        refused=_not_again(one),
-        command=f"cronsensus runs retry {one.id}",
-    )
-
-
-def _not_again(one: Occurrence) -> tuple[Any, ...] | None:
-    if one.parent is not None:
-        return "It is an item of batch {0}. Run that again: it leaves out what succeeded.", one.parent
-    return None if one.state.final else ("It is {0}; only what has ended can be run again.", one.state)
-
-
-def _retry(store: Store, given: Given, by: str, why: str) -> str:
-    return f"/runs/{store.retry(int(given['run']), by=by, why=why).id}"
-
-
 def _cancel_form(store: Store, given: Given) -> Form:
-    one = _run(store, given)
+    one = find_run(store, given)
     runs = one.state == "running"
     says: tuple[Text, ...] = (
         ("It runs. It is asked to stop, and is running until it does.",) if runs else ("It waits, and will not run.",),
@@ -279,7 +243,7 @@ def _cancel_form(store: Store, given: Given) -> Form:
         says = (
             ("Its items: {0} that wait are cancelled, {1} that run are asked to stop.", items.pending, items.running),
         )
-    return _run_form(
+    return run_form(
         one,
         title=("Cancel run {0} of {1}", one.id, one.job),
         says=says,
@@ -388,7 +352,6 @@ ACTIONS: Mapping[str, Action] = {
     "pause": Action(_pause_form, _pause),
     "resume": Action(_resume_form, _resume),
     "backfill": Action(_backfill_form, _backfill),
-    "retry": Action(_retry_form, _retry),
     "retry-failed": Action(_retry_failed_form, _retry_failed),
     "cancel": Action(_cancel_form, _cancel),
     "drain": Action(_drain_form, _drain),

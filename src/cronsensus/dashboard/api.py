@@ -118,7 +118,6 @@ def _run(store: Store, given: Given) -> Any:
     return {
         **occurrence_data(one),
         "batch": None if report.batch is None else batch_data(report.batch),
-        "retried_as": report.retried_as,
         "attempts": [run_data(run) for run in report.attempts],
         "logs": [log_data(*entry) for entry in report.log],
         "trail": [trail_data(act) for act in report.acts],

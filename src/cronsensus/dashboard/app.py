@@ -26,6 +26,7 @@ from cronsensus.dashboard.live import Live
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, calendar, plot
 from cronsensus.dashboard.queue import SPAN, queue_page
+from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.dashboard.strip import strip_svg
 from cronsensus.dependencies import edges
@@ -151,7 +152,7 @@ class _Pages:
         self._audits = Audits()
         self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
-        self._actions = {**ACTIONS, "trigger": run_now(code)}
+        self._actions = {**ACTIONS, "trigger": run_now(code), "retry": run_again(code)}
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from cronsensus.codec import dumps
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, retired
 from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
+from cronsensus.dependencies import edges, names_after
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.lookup import require_job
+from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobView
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
+
+_FORM = re.compile(r"[0-9a-f-]{36}")
+"""What ``new_id`` gives. Nothing else of what a browser sends becomes a key."""
 
 
 def run_now(scheduler: Scheduler | None) -> Action:
@@ -32,7 +40,16 @@ def run_now(scheduler: Scheduler | None) -> Action:
         says: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
         if known is None or known:
             says += (("Where nothing is written, it gets the arguments of its definition.",),)
-        return job_form(
+        after = () if scheduler is None else names_after(edges(scheduler.declared), view.spec.name)
+        if after:
+            says += (
+                (
+                    "What comes after it does not follow: {0}. To have it follow: {1}",
+                    ", ".join(after),
+                    f"cronsensus jobs trigger {view.spec.name} --downstream",
+                ),
+            )
+        shown = job_form(
             view,
             title=("Run {0} now", view.spec.name),
             says=says,
@@ -44,13 +61,18 @@ def run_now(scheduler: Scheduler | None) -> Action:
             refused=refused,
             command=f"cronsensus jobs trigger {view.spec.name}",
         )
+        # However often a browser sends this form, it is one run.
+        shown.keeps["form"] = given.get("form", "") if _FORM.fullmatch(given.get("form", "")) else new_id()
+        return shown
 
     def carry_out(store: Store, given: Given, by: str, why: str) -> str:
         name = given["job"]
         if not any(text.strip() for key, text in given.items() if key.startswith(PREFIX)):
             code = scheduler if name in declared else None
-            made = store.trigger(name, by=by, why=why) if code is None else code.trigger(name, by=by, reason=why)
-            return f"/runs/{made.id}"
+            key = _key(given, "")
+            if code is None:
+                return f"/runs/{store.trigger(name, by=by, why=why, key=key).id}"
+            return f"/runs/{code.trigger(name, by=by, reason=why, key=key).id}"
         view = require_job(store, name)
         known = parameters(view)
         if scheduler is not None and known is not None:
@@ -60,9 +82,18 @@ def run_now(scheduler: Scheduler | None) -> Action:
         else:
             args = _read(given.get(f"{PREFIX}args", ""), list, '[42, "a"]', view.spec.args)
             kwargs = _read(given.get(f"{PREFIX}kwargs", ""), dict, '{"order": 42}', view.spec.kwargs)
-        return f"/runs/{store.trigger(name, by=by, why=why, arguments=(args, kwargs)).id}"
+        key = _key(given, dumps([list(args), kwargs], what="arguments"))
+        return f"/runs/{store.trigger(name, by=by, why=why, arguments=(args, kwargs), key=key).id}"
 
     return Action(form, carry_out)
+
+
+def _key(given: Given, arguments: str) -> str | None:
+    """Return the key of the run of a form: the same form with other arguments is another run."""
+    form = given.get("form", "")
+    if not _FORM.fullmatch(form):
+        return None
+    return f"{form} {hashlib.sha256(arguments.encode()).hexdigest()[:12]}" if arguments else form
 
 
 def _json_fields(given: Given) -> tuple[Field, ...]:

@@ -52,7 +52,7 @@ def occurrence_data(one: Occurrence) -> dict[str, Any]:
     """Return an occurrence as data; its arguments and result are left to ``runs show``."""
     return {
         **fields(one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"),
-        **fields(one, "failures token node session cancel_requested retry_of"),
+        **fields(one, "failures token node session cancel_requested retry_of retried_as"),
         "parent": one.parent,
         "listed": list_length(one.listed),
         "seconds": seconds(one.started_at, one.finished_at),

@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import islice
 
-from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunError
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -19,7 +18,6 @@ MOST = 500
 """Failures that are looked at, the newest first."""
 MOST_READ = 20_000
 """Failed items among which the batches are found."""
-_MOST_ACTS = 5_000
 _PLACE = re.compile(r'^\s*File "([^"]*)", line \d+, in (.+)$', re.MULTILINE)
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
@@ -62,10 +60,7 @@ def open_failures(
         group: only those of the group with this fingerprint.
     """
     newest = islice(_failed(store, job), MOST)
-    found = [one for one in newest if since is None or _ended(one) >= since]
-    if found:
-        again = set(_run_again(store, min(_ended(one) for one in found)))
-        found = [one for one in found if one.id not in again]
+    found = [one for one in newest if one.retried_as is None and (since is None or _ended(one) >= since)]
     return found if group is None else [one for one in found if fingerprint_of(one.error) == group]
 
 
@@ -117,20 +112,3 @@ def _said(one: Occurrence) -> tuple[str, str]:
 
 def _ended(one: Occurrence) -> datetime:
     return one.finished_at or one.created_at
-
-
-def _run_again(store: Store, since: datetime) -> Iterator[int]:
-    """Yield the runs that somebody told to run again after ``since``, as far as the newest acts tell."""
-    acts = islice(_every_act(store), _MOST_ACTS)
-    for act in takewhile(lambda act: act.at >= since, acts):
-        if act.action == "retry":
-            number = act.details.get("occurrence")
-            if isinstance(number, int):
-                yield number
-
-
-def _every_act(store: Store) -> Iterator[TrailEntry]:
-    after = None
-    while page := store.trail(after=after, limit=500):
-        yield from page
-        after = page[-1].id

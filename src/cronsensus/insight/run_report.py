@@ -44,7 +44,6 @@ class RunReport:
 
     Attributes:
         log: its last lines, of ``log_length``.
-        retried_as: the runs that an operator made to try it again.
         acts: what operators did to it.
         batch: how far it is, if it is a batch.
     """
@@ -53,7 +52,6 @@ class RunReport:
     attempts: tuple[RunView, ...]
     log: tuple[LogEntry, ...]
     log_length: int
-    retried_as: tuple[int, ...]
     acts: tuple[TrailEntry, ...]
     batch: BatchView | None = None
 
@@ -104,14 +102,11 @@ def run_report(store: Store, one: Occurrence, *, log_lines: int = 20) -> RunRepo
         log.append(entry)
         length += 1
     acts = [act for act in store.trail(target=one.job, limit=_MAX_LOOKED_AT) if act.details.get("occurrence") == one.id]
-    # By the trail: among the newest runs of the job a retry may stand behind thousands of items.
-    retries = [store.occurrence(act.details["retry"]) for act in acts if "retry" in act.details]
     return RunReport(
         occurrence=one,
         attempts=tuple(attempts),
         log=tuple(log),
         log_length=length,
-        retried_as=tuple(other.id for other in retries if other is not None and other.retry_of == one.id),
         acts=tuple(acts),
         batch=batch_view(store, one, attempts, store.now()),
     )

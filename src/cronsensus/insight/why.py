@@ -204,7 +204,7 @@ class _Inquiry:
             case State.CANCELLED:
                 return [f"It was cancelled: {self._cancelled(one)}."]
             case State.SKIPPED if reason in _UPSTREAM:
-                return [_UPSTREAM[reason].format(detail), self._upstream(detail)]
+                return [_UPSTREAM[reason].format(detail), *self._upstream(one, detail, reason)]
             case State.SKIPPED:
                 return [self._skipped(reason, detail)]
             case State.MISSED if (keeper := self._view.spec.keeper) is not None:
@@ -228,15 +228,27 @@ class _Inquiry:
             case _:
                 return f"The job skipped itself: {detail}."
 
-    def _upstream(self, jobs: str) -> str:
-        """Return where to see what became of the job that it comes after: the run that its gate saw, or a later one."""
+    def _upstream(self, one: Occurrence, jobs: str, reason: Reason) -> list[str]:
+        """Return where to see what became of the job that it comes after, and what to type to have this one run.
+
+        It is about the run that its gate saw, or a later one.
+        """
         job = jobs.partition(", ")[0]
         newest = self._store.occurrences(OccurrenceFilter(job=job, scheduled_until=self._at), limit=_UPSTREAM_RUNS)
-        for_it = next((one for one in newest if one.scheduled_for == self._at), None)
-        found = for_it or max(newest, key=lambda one: one.scheduled_for or self._at, default=None)
+        for_it = next((other for other in newest if other.scheduled_for == self._at), None)
+        found = for_it or max(newest, key=lambda other: other.scheduled_for or self._at, default=None)
         if found is None or found.state in {State.SUCCEEDED, State.SKIPPED}:
-            return f"See why: cronsensus why {job} '{exact(self._at)}'."
-        return f"See it: cronsensus runs show {found.id}."
+            see = f"See why: cronsensus why {job} '{exact(self._at)}'."
+        else:
+            see = f"See it: cronsensus runs show {found.id}."
+        if for_it is None or one.retried_as is not None or reason is Reason.UPSTREAM_SUCCEEDED:
+            return [see]
+        if for_it.state is State.SUCCEEDED:
+            command = f"cronsensus runs retry {one.id} --downstream"
+            return [see, f"It has succeeded since; run this one, and what comes after it: {command}."]
+        if for_it.state in {State.FAILED, State.CANCELLED, State.MISSED}:
+            return [see, f"Run it again, and this one after it: cronsensus runs retry {for_it.id} --downstream."]
+        return [see]
 
     def _over_time(self, one: Occurrence) -> list[str]:
         limit = self._policies.timeout

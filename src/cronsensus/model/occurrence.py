@@ -76,11 +76,27 @@ def too_early(job: str, scheduled_for: datetime, now: datetime) -> InvalidOption
     )
 
 
+def chain_time(now: int) -> int:
+    """Return the nominal time of jobs that are run one after another by hand; both in microseconds.
+
+    It is none that a trigger gives: those give whole milliseconds, but for a one-off that names its microsecond.
+    """
+    return now - 1 if now % 1000 == 0 else now
+
+
 def still_running(job: str, key: str) -> InvalidTransition:
     """Return the error for a key that is to be forgotten while its function runs."""
     return InvalidTransition(
         f"{job!r} is running under the key {key!r}: forgotten now, it could run a second time beside this one; wait, "
         "or say that it is to be forgotten all the same (running=True, --running)"
+    )
+
+
+def succeeded_already(occurrence: int) -> InvalidTransition:
+    """Return the error for a retry of a run that has done its work."""
+    return InvalidTransition(
+        f"run {occurrence} succeeded, and a retry would do its work a second time; if that is meant, say so: "
+        f"cronsensus runs retry {occurrence} --again, or retry({occurrence}, again=True)"
     )
 
 
@@ -349,6 +365,7 @@ class Occurrence:
     fingerprint: str | None = None
     parent: int | None = None
     listed: int | None = None
+    retried_as: int | None = None
 
     @property
     def is_batch(self) -> bool:

@@ -102,7 +102,8 @@ class Upstreams:
                 "what they need of it"
                 if self._of_item
                 else "nothing, for it was started by hand, without a nominal time. To run it behind its upstreams: "
-                "cronsensus runs retry ID of a run of theirs with --downstream, or cronsensus jobs backfill"
+                "cronsensus jobs trigger FIRST_JOB --downstream, or, of a time that was, cronsensus runs retry ID "
+                "--downstream with a run of theirs"
             )
             raise KeyError(f"this run did not come after {name!r}; it came after {known}")
         return self._found[name]

@@ -534,20 +534,39 @@ class Store(Backend):
         return self._within("complete_list", self._complete_list, batch, listed)
 
     def trigger(
-        self, job: str, *, by: str, why: str = "", arguments: tuple[Sequence[Any], Mapping[str, Any]] | None = None
+        self,
+        job: str,
+        *,
+        by: str,
+        why: str = "",
+        arguments: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
+        key: str | None = None,
+        downstream: Sequence[str] = (),
     ) -> Enqueued:
         """Run a job now, beside its schedule: a new occurrence with origin manual; watermark and next due time stay.
 
-        ``arguments``: JSON values by position and by name, in place of the job's own.
+        Atomic: with all of ``downstream``.
+        Idempotent: by ``key``. Without one, where the answer was lost, the run may be there, and a second call makes
+        another.
 
-        Not idempotent: where the answer was lost, the run may be there, and a second call makes another.
+        Args:
+            job: its name.
+            by: the operator, for the trail.
+            why: the reason, for the trail.
+            arguments: JSON values by position and by name, in place of the job's own.
+            key: what stands under it is returned, with ``created=False``, and nothing is made.
+            downstream: jobs that come after it, which get a run each, too. All of these have one nominal time, the
+                store's now, and the gates of these see by it what they come after.
 
         Raises:
             UnknownJob: no such job, or retired; so do ``pause``, ``resume``, ``retry`` and ``backfill``.
+            InvalidOption: a key that ``check_key`` does not allow.
             InvalidPayload: the arguments are not JSON, or too large.
         """
         payload = None if arguments is None else write_payload(*arguments, what=f"arguments of {job!r}")
-        return self._within("trigger", self._trigger, job, payload, by=by, why=why)
+        if key is not None:
+            check_key(key)
+        return self._within("trigger", self._trigger, job, payload, key, tuple(downstream), by=by, why=why)
 
     def pause(self, job: str, *, by: str, why: str) -> bool:
         """Stop firing a job; ``False`` when it is paused already. Nominal times that pass are skipped(paused)."""
@@ -569,16 +588,26 @@ class Store(Backend):
         """
         return self._within("cancel", self._cancel, occurrence, by=by, why=why)
 
-    def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
+    def retry(self, occurrence: int, *, by: str, why: str = "", again: bool = False) -> Enqueued:
         """Make a new occurrence of a final one, linked to it and with the same arguments and nominal time.
 
-        That of an item of a batch is no item any more: it runs alone.
+        That of an item of a batch is no item any more: it runs alone. A run is retried once: of one that was, this
+        returns the newest of its retries with ``created=False``, and a further one is a retry of that.
+
+        Atomic: of two calls at the same instant one makes the run, and the other returns it.
+        Not prevented: a second run where the first retry is no longer kept.
+
+        Args:
+            occurrence: its number.
+            by: the operator, for the trail.
+            why: the reason, for the trail.
+            again: also if it succeeded.
 
         Raises:
-            InvalidTransition: it is not final yet.
+            InvalidTransition: it is not final yet; or it succeeded, and ``again`` is not given.
             LookupError: there is none.
         """
-        return self._within("retry", self._retry, occurrence, by=by, why=why)
+        return self._within("retry", self._retry, occurrence, by=by, why=why, again=again)
 
     def forget(
         self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None

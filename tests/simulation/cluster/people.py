@@ -80,7 +80,7 @@ class People:
     def _retry(self, job: str) -> None:
         record = self._some(job, active=False)
         if record is not None:
-            self.do("retry", record.id, by="people")
+            self.do("retry", record.id, by="people", again=self._rng.random() < 0.5)
 
     def _some(self, job: str, *, active: bool) -> Record | None:
         book = self._judge.jobs.get(job)

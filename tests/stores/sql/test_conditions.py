@@ -350,7 +350,8 @@ CASES = [
     Case("occurrence", "lock_occurrence", _o, [PENDING, RUNNING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
     Case("cancel", "cancel_occurrence", _o, [PENDING], [{"id": 2}, {"state": "running"}]),
     Case("ask to stop", "ask_to_stop", _o, [RUNNING], [{"id": 2}, {"state": "pending"}, {"cancel_reason": "enough"}]),
-    Case("to retry", "ended_occurrence", _o, [PENDING], [{"id": 2}, {"namespace": "theirs"}]),
+    Case("to retry", "newest_retry", _o, [PENDING], [{"id": 2}, {"namespace": "theirs"}]),
+    Case("note a retry", "note_retry", _o, [PENDING], [{"id": 2}], asked={"retry": 9}),
     Case(
         "under a key",
         "lock_named",

@@ -172,6 +172,15 @@ def test_an_entry_comes_with_what_its_job_is(database: Connection) -> None:
     assert answered(database, "candidates", (_o, PENDING))["job"] is None
 
 
+def test_the_newest_retry_is_read_along_the_chain_as_far_as_it_is_kept(database: Connection) -> None:
+    chain = [{"id": 1, "retried_as": 2}, {"id": 2, "retry_of": 1, "retried_as": 3}, {"id": 3, "retry_of": 2}]
+    rows = [(_o, {**PENDING, **one, "key": f"k{one['id']}"}) for one in chain]
+    assert [answered(database, "newest_retry", *rows[:end])["id"] for end in (1, 2, 3)] == [1, 2, 3]
+    assert answered(database, "newest_retry", rows[0], rows[2])["id"] == 1
+    another = (_o, {**PENDING, "id": 2, "key": "of a store that lost its last moment"})
+    assert answered(database, "newest_retry", rows[0], another)["id"] == 1
+
+
 def test_sessions_are_read_with_what_they_hold(database: Connection) -> None:
     def held(*beside: tuple[Table, Row]) -> tuple[int, int]:
         found = answered(database, "sessions", (_s, SESSION), *beside)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from cronsensus.errors import UnsupportedFunction
+from cronsensus.errors import ConfigurationError, UnsupportedFunction
 
 MAIN = "__cronsensus_main__"
 """What ``__name__`` is when a child imports the program itself: bodies of ``if __name__ == "__main__"`` do not run."""
@@ -59,6 +59,19 @@ def mark_child_process() -> None:
 def loading_program() -> bool:
     """Tell whether this process is importing its node's program right now, for one of the jobs in it."""
     return _loading_program
+
+
+def refuse_while_loading(what: str) -> None:
+    """Refuse to make new work where a job's own process imports the program: each such process would make it again.
+
+    Raises:
+        ConfigurationError: as said.
+    """
+    if _loading_program:
+        raise ConfigurationError(
+            f"the program {what} when it is imported, and a job with executor='process' imports it in each of its "
+            'processes; put what the program does under  if __name__ == "__main__":'
+        )
 
 
 def require_importable(function: Callable[..., Any]) -> None:

@@ -8,13 +8,15 @@ from datetime import datetime
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import LATEST, after
+from cronsensus.instants import LATEST, after, from_micros, to_micros
 from cronsensus.model.occurrence import (
     Enqueued,
     Item,
+    chain_time,
     origin_of_retry,
     scheduled_key,
     still_running,
+    succeeded_already,
     when_due,
 )
 from cronsensus.model.states import Origin, Reason, State
@@ -83,11 +85,24 @@ class OperatingVerbs(RoundVerbs):
         return True
 
     @writes
-    def _trigger(self, job: str, payload: str | None, *, by: str, why: str) -> Enqueued:
-        """Run a job now, beside its schedule."""
-        now = self._now()
-        row = self._create(self._living_job(job), None, Origin.MANUAL, now, now, payload=payload)
-        self._space.record(now, by, "trigger", job, why, occurrence=row.id)
+    def _trigger(
+        self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
+    ) -> Enqueued:
+        """Run a job now, beside its schedule, and after it what comes after it."""
+        jobs, now = [self._living_job(name) for name in (job, *downstream)], self._now()
+        found = None if key is None else jobs[0].keys.get(key)
+        if found is not None:
+            return enqueued(found, created=False)
+        nominal = from_micros(chain_time(to_micros(now))) if downstream else None
+        row, *behind = [
+            self._create(
+                one, key if place == 0 else None, Origin.MANUAL, now, now,
+                payload=payload if place == 0 else None, scheduled_for=nominal,
+            )
+            for place, one in enumerate(jobs)
+        ]  # fmt: skip
+        details = {"downstream": [one.id for one in behind]} if behind else {}
+        self._space.record(now, by, "trigger", job, why, occurrence=row.id, **details)
         return enqueued(row, created=True)
 
     @writes
@@ -102,11 +117,16 @@ class OperatingVerbs(RoundVerbs):
         return state
 
     @writes
-    def _retry(self, occurrence: int, *, by: str, why: str) -> Enqueued:
+    def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
         old = self._existing(occurrence)
+        newest = self._newest_retry(old)
+        if newest is not old:
+            return enqueued(newest, created=False)
         if not old.state.final:
             raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
+        if old.state is State.SUCCEEDED and not again:
+            raise succeeded_already(occurrence)
         job, now = self._living_job(old.job.spec.name), self._now()
         row = self._create(
             job,
@@ -119,6 +139,7 @@ class OperatingVerbs(RoundVerbs):
             payload=old.payload,
             retry_of=old.id,
         )
+        old.retried_as = row.id
         self._space.record(now, by, "retry", job.spec.name, why, occurrence=old.id, retry=row.id)
         return enqueued(row, created=True)
 
@@ -151,6 +172,11 @@ class OperatingVerbs(RoundVerbs):
         created = [answer.id for answer in answers if answer.created]
         self._space.record(now, by, "backfill", job, why, times=len(times), occurrences=created)
         return answers
+
+    def _newest_retry(self, row: OccurrenceRow) -> OccurrenceRow:
+        while row.retried_as is not None and (following := self._space.occurrences.get(row.retried_as)) is not None:
+            row = following
+        return row
 
     def _existing(self, occurrence: int) -> OccurrenceRow:
         row = self._space.occurrences.get(occurrence)

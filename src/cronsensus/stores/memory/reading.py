@@ -420,6 +420,7 @@ def occurrence_view(row: OccurrenceRow) -> Occurrence:
         progress=row.progress,
         cancel_requested=row.cancel is not None,
         retry_of=row.retry_of,
+        retried_as=row.retried_as,
         args=args,
         kwargs=kwargs,
         created_at=row.created_at,

@@ -127,6 +127,7 @@ class OccurrenceRow:
     payload: str
     created_at: datetime
     retry_of: int | None = None
+    retried_as: int | None = None
     state: State = State.PENDING
     attempt: int = 0
     crashes: int = 0

@@ -232,7 +232,7 @@ def occurrence(row: Row, job: str) -> Occurrence:
     (
         _, key, origin, state, nominal, due, priority, attempt, crashes, failures, token, session, node, reason, result,
         error, progress, cancel, retry_of, payload, created, started, finished, fingerprint,
-        parent, listed, number,
+        parent, listed, retried_as, number,
     ) = row  # fmt: skip
     args, kwargs = read_payload(payload)
     return Occurrence(
@@ -256,6 +256,7 @@ def occurrence(row: Row, job: str) -> Occurrence:
         progress=None if progress is False else _progress(progress),
         cancel_requested=cancel is not False,
         retry_of=_number(retry_of),
+        retried_as=_number(retried_as),
         args=args,
         kwargs=kwargs,
         created_at=from_micros(int(created)),

@@ -15,6 +15,7 @@ from cronsensus.model.occurrence import (
     Item,
     scheduled_key,
     still_running,
+    succeeded_already,
     too_old,
     when_due,
 )
@@ -53,11 +54,14 @@ class OperatingVerbs(Handle):
         done: bool = self._decide("complete_list", occurrence_id(batch), str(listed), self._sender)
         return done
 
-    def _trigger(self, job: str, payload: str | None, *, by: str, why: str) -> Enqueued:
-        """Run a job now, beside its schedule."""
-        key = new_id()
-        number = self._decide("trigger", job, key, clean(by), clean(why), payload)
-        return Enqueued(int(number), job, key, created=True, state=State.PENDING)
+    def _trigger(
+        self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
+    ) -> Enqueued:
+        """Run a job now, beside its schedule, and after it what comes after it."""
+        named = new_id() if key is None else key
+        behind = [[name, new_id()] for name in downstream]
+        number, created, state = self._decide("trigger", job, named, clean(by), clean(why), payload, behind)
+        return Enqueued(int(number), job, named, created, State(state))
 
     def _pause(self, job: str, *, by: str, why: str) -> bool:
         paused: bool = self._decide("pause", job, clean(by), clean(why))
@@ -77,18 +81,20 @@ class OperatingVerbs(Handle):
                 raise InvalidTransition(f"occurrence {occurrence} is {refused.rest} and cannot be cancelled") from None
             raise _not_there(occurrence) from None
 
-    def _retry(self, occurrence: int, *, by: str, why: str) -> Enqueued:
+    def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
-        key = new_id()
+        asked = (occurrence_id(occurrence), new_id(), clean(by), clean(why), again)
         try:
-            number, job = self._decide("retry", occurrence_id(occurrence), key, clean(by), clean(why))
+            number, job, key, created, state = self._decide("retry", *asked)
         except Refusal as refused:
+            if refused.word == "FINAL":
+                raise succeeded_already(occurrence) from None
             if refused.word == "ACTIVE":
                 raise InvalidTransition(
                     f"occurrence {occurrence} is {refused.rest}; only a final one can be retried"
                 ) from None
             raise _not_there(occurrence) from None
-        return Enqueued(int(number), job, key, created=True, state=State.PENDING)
+        return Enqueued(int(number), job, key, created, State(state))
 
     def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
         try:

@@ -10,10 +10,19 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, Item, origin_of_retry, scheduled_key, still_running, when_due
+from cronsensus.model.occurrence import (
+    Enqueued,
+    Item,
+    chain_time,
+    origin_of_retry,
+    scheduled_key,
+    still_running,
+    succeeded_already,
+    when_due,
+)
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
-from cronsensus.stores.sql.job_rows import ask_locked, definition_of, find_locked, living, spec_of, specs_of
+from cronsensus.stores.sql.job_rows import ask_locked, definition_of, living, spec_of, specs_of
 from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, Standing, insert_absent, is_id, new_row, payload_of
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.trail import record
@@ -112,15 +121,42 @@ class Created:
         return answers
 
 
-def trigger(tx: Transaction, job: str, payload: str | None, *, by: str, why: str) -> Enqueued:
-    """Run a job now, beside its schedule. Safe: the key is new."""
-    row = living(job, find_locked(tx, job))
-    spec = spec_of(tx, row)
-    if payload is None:
-        payload = write_payload(spec.args, spec.kwargs, what="arguments")
-    new = new_row(tx, row.id, spec, new_id(), Origin.MANUAL, due_at=tx.now, payload=payload)
-    [answer] = create(tx, [new], [job])
-    record(tx, by, "trigger", job, why, occurrence=answer.id)
+def trigger(
+    tx: Transaction, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
+) -> Enqueued:
+    """Run a job now, beside its schedule, and after it what comes after it.
+
+    Safe: the keys are new. Where two callers use one key at the same instant, the job's row is locked, so the second
+    sees what the first made.
+    """
+    names = [job, *downstream]
+    locked = tx.send_in("lock_named_jobs", "names", sorted(set(names)), space=tx.namespace)
+    standing = Keys(tx, [] if key is None else [(job, key)])
+    by_name = {row.name: row for one in locked for row in one.rows}
+    rows = [living(name, by_name.get(name)) for name in names]
+    for found in standing.found().values():
+        return Enqueued(found.id, job, key or "", created=False, state=found.state)
+    nominal = chain_time(tx.now) if downstream else None
+    specs = specs_of(tx, {row.id: row for row in rows})
+    wanted = []
+    for place, row in enumerate(rows):
+        spec = specs[row.id]
+        own = write_payload(spec.args, spec.kwargs, what="arguments")
+        wanted.append(
+            new_row(
+                tx,
+                row.id,
+                spec,
+                key if key is not None and place == 0 else new_id(),
+                Origin.MANUAL,
+                due_at=tx.now,
+                payload=payload if payload is not None and place == 0 else own,
+                scheduled_for=nominal,
+            )
+        )
+    answer, *behind = create(tx, wanted, names)
+    details = {"downstream": [one.id for one in behind]} if behind else {}
+    record(tx, by, "trigger", job, why, occurrence=answer.id, **details)
     return answer
 
 
@@ -147,19 +183,23 @@ def cancel(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
     return state
 
 
-def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
+def retry(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
     """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand.
 
-    Safe: a final state has no exit, and the key is new; the job is locked, so it is not retired at the same
-    instant. Two operators who retry at the same instant make two.
+    Safe when two operators retry at the same instant: the job's row is locked (or there is one writer), so the second
+    sees what the first made, and returns that.
     """
     _require_id(occurrence)
     locked = tx.send("lock_job_of", occurrence=occurrence, space=tx.namespace)
-    old = tx.send("ended_occurrence", occurrence=occurrence, space=tx.namespace).row
+    old = tx.send("newest_retry", occurrence=occurrence, space=tx.namespace).row
     if old is None:
         raise _unknown(occurrence)
+    if old.id != occurrence and locked.row is not None:
+        return Enqueued(old.id, locked.row.name, old.key, created=False, state=State(old.state))
     if not State(old.state).final:
         raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
+    if old.state == State.SUCCEEDED and not again:
+        raise succeeded_already(occurrence)
     row = living(f"of occurrence {occurrence}" if locked.row is None else locked.row.name, locked.row)
     new = new_row(
         tx,
@@ -174,6 +214,7 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
         retry_of=old.id,
     )
     [answer] = create(tx, [new], [row.name])
+    tx.send("note_retry", occurrence=old.id, retry=answer.id)
     record(tx, by, "retry", row.name, why, occurrence=old.id, retry=answer.id)
     return answer
 

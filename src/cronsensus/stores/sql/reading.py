@@ -102,6 +102,7 @@ def _occurrence(row: AnyRow) -> Occurrence:
         progress=None if row.progress_done is None else (row.progress_done, row.progress_total),
         cancel_requested=row.cancel_reason is not None,
         retry_of=row.retry_of,
+        retried_as=row.retried_as,
         args=args,
         kwargs=kwargs,
         created_at=from_micros(row.created_at),

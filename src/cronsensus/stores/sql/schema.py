@@ -245,7 +245,9 @@ occurrences = Table(
     Column("started_at", Big),
     Column("finished_at", Big),
     Column("cancel_reason", Long),
+    # A retry and what it is the retry of lead to each other: a run is retried once, and then its retry.
     Column("retry_of", Big),
+    Column("retried_as", Big),
     Column("progress_done", Double),
     Column("progress_total", Double),
     Column("reason", Long),

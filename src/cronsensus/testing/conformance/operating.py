@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
@@ -44,6 +45,55 @@ class Operating(StoreTest):
         ]
         with pytest.raises(InvalidPayload):
             self.store.trigger("job", by="ann", arguments=([object()], {}))
+
+    def test_a_trigger_with_a_key_makes_one_run(self) -> None:
+        self.define(self.job(overlap="allow"), self.job("after", overlap="allow"))
+        self.session()
+        made = self.store.trigger("job", by="ann", key="sent once", downstream=["after"])
+        assert (True, "sent once") == (made.created, made.key)
+        for state in (State.PENDING, State.SUCCEEDED):
+            if state.final:
+                for claim in self.claim():
+                    self.finish(claim)
+            before = self.snapshot()
+            again = self.store.trigger("job", by="bob", key="sent once", downstream=["after"])
+            assert (made.id, "job", "sent once", False, state) == (
+                again.id, again.job, again.key, again.created, again.state,
+            )  # fmt: skip
+            assert before == self.snapshot()
+        assert self.store.trigger("job", by="ann", key="sent anew").created
+        assert self.store.trigger("after", by="ann", key="sent once").created
+        with pytest.raises(InvalidOption):
+            self.store.trigger("job", by="ann", key="@2026-11-20T12:00:00Z")
+
+    def test_a_chain_has_one_nominal_time_that_no_schedule_gives(self) -> None:
+        self.define(self.job(args=(1,)), self.job("load", args=(2,)), self.job("check", priority=3))
+        before = [self.view(name) for name in ("job", "load", "check")]
+        made = self.store.trigger("job", by="ann", why="now", arguments=((7,), {}), downstream=["load", "check"])
+        [first], [load], [check] = (self.all(job=name) for name in ("job", "load", "check"))
+        assert (made.id, Origin.MANUAL, Origin.MANUAL) == (first.id, load.origin, check.origin)
+        assert {first.scheduled_for} == {load.scheduled_for, check.scheduled_for}
+        assert first.scheduled_for is not None
+        assert timedelta(0) <= self.store.now() - first.scheduled_for < SECOND
+        assert first.scheduled_for.microsecond % 1000
+        assert first.id < load.id < check.id
+        assert ((7,), (2,), 3) == (first.args, load.args, check.priority)
+        assert [(one.watermark, one.next_due) for one in before] == [
+            (one.watermark, one.next_due) for one in (self.view(name) for name in ("job", "load", "check"))
+        ]
+        [act] = self.store.trail(target="job", limit=1)
+        assert ("trigger", "now", first.id, [load.id, check.id]) == (
+            act.action, act.why, act.details["occurrence"], act.details["downstream"],
+        )  # fmt: skip
+
+    def test_a_chain_is_made_whole_or_not_at_all(self) -> None:
+        self.define(self.job(), self.job("gone"))
+        self.store.retire("gone", by="ann", why="")
+        before = self.snapshot()
+        for missing in ("gone", "nobody"):
+            with pytest.raises(UnknownJob):
+                self.store.trigger("job", by="ann", downstream=[missing])
+        assert before == self.snapshot()
 
     def test_a_triggered_run_is_beside_the_schedule(self) -> None:
         self.define()
@@ -254,38 +304,87 @@ class Operating(StoreTest):
         assert (0, 0, 0, None) == (found.attempt, found.crashes, found.failures, found.error)
         assert old.id != made.id
         assert old.key != made.key
-        assert before == self.look(old)
+        assert replace(before, retried_as=made.id) == self.look(old)
         assert [old.id, made.id] == [one.id for one in self.all(scheduled_from=minute(1), scheduled_until=minute(1))]
         assert minute(1) == self.view().watermark
         assert made.id == self.take().id
 
-    def test_every_final_occurrence_can_be_retried_more_than_once(self) -> None:
+    def test_every_final_occurrence_can_be_retried(self) -> None:
         self.queue()
         self.session()
-        ids = set()
         for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED):
             made = self.enqueue(str(state), args=(str(state),))
             self.finish(self.take(), state)
-            for _ in range(2):
-                again = self.store.retry(made.id, by="ann")
-                ids.add(again.id)
+            again = self.store.retry(made.id, by="ann", again=True)
+            claim = self.take()
+            assert (again.id, (str(state),)) == (claim.id, claim.args)
+            self.finish(claim)
+
+    def test_what_was_retried_already_returns_its_newest_retry(self) -> None:
+        self.queue()
+        self.session()
+        made = self.enqueue()
+        self.finish(self.take(), State.FAILED)
+        first = self.store.retry(made.id, by="ann")
+        assert (first.id, None) == (self.look(made).retried_as, self.look(first).retried_as)
+        for state in (State.PENDING, State.RUNNING, State.FAILED):
+            if state is State.RUNNING:
                 claim = self.take()
-                assert (again.id, (str(state),)) == (claim.id, claim.args)
-                self.finish(claim)
-        assert 8 == len(ids)
+            elif state.final:
+                self.finish(claim, state)
+            before = self.snapshot()
+            for again in (False, True):
+                second = self.store.retry(made.id, by="bob", again=again)
+                assert (first.id, first.job, first.key, False, state) == (
+                    second.id,
+                    second.job,
+                    second.key,
+                    second.created,
+                    second.state,
+                )
+            assert before == self.snapshot()
+        third = self.store.retry(first.id, by="ann")
+        assert (True, first.id) == (third.created, self.look(third).retry_of)
+        for earlier in (made, first):
+            assert (third.id, False) == (
+                self.store.retry(earlier.id, by="ann").id,
+                self.store.retry(earlier.id, by="ann").created,
+            )
+        assert 3 == len(self.all())
+
+    def test_what_succeeded_is_retried_only_for_who_says_again(self) -> None:
+        self.queue()
+        self.session()
+        done = self.done()
+        before = self.snapshot()
+        with pytest.raises(InvalidTransition, match="again=True"):
+            self.store.retry(done.id, by="ann")
+        assert before == self.snapshot()
+        assert self.store.retry(done.id, by="ann", again=True).created
+        assert not self.store.retry(done.id, by="ann").created
+
+    def test_a_retry_that_is_no_longer_kept_does_not_count(self) -> None:
+        self.queue()
+        self.session()
+        made = self.enqueue()
+        self.finish(self.take(), State.FAILED)
+        first = self.store.retry(made.id, by="ann")
+        self.store.forget("queue", first.key, by="ann")
+        second = self.store.retry(made.id, by="ann")
+        assert (True, second.id) == (second.created, self.look(made).retried_as)
 
     def test_a_retry_keeps_the_key_of_the_old_one(self) -> None:
         self.queue()
         self.session()
         old = self.done("key")
-        self.store.retry(old.id, by="ann")
+        self.store.retry(old.id, by="ann", again=True)
         assert (old.id, False) == (self.enqueue("key").id, self.enqueue("key").created)
 
     def test_the_longest_key_can_be_retried(self) -> None:
         self.queue()
         self.session()
         old = self.done("🧨" * 400)
-        assert self.store.retry(old.id, by="ann").created
+        assert self.store.retry(old.id, by="ann", again=True).created
 
     def test_an_active_or_missing_occurrence_cannot_be_retried(self) -> None:
         self.queue()
@@ -417,7 +516,7 @@ class Operating(StoreTest):
             ("resume", "job", lambda: self.store.resume("job", by="ann", why="2")),
             ("trigger", "job", lambda: self.store.trigger("job", by="ann", why="3")),
             ("cancel", "queue", lambda: self.store.cancel(pending.id, by="ann", why="4")),
-            ("retry", "queue", lambda: self.store.retry(done.id, by="ann", why="5")),
+            ("retry", "queue", lambda: self.store.retry(done.id, by="ann", why="5", again=True)),
             ("backfill", "job", lambda: self.store.backfill("job", [START], by="ann", why="6")),
             ("drain", "s1", lambda: self.store.drain("s1", by="ann", why="7")),
             ("retire", "job", lambda: self.store.retire("job", by="ann", why="8")),

@@ -368,6 +368,27 @@ class Racing(StoreTest):
         self.race(lambda store, thread: store.open_session(a_session(f"s{thread}"), lease=LEASE))
         assert tuple(f"s{number}" for number in range(THREADS)) == self.store.look().sessions
 
+    def test_a_run_that_all_retry_is_retried_once(self) -> None:
+        self.queue()
+        self.session()
+        self.fill(self.TURNS)
+        for claim in self.claim():
+            self.finish(claim, State.FAILED)
+            answers = self.race(lambda store, number, of=claim.id: store.retry(of, by=f"s{number}"))  # type: ignore[misc]
+            assert [True] == [one.created for one in answers if one.created]
+            assert 1 == len({one.id for one in answers})
+        assert 2 * self.TURNS == len(self.all())
+
+    def test_a_form_that_all_send_is_one_run(self) -> None:
+        self.define(self.job(overlap="allow"))
+        for turn in range(self.TURNS):
+
+            def send(store: Store, number: int, key: str = f"form {turn}") -> bool:
+                return store.trigger("job", by=f"s{number}", key=key).created
+
+            assert 1 == sum(self.race(send))
+        assert self.TURNS == len(self.all())
+
     def test_pruning_together_deletes_everything_once(self) -> None:
         self.queue()
         self.session()

@@ -31,6 +31,7 @@ class Bench:
         self.records: list[Record] = []
         self.by_key: dict[tuple[str, str], Record] = {}
         self.by_id: dict[int, Record] = {}
+        self.retries: dict[int, int] = {}
         self.sessions: dict[str, SessionBook] = {}
         self.expiring: list[tuple[datetime, Record]] = []
         """Those that are too late some day, if they never start."""

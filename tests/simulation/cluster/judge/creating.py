@@ -139,10 +139,15 @@ class CreatingRules(Bench):
         self._made(seen.answer, Origin.MANUAL, self.now)
 
     def retry(self, seen: Seen) -> None:
-        """Note a retry by hand; only what is over may be retried."""
+        """Note a retry by hand; only what is over may be retried, once, and what succeeded for who says so."""
         old = self.by_id[seen.args[0]]
-        if old.state in ACTIVE:
-            self.broken("retry", f"{old} is {old.state} and was retried")
+        if seen.answer.created:
+            if old.state in ACTIVE or (old.state is State.SUCCEEDED and not seen.kwargs["again"]):
+                self.broken("retry", f"{old} is {old.state} and was retried")
+            earlier = self.retries.get(old.id)
+            if earlier is not None and not self.stage.was_pruned(earlier):
+                self.broken("retried twice", f"{old} as #{earlier} and as #{seen.answer.id}")
+            self.retries[old.id] = seen.answer.id
         origin = Origin.MANUAL if old.serial else old.origin
         self._made(seen.answer, origin, self.now, scheduled_for=old.scheduled_for)
 

@@ -16,9 +16,9 @@ local function occurrence_row(id)
     'HMGET', SPACE .. 'occurrence:' .. id,
     'job', 'key', 'origin', 'state', 'nominal', 'due', 'priority', 'attempt', 'crashes', 'failures', 'token', 'session',
     'node', 'reason', 'result', 'error', 'progress', 'cancel', 'retry_of', 'payload', 'created', 'started', 'finished',
-    'fingerprint', 'parent', 'listed'
+    'fingerprint', 'parent', 'listed', 'retried_as'
   )
-  row[27] = id
+  row[28] = id
   return row
 end
 

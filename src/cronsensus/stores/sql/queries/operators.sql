@@ -17,8 +17,20 @@ UPDATE cronsensus_occurrences AS o {by_id}
 SET cancel_reason = :because
 WHERE o.id = :occurrence AND 'running' = coalesce(o.state, '') AND o.cancel_reason IS NULL;
 
--- name: ended_occurrence
--- Read what is run once more. Race: none, a final state has no exit; one that is not final yet is refused.
-SELECT o.id, o.state, o.origin, o.scheduled_for, o.priority, o.payload, o.parent
+-- name: newest_retry
+-- Read the newest run that was made of an occurrence by retries, or itself. Race: another retry; the job is locked before, so this sees what that made. A final state has no exit; one that is not final yet is refused.
+WITH RECURSIVE chain (id, retried_as) AS (
+    SELECT o.id, o.retried_as FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space
+    UNION ALL
+    SELECT o.id, o.retried_as
+    FROM chain JOIN cronsensus_occurrences AS o ON o.id = chain.retried_as AND o.retry_of = chain.id
+)
+SELECT o.id, o."key", o.state, o.origin, o.scheduled_for, o.priority, o.payload, o.parent
 FROM cronsensus_occurrences AS o
-WHERE o.id = :occurrence AND o.namespace = :space;
+WHERE o.id = (SELECT max(chain.id) FROM chain);
+
+-- name: note_retry
+-- Note on an occurrence which one is its retry. Race: another retry; the job is locked, and it was asked after that whether there is one.
+UPDATE cronsensus_occurrences AS o {by_id}
+SET retried_as = :retry
+WHERE o.id = :occurrence;

@@ -1,12 +1,29 @@
--- Two operators who retry at the same instant make two: the key is new each time.
+-- Of two operators who retry at the same instant the second one gets what the first one made.
 -- needs: occurrences jobs
-local id, key, by, why = unpack(args, 1, 4)
-local old = read(occurrence_key(id), 'job', 'state', 'origin', 'nominal', 'priority', 'payload', 'parent')
+local id, key, by, why, again = unpack(args, 1, 5)
+local old = read(
+  occurrence_key(id), 'job', 'state', 'origin', 'nominal', 'priority', 'payload', 'parent', 'retried_as'
+)
 if not old.state then
   return refuse('NOTTHERE')
 end
+local newest, following = id, old.retried_as
+while following do
+  local row = read(occurrence_key(following), 'retry_of', 'retried_as')
+  if row.retry_of ~= newest then
+    break -- it is no longer kept
+  end
+  newest, following = following, row.retried_as
+end
+if newest ~= id then
+  local row = read(occurrence_key(newest), 'key', 'state')
+  return answer({ newest, call('HGET', job_key(old.job), 'name'), row.key, false, row.state })
+end
 if old.state == 'pending' or old.state == 'running' then
   return refuse('ACTIVE ' .. old.state)
+end
+if old.state == 'succeeded' and not again then
+  return refuse('FINAL')
 end
 local name = call('HGET', job_key(old.job), 'name')
 local _, refusal = living(name)
@@ -21,5 +38,6 @@ local made = create(old.job, {
   key = key, origin = origin, due = NOW, nominal = old.nominal,
   priority = old.priority, payload = old.payload, retry_of = id, keep = call('HGET', job_key(old.job), 'keep'),
 })
+call('HSET', occurrence_key(id), 'retried_as', made)
 record(by, 'retry', name, why, '{"occurrence":' .. whole(id) .. ',"retry":' .. whole(made) .. '}')
-return answer({ made, name })
+return answer({ made, name, key, true, 'pending' })

@@ -1,0 +1,59 @@
+"""Run once more what has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cronsensus.dashboard.actions import Action, Form, Given, Text, find_run, run_form
+from cronsensus.dependencies import edges, names_after
+from cronsensus.handle import retry_chain
+from cronsensus.model.occurrence import Occurrence
+from cronsensus.model.states import State
+from cronsensus.scheduler import Scheduler
+from cronsensus.stores.base import Store
+
+
+def run_again(scheduler: Scheduler | None) -> Action:
+    """Return the action; where ``scheduler`` declares the job, its form names what comes after it."""
+
+    def form(store: Store, given: Given) -> Form:
+        one = find_run(store, given)
+        newest = retry_chain(store, one)[-1]
+        again = " --again" if newest is not one or one.state is State.SUCCEEDED else ""
+        says: list[Text] = [("A new run, with the same arguments and nominal time; this one stays as it is.",)]
+        if State.SUCCEEDED in {one.state, newest.state}:
+            says.append(("This run succeeded: what it did is done a second time.",))
+        if one.is_batch and one.state is not State.SUCCEEDED:
+            says.append(("Of its items only those run that have not succeeded.",))
+        if newest is not one:
+            says.append(("It was run again already, as run {0}.", newest.id))
+        after = () if scheduler is None else names_after(edges(scheduler.declared), one.job)
+        if after and one.scheduled_for is not None:
+            command = f"cronsensus runs retry {one.id} --downstream{again}"
+            says.append(("What comes after it does not follow: {0}. To have it follow: {1}", ", ".join(after), command))
+        shown = run_form(
+            one,
+            # Who else told it to run again has made the run that was wanted.
+            f" {newest.id}",
+            title=("Run {0} of {1} again", one.id, one.job),
+            says=tuple(says),
+            button="Run again",
+            refused=_not_again(one)
+            or (None if newest.state.final else ("It was run again already, as run {0}.", newest.id)),
+            command=f"cronsensus runs retry {one.id}{again}",
+        )
+        shown.keeps["newest"] = str(newest.id)
+        return shown
+
+    return Action(form, _carry_out)
+
+
+def _not_again(one: Occurrence) -> tuple[Any, ...] | None:
+    if one.parent is not None:
+        return "It is an item of batch {0}. Run that again: it leaves out what succeeded.", one.parent
+    return None if one.state.final else ("It is {0}; only what has ended can be run again.", one.state)
+
+
+def _carry_out(store: Store, given: Given, by: str, why: str) -> str:
+    # If somebody retries the newest one in this moment, the store returns what was made of it.
+    return f"/runs/{store.retry(int(given['newest']), by=by, why=why, again=True).id}"
