@@ -5,6 +5,7 @@ import hmac
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -564,6 +565,33 @@ def test_a_message_that_is_sent_again_is_the_same_whatever_has_happened_since(ur
         wait_until(lambda: len(sent) == 3)
     assert sent[0] == sent[1]
     assert [told for _, told in sent[1:]] == [[runs[0]], [runs[1]]]
+
+
+def test_a_node_whose_only_slot_is_held_by_a_job_that_hangs_tells_of_it(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    on = ["slow", "backlog"]
+    scheduler = Scheduler(url, concurrency=1, alerts=[Alert(told.extend, on=on, backlog="1s", name="ops")])
+    let_go = threading.Event()
+    beside = []
+
+    @scheduler.job(slow="300ms")
+    def hangs() -> None:
+        let_go.wait(30)
+
+    @scheduler.job()
+    def waits() -> None:
+        beside.append(let_go.is_set())
+
+    with scheduler:
+        hung = hangs.enqueue()
+        wait_until(lambda: hung.look().state is State.RUNNING)
+        waits.enqueue()
+        wait_until(lambda: {"slow", "backlog"} <= {one.event for one in told})
+        let_go.set()
+        wait_until(lambda: beside)
+    assert {(one.event, one.job) for one in told} == {("slow", "hangs"), ("backlog", "waits")}
+    assert beside == [True], "the slot was given to two runs at once"
 
 
 PROGRAM = """

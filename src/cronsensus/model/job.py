@@ -238,7 +238,10 @@ INTERNAL = "cronsensus:"
 
 
 def is_internal(job: str) -> bool:
-    """Whether a job is one of our own, such as the run that watches for an alert."""
+    """Whether a job, or the function of one, is one of our own, such as the run that watches for an alert.
+
+    Runs of these take no slot of their node: what watches the jobs of users must not wait for them.
+    """
     return job.startswith(INTERNAL)
 
 

@@ -32,6 +32,7 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.model.batch import HELD, Sleeper
 from cronsensus.model.ending import Ending
 from cronsensus.model.gate import Gate
+from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
@@ -138,8 +139,13 @@ class ActiveRuns:
         """Return how many slots of the node are taken.
 
         What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
+        Internal jobs take none.
         """
-        return len(self._waiting) + len(self._active) + self.given_up
+        claims = [
+            *(one.claim for one in list(self._waiting.values())),
+            *(call.claim for call in list(self._active.values())),
+        ]
+        return sum(not is_internal(claim.job) for claim in claims) + self.given_up
 
     @property
     def given_up(self) -> int:
@@ -225,8 +231,9 @@ class ActiveRuns:
         """Take the end of an attempt from an executor."""
         # Told that its lease is lost, a run may have stopped for that and just returned: its result does not count.
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
-        # What was given up on a blocked loop keeps its slot.
-        passed_on = self.reserved and ending.kind != "timed_out" and self._begin_reserved()
+        # What was given up on a blocked loop keeps its slot, and an internal job had none.
+        frees = ending.kind != "timed_out" and not is_internal(call.claim.job)
+        passed_on = self.reserved and frees and self._begin_reserved()
         if not passed_on or self.reserved.few:
             self._wake()
 

@@ -308,7 +308,7 @@ class Round:
     def _carry_out(self, lease: SessionLease, todo: Todo, view: View, sample: ClockSample | None = None) -> Fired:
         """Bring plans and claim, in one step where both are wanted; start what was claimed."""
         self._tell_not_planned(todo)
-        if not (todo.plans or todo.want):
+        if not (todo.plans or todo.want or todo.internal):
             if todo.notify:
                 self._store.notify()
             return Fired()
@@ -409,6 +409,7 @@ class Round:
             session=lease.session,
             free=self._claiming.free,
             may_claim=trusted and bool(self._claiming.functions()),
+            internal=bool(self._claiming.internal_functions),
             gone=gone,
             in_doubt=active_runs.in_doubt,
             draining=self.draining,
