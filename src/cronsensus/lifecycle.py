@@ -18,7 +18,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.session import SessionSpec
 from cronsensus.opened import OpenedStore
 from cronsensus.participation import Participation
-from cronsensus.retirement import tell_of_retired, warn_of_nothing, warn_of_strangers
+from cronsensus.retirement import record_meant, tell_of_retired, warn_of_nothing, warn_of_strangers
 from cronsensus.scheduler_setup import Setup
 from cronsensus.starting import Start, Tries, briefly
 from cronsensus.startup.tasks import Startups
@@ -280,6 +280,7 @@ class Lifecycle:
             by=self._setup.node_name,
             retire_after=retire_after,
         )
+        record_meant(store, self._declared.retired, self._setup.node_name)
         self.on_declared(store, specs)
         if defined.superseded:
             _log.warning(

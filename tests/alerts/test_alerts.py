@@ -16,17 +16,18 @@ from email.policy import default
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec import json, structs
 
 from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
 from cronsensus.alerts.conditions import Expected, look_at_jobs, look_at_nodes, look_at_waiting
-from cronsensus.alerts.events import MOST_SEEN, Event, begin, look
+from cronsensus.alerts.events import MOST_SEEN, Event, Mark, begin, look
 from cronsensus.alerts.muting import mute, muted, unmute
 from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
 from cronsensus.alerts.words import MOST_TOLD, subject, text
 from cronsensus.errors import DuplicateJob, InvalidOption
+from cronsensus.insight.work_checks import check_retired
 from cronsensus.membership.liveness import started_at
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, OccurrenceFilter
@@ -52,6 +53,24 @@ def wait_until(what, seconds: float = 20.0) -> None:
     while not what():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.01)
+
+
+def mark_of(scheduler: Scheduler, name: str) -> Mark | None:
+    """Return up to where an alert has looked; ``None``: it has not begun."""
+    [watch] = scheduler.store.occurrences(OccurrenceFilter(job=f"cronsensus:alert:{name}"))
+    return None if watch.result is None else json.decode(watch.result, type=Mark)
+
+
+def watches(scheduler: Scheduler, name: str) -> bool:
+    """Whether an alert has begun to look: what happens from now on is told."""
+    return mark_of(scheduler, name) is not None
+
+
+def looks_again(scheduler: Scheduler, name: str, times: int = 2) -> None:
+    """Wait until an alert has looked again, at all that was there when this is called."""
+    for _ in range(times):
+        before = mark_of(scheduler, name)
+        wait_until(lambda: mark_of(scheduler, name) != before)  # noqa: B023 - called here
 
 
 # --- once, and what it says -------------------------------------------------------------------------------------------
@@ -379,6 +398,93 @@ def test_of_very_many_jobs_that_are_overdue_none_is_told_twice():
     events, wrong = look_at_jobs(cluster.store, expected, {}, cluster.store.now())
     assert len(events) == len(names)
     assert look_at_jobs(cluster.store, expected, wrong, cluster.store.now()) == ([], wrong)
+
+
+# --- what a deploy has lost -------------------------------------------------------------------------------------------
+
+
+def a_release(url: str, told: list[Event], *names: str, **more: Any) -> Scheduler:
+    alert = Alert(told.extend, on=["overdue", "retired", "recovered"], name="ops")
+    scheduler = Scheduler(url, node="node", alerts=[alert])
+    for name in names:
+        scheduler.job(name=name, overdue="1s" if name == "backup" else None)(lambda: None)
+    return scheduler
+
+
+def lost(scheduler: Scheduler) -> list[str]:
+    return [one.text for one in check_retired(scheduler.store)]
+
+
+def test_jobs_that_a_deploy_has_lost_are_told_once_and_of_doctor_until_somebody_says_that_it_is_meant(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    with (first := a_release(url, told, "other", "backup", "report", "old")) as before:
+        before.jobs["backup"].enqueue().wait("10s")
+        wait_until(lambda: watches(first, "ops"))
+    second = a_release(url, told, "other")
+    second.retired("old", reason="moved away")
+    with second:
+        wait_until(lambda: len(told) >= 2)
+        assert [one.split(" since ")[0] for one in lost(second)] == [
+            "no running release declares backup", "no running release declares report",
+        ]  # fmt: skip
+        second.remove_job("report")
+        second.remove_job("backup", reason="no disk, no backup")
+        assert lost(second) == []
+        looks_again(second, "ops")
+    assert sorted((one.event, one.job, one.reason) for one in told) == [
+        ("overdue", "backup", "no success for 1s: no running release declares it any more"),
+        ("retired", "report", "no running release declares it any more"),
+    ]
+
+
+def test_a_job_that_is_lost_and_comes_back_is_told_to_be_well_when_it_has_succeeded(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    with a_release(url, told, "other", "backup") as before:
+        wait_until(lambda: watches(before, "ops"))
+        before.jobs["backup"].enqueue().wait("10s")
+    with a_release(url, told, "other"):
+        wait_until(lambda: told)
+    with a_release(url, told, "other", "backup") as again:
+        again.jobs["backup"].enqueue().wait("10s")
+        wait_until(lambda: len(told) == 2)
+    assert [(one.event, one.job) for one in told] == [("overdue", "backup"), ("recovered", "backup")]
+
+
+def test_a_job_that_is_declared_cannot_be_said_to_be_gone():
+    scheduler = Scheduler("memory://")
+    scheduler.job(name="backup")(lambda: None)
+    with pytest.raises(InvalidOption, match="take one of them out"):
+        scheduler.retired("backup")
+    scheduler.retired("old")
+    with pytest.raises(InvalidOption, match="take one of them out"):
+        scheduler.job(name="old")(lambda: None)
+
+
+def test_items_that_fail_within_what_is_tolerated_are_told_once_with_their_batch(url):
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, on=["failed", "items_failed"], name="ops")])
+
+    @scheduler.job(items=range(4), tolerate="50%")
+    def night(shop: int) -> None:
+        if shop == 2:
+            raise ValueError("no data")
+
+    @scheduler.job(items=range(4))
+    def strict(shop: int) -> None:
+        night(shop)
+
+    with scheduler:
+        wait_until(lambda: watches(scheduler, "ops"))
+        tolerated, failed = night.trigger_now(), strict.trigger_now()
+        wait_until(lambda: len(told) == 2)
+        looks_again(scheduler, "ops")
+    assert sorted((one.event, one.job, one.run) for one in told) == [
+        ("failed", "strict", failed.id), ("items_failed", "night", tolerated.id),
+    ]  # fmt: skip
+    [event] = [one for one in told if one.event == "items_failed"]
+    assert event.reason == "1 of its 4 items failed, which tolerate= allows"
 
 
 # --- many, muted, by mail ---------------------------------------------------------------------------------------------

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, takewhile
 
-from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunError
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
-from cronsensus.stores.pages import every_occurrence
+from cronsensus.stores.pages import every_occurrence, every_trail_entry
 
 MOST = 500
 """Failures that are looked at, the newest first."""
@@ -121,16 +120,9 @@ def _ended(one: Occurrence) -> datetime:
 
 def _run_again(store: Store, since: datetime) -> Iterator[int]:
     """Yield the runs that somebody told to run again after ``since``, as far as the newest acts tell."""
-    acts = islice(_every_act(store), _MOST_ACTS)
+    acts = islice(every_trail_entry(store), _MOST_ACTS)
     for act in takewhile(lambda act: act.at >= since, acts):
         if act.action == "retry":
             number = act.details.get("occurrence")
             if isinstance(number, int):
                 yield number
-
-
-def _every_act(store: Store) -> Iterator[TrailEntry]:
-    after = None
-    while page := store.trail(after=after, limit=500):
-        yield from page
-        after = page[-1].id
