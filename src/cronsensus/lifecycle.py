@@ -72,6 +72,12 @@ class Lifecycle:
         node = self.part.node
         return node is not None and node.decides
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a node of this scheduler takes part, and each of its slots is held by a run that is over its time."""
+        node = self.part.node
+        return node is not None and node.is_stuck
+
     def start(self, *, wait: Duration = 0) -> None:
         """Begin to run jobs, on threads of their own; returns at once. Brings the store's schema up to date first.
 

@@ -353,6 +353,14 @@ class Scheduler:
         return self._lifecycle.decides
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether each slot of this node has been held for a minute by a run past its ``timeout``, or else ``slow``.
+
+        A run of a job that has neither never counts. A liveness probe goes by it: a restart frees the slots.
+        """
+        return self._lifecycle.is_stuck
+
+    @property
     def stats(self) -> NodeStats | None:
         """What the node has done since it started; ``None``: there is none."""
         node = self._part.node

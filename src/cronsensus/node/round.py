@@ -36,6 +36,7 @@ from cronsensus.membership.loss import StoreWatch
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.model.states import State
+from cronsensus.model.stuck import is_stuck
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.backoff import backoff
@@ -178,6 +179,11 @@ class Round:
         late = self._clock.monotonic() - self._asleep_until
         lost = self.lease is None or self.lease.lost
         return not (lost or self._troubles or self.draining or self.watch.halted) and late <= max(self._planned, GRACE)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether every slot has been held for a minute by a run that is over its time."""
+        return is_stuck(self._settings.concurrency, self.active_runs.overruns())
 
     def drain(self) -> None:
         """Take nothing new, and begin nothing that only waits here for a slot; what runs goes on."""
