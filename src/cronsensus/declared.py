@@ -55,6 +55,8 @@ class Declaration:
             kwargs=self.kwargs,
             policies=policies,
             executor=self.function.registered.executor,
+            overdue=self.within,
+            slow=self.takes,
         )
 
 
@@ -66,6 +68,7 @@ class Declarations:
         zone: that of triggers which name none.
         specs_by_name: the definitions of all declared jobs.
         added: those of jobs that this process added at run time.
+        retired: names of jobs that the code says to be gone on purpose, and why.
     """
 
     def __init__(self) -> None:
@@ -73,6 +76,7 @@ class Declarations:
         self.zone = "UTC"
         self.specs_by_name: dict[str, JobSpec] = {}
         self.added: dict[str, JobSpec] = {}
+        self.retired: dict[str, str] = {}
         self._functions: dict[str, Function] = {}
         self._jobs: dict[str, Declaration] = {}
         self._registry: dict[str, Registered] = {}
@@ -103,9 +107,21 @@ class Declarations:
         """
         spec = declaration.spec(self.base, self.zone)
         require_room_for_jitter(spec)
+        if spec.name in self.retired:
+            raise InvalidOption(_retired_and_declared(spec.name))
         self.add_function(declaration.function)
         self._jobs[spec.name] = declaration
         self.specs_by_name[spec.name] = spec
+
+    def add_retired(self, name: str, reason: str) -> None:
+        """Note that a job is gone on purpose.
+
+        Raises:
+            InvalidOption: it is declared.
+        """
+        if name in self._jobs:
+            raise InvalidOption(_retired_and_declared(name))
+        self.retired[name] = reason
 
     def function(self, name: str) -> Function:
         """Return a registered function.
@@ -264,6 +280,10 @@ def check_arguments(
     if args or kwargs or trigger is not None:
         return function.bind(args, kwargs, hint="; give what its schedule passes as args=(…) or kwargs={…}")
     return args, dict(kwargs)
+
+
+def _retired_and_declared(name: str) -> str:
+    return f"{name!r} is declared, and retired({name!r}) says that it is gone; take one of them out"
 
 
 def _two(name: str, first: Function, second: Function) -> str:

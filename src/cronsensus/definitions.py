@@ -18,11 +18,11 @@ from cronsensus.declared import (
 )
 from cronsensus.dependencies import DEFAULTS, AfterOptions, Upstreams, read_after
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
+from cronsensus.errors import ConfigurationError, DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
 from cronsensus.functions import Function, look_at, refuse_method
 from cronsensus.job import Declare, Job
 from cronsensus.model.gate import When
-from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, unknown_option
+from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, check_name, unknown_option
 from cronsensus.operations import Operations
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
@@ -177,6 +177,27 @@ class Definitions:
 
         return register if function is None else register(function)
 
+    def retired(self, name: str, *, reason: str = "") -> None:
+        """Say that a job which this code declares no more is gone on purpose.
+
+        Where the decorator used to be: ``scheduler.retired("backup")``. A job that no running release declares is
+        otherwise taken for one that a deploy has lost: alerts and ``cronsensus doctor`` tell of it. The line may go
+        when every node runs a release that has it. ``remove_job`` says the same of a job without a deploy.
+
+        Args:
+            name: of the job; one that never was does no harm.
+            reason: for the trail.
+
+        Raises:
+            InvalidOption: the code declares it, or the name cannot be one.
+            ConfigurationError: the scheduler is started.
+        """
+        if self._started():
+            raise ConfigurationError(
+                f"the scheduler is started; call remove_job({name!r}) now, or retired({name!r}) before start()"
+            )
+        self._declared.add_retired(check_name(name), reason)
+
     # --- jobs at run time --------------------------------------------------------------------------------------------
 
     def add_job(
@@ -305,6 +326,9 @@ class Definitions:
 
     def remove_job(self, name: str, *, by: str | None = None, reason: str = "") -> bool:
         """Retire a job that was added at run time; ``False`` when it is retired already. Its ledger stays.
+
+        Of a job that no running release declares any more it says that this is meant: then neither alerts nor
+        ``cronsensus doctor`` tell of it.
 
         Raises:
             UnknownJob: there is none.

@@ -18,7 +18,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.session import SessionSpec
 from cronsensus.opened import OpenedStore
 from cronsensus.participation import Participation, warn_of_forking_master
-from cronsensus.retirement import tell_of_retired, warn_of_nothing, warn_of_strangers
+from cronsensus.retirement import record_meant, tell_of_retired, warn_of_nothing, warn_of_strangers
 from cronsensus.scheduler_setup import Setup
 from cronsensus.starting import Start, Tries, briefly, may_come
 from cronsensus.startup.tasks import Startups
@@ -78,6 +78,12 @@ class Lifecycle:
     def waits(self) -> bool:
         """Whether a node starts in the background, as soon as the store can be reached."""
         return self._store_wait is not None and self._store_wait.waits
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a node of this scheduler takes part, and each of its slots is held by a run that is over its time."""
+        node = self.part.node
+        return node is not None and node.is_stuck
 
     def start(self, *, wait: Duration | None = None) -> None:
         """Begin to run jobs, on threads of their own; returns at once. Brings the store's schema up to date first.
@@ -325,6 +331,7 @@ class Lifecycle:
             by=self._setup.node_name,
             retire_after=retire_after,
         )
+        record_meant(store, self._declared.retired, self._setup.node_name)
         self.on_declared(store, specs)
         if defined.superseded:
             _log.warning(

@@ -5,10 +5,11 @@ Logs, and reads of the store. What becomes of such jobs the store decides (``def
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 from cronsensus.durations import format_duration
+from cronsensus.insight.lost_jobs import read_lost_job
 from cronsensus.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
@@ -41,6 +42,16 @@ def tell_of_retired(store: Store, defined: DefineResult, retire_after: timedelta
         more = len(quiet) - _NAMED
         rest = f" and {more} more" if more > 0 else ""
         _log.warning("retired, because no running release declares them: %s%s", ", ".join(quiet[:_NAMED]), rest)
+
+
+def record_meant(store: Store, retired: Mapping[str, str], by: str) -> None:
+    """Write into the trail that jobs are gone on purpose, by name with the reason, once for each retirement.
+
+    Safe when two nodes do so at the same instant: the trail has it twice.
+    """
+    for name, why in retired.items():
+        if read_lost_job(store, name) is not None:
+            store.retire(name, by=by, why=why or "the code says that it is meant")
 
 
 def _in_words(count: int) -> str:

@@ -183,6 +183,7 @@ class Scheduler:
             lambda: self.store,
             lambda: {name: Expected(*said) for name, said in self._declared.expected().items()},
             lambda: self.settings.dashboard_url,
+            lambda: self._declared.retired,
         )
         for one in made.by_name.values():
             function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
@@ -259,6 +260,7 @@ class Scheduler:
     achange_job = _Of(lambda self: self._definitions.achange_job)
     remove_job = _Of(lambda self: self._definitions.remove_job)
     aremove_job = _Of(lambda self: self._definitions.aremove_job)
+    retired = _Of(lambda self: self._definitions.retired)
 
     enqueue = _Of(lambda self: self._operations.enqueue)
     aenqueue = _Of(lambda self: self._operations.aenqueue)
@@ -349,6 +351,14 @@ class Scheduler:
     def decides(self) -> bool:
         """Whether a node of this scheduler takes part, and its last decisions were on time."""
         return self._lifecycle.decides
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether each slot of this node has been held for a minute by a run past its ``timeout``, or else ``slow``.
+
+        A run of a job that has neither never counts. A liveness probe goes by it: a restart frees the slots.
+        """
+        return self._lifecycle.is_stuck
 
     @property
     def stats(self) -> NodeStats | None:

@@ -5,6 +5,7 @@ import hmac
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,9 +27,10 @@ from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
 from cronsensus.alerts.words import MOST_TOLD, subject, text
 from cronsensus.errors import DuplicateJob, InvalidOption
+from cronsensus.insight.work_checks import check_retired
 from cronsensus.membership.liveness import started_at
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item, OccurrenceFilter
+from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.boot import host_identity
 from cronsensus.testing.conformance.fixtures import a_session
@@ -38,7 +40,8 @@ from tests.hand_cluster import HandCluster
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(watching, "EVERY", timedelta(seconds=0.2))
+    monkeypatch.setattr(watching, "EVERY", timedelta(seconds=0.1))
+    monkeypatch.setitem(watching.OPTIONS, "retry_delay", "100ms")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -51,6 +54,44 @@ def wait_until(what, seconds: float = 20.0) -> None:
     while not what():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.01)
+
+
+def watch_of(scheduler: Scheduler) -> Occurrence:
+    """Return the run that watches for the only alert of a scheduler."""
+    assert scheduler.alerts is not None
+    [name] = scheduler.alerts.by_name
+    [watch] = scheduler.store.occurrences(OccurrenceFilter(job=f"cronsensus:alert:{name}"))
+    return watch
+
+
+def wait_for_watch(scheduler: Scheduler) -> None:
+    """Wait until its alert has begun to look: what happens from now on is told."""
+    wait_until(lambda: watch_of(scheduler).result is not None)
+
+
+def wait_for_looks(scheduler: Scheduler, times: int = 2) -> None:
+    """Wait until its alert has begun to look so many times: all looks but the last have ended."""
+    for _ in range(times):
+        before = watch_of(scheduler).started_at
+        wait_until(lambda: watch_of(scheduler).started_at != before)  # noqa: B023 - called here
+
+
+class HandWatch:
+    """An alert that looks when a test says so, at a cluster whose time the test decides."""
+
+    def __init__(self, cluster: HandCluster, on: list[str], *, in_row: int = 1, **expected: Expected) -> None:
+        self.told: list[Event] = []
+        self._cluster = cluster
+        self._alert = Alert(self.told.extend, on=on, in_row=in_row, name="ops")
+        self._alerts = Alerts([self._alert], lambda: cluster.store, lambda: expected)
+        self._mark = begin(cluster.store)
+
+    def look(self, seconds: float = 10) -> None:
+        """Look after so many seconds, and send what was found."""
+        self._cluster.advance(seconds)
+        self._mark = self._alerts._told(self._alert, self._cluster.store, self._mark)
+        if self._mark.letter:
+            self._mark = self._alerts._sent(self._alert, self._cluster.store, self._mark)
 
 
 # --- once, and what it says -------------------------------------------------------------------------------------------
@@ -74,13 +115,13 @@ def test_a_failed_run_is_told_once_by_two_nodes(url):
 
             jobs.append((card, other))
         with nodes[0], nodes[1]:
-            time.sleep(0.5)
+            wait_for_watch(nodes[0])
             run = jobs[0][0].enqueue(7)
             jobs[0][1].enqueue()
             wait_until(lambda: got.bodies)
             jobs[1][0].enqueue(8)
             wait_until(lambda: len(got.events) == 2)
-            time.sleep(0.6)
+            wait_for_looks(nodes[0])
     assert [(one["job"], one["reason"]) for one in got.events] == [
         ("billing-card", "ValueError: no card 7"),
         ("billing-card", "ValueError: no card 8"),
@@ -97,7 +138,8 @@ def test_watching_leaves_no_runs_behind(url):
     told: list[Event] = []
     scheduler = Scheduler(url, alerts=[Alert(told.extend, name="ops")])
     with scheduler:
-        time.sleep(1)
+        wait_for_watch(scheduler)
+        wait_for_looks(scheduler, 4)
         [watch] = scheduler.store.occurrences(OccurrenceFilter(job="cronsensus:alert:ops"))
         assert watch.state in {State.PENDING, State.RUNNING}
         assert watch.attempt <= 1
@@ -120,10 +162,11 @@ def test_nothing_from_before_the_alert_is_told(url):
         told: list[Event] = []
         after = declared([Alert(told.extend, name="ops")])
         with after:
-            time.sleep(0.6)
+            wait_for_watch(after)
+            wait_for_looks(after)
             after.enqueue("bad", 2)
             wait_until(lambda: told)
-            time.sleep(0.5)
+            wait_for_looks(after)
     assert [one.reason for one in told] == ["ValueError: 2"]
 
 
@@ -186,7 +229,7 @@ def test_a_node_that_is_gone_is_told(url):
     told: list[Event] = []
     scheduler = Scheduler(url, alerts=[Alert(told.extend, on=["node_lost"], name="ops")])
     with scheduler:
-        time.sleep(0.4)
+        wait_for_watch(scheduler)
         store = scheduler.store
         store.open_session(a_session("gone"), lease=timedelta(seconds=0.2))
         wait_until(lambda: store.reclaim() is None or told)
@@ -202,10 +245,10 @@ def test_an_alert_of_a_batch_is_one_and_not_one_for_each_item(url):
         raise ValueError(number)
 
     with scheduler:
-        time.sleep(0.3)
+        wait_for_watch(scheduler)
         batch = work.trigger_now()
         wait_until(lambda: told)
-        time.sleep(0.5)
+        wait_for_looks(scheduler)
     assert [one.run for one in told] == [batch.id]
 
 
@@ -223,7 +266,7 @@ def test_a_job_that_has_not_succeeded_for_too_long_is_told_once_and_when_it_is_w
     with scheduler:
         backup.enqueue().wait("10s")
         wait_until(lambda: sorted(one.event for one in told) == ["failed", "overdue"])
-        time.sleep(0.6)
+        wait_for_looks(scheduler)
         broken.clear()
         backup.enqueue().wait("10s")
         wait_until(lambda: len(told) >= 4)
@@ -234,49 +277,56 @@ def test_a_job_that_has_not_succeeded_for_too_long_is_told_once_and_when_it_is_w
     assert well == {"it has succeeded again", "it has succeeded at last"}
 
 
-def test_a_run_that_takes_too_long_is_told_once(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
-    told: list[Event] = []
-    scheduler = Scheduler(url, alerts=[Alert(told.extend, on="slow", name="ops")])
+def test_a_run_that_takes_too_long_is_told_once_while_it_runs_or_if_it_has_ended_since():
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.declare("report")
+    watch = HandWatch(cluster, ["slow"], report=Expected(takes=timedelta(seconds=30)))
+    cluster.store.enqueue([Item(job="report")])
+    [long] = cluster.claim()
+    watch.look(25)
+    assert watch.told == []
+    for _ in range(3):
+        watch.look()
+    cluster.finish(long)
+    watch.look()
+    assert [(one.event, one.run, one.reason) for one in watch.told] == [
+        ("slow", long.id, "it has run for more than 30s"),
+    ]  # fmt: skip
+    cluster.store.enqueue([Item(job="report")])
+    [ended] = cluster.claim()
+    cluster.advance(40)
+    cluster.finish(ended)
+    cluster.store.enqueue([Item(job="report")])
+    [short] = cluster.claim()
+    cluster.finish(short)
+    for _ in range(3):
+        watch.look()
+    assert [one.run for one in watch.told[1:]] == [ended.id]
 
-    @scheduler.job(slow="300ms")
-    def report() -> None:
-        time.sleep(1.5)
 
-    with scheduler:
-        time.sleep(0.3)
-        run = report.enqueue()
-        run.wait("10s")
-        time.sleep(0.3)
-    assert [(one.event, one.run, one.reason) for one in told] == [("slow", run.id, "it has run for more than 300ms")]
+def test_failures_in_a_row_are_told_as_one_and_its_end():
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.declare("sync")
+    watch = HandWatch(cluster, ["failed", "recovered"], in_row=3)
 
-
-def test_failures_in_a_row_are_told_as_one_and_its_end(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
-    told: list[Event] = []
-    scheduler = Scheduler(url, alerts=[Alert(told.extend, on=["failed", "recovered"], in_row=3, name="ops")])
-
-    @scheduler.job()
-    def sync(good: bool) -> None:
-        if not good:
-            raise OSError("no route")
-
-    def run(*results: bool) -> None:
+    def run(*results: bool) -> list[str]:
+        """Let it succeed or fail; return the events that are told of it."""
+        before = len(watch.told)
         for good in results:
-            sync.enqueue(good).wait("10s")
-        time.sleep(0.6)
+            cluster.store.enqueue([Item(job="sync")])
+            [claim] = cluster.claim()
+            cluster.advance(1)
+            cluster.finish(claim) if good else cluster.fail(claim, "no route")
+        watch.look()
+        return [one.event for one in watch.told[before:]]
 
-    with scheduler:
-        time.sleep(0.3)
-        run(False, False, True, False, False)
-        assert told == []
-        run(False, False)
-        run(False, True)
-        wait_until(lambda: len(told) == 2)
-        run(False, False, False)
-        wait_until(lambda: len(told) == 3)
-    assert [one.event for one in told] == ["failed", "recovered", "failed"]
-    assert told[2].reason == "3 times in a row, last: OSError: no route"
+    assert run(False, False, True, False, False) == []
+    assert run(False, False) == ["failed"]
+    assert run(False, True) == ["recovered"]
+    assert run(False, False, False) == ["failed"]
+    assert watch.told[2].reason == "3 times in a row, last: OSError: no route"
 
 
 def test_a_run_that_another_process_took_over_is_told_once():
@@ -317,24 +367,6 @@ def test_an_idle_node_whose_process_ended_is_told_before_its_lease_has_run_out_a
     store.reclaim(["gone"])
     alerts._told(Alert(told.extend, on="node_lost"), store, mark)
     assert told == []
-
-
-def test_a_run_that_was_slow_and_has_ended_is_told(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=2))
-    told: list[Event] = []
-    scheduler = Scheduler(url, alerts=[Alert(told.extend, on="slow", name="ops")])
-
-    @scheduler.job(slow="100ms")
-    def report(seconds: float) -> None:
-        time.sleep(seconds)
-
-    with scheduler:
-        time.sleep(0.5)
-        run = report.enqueue(0.4)
-        report.enqueue(0).wait("10s")
-        wait_until(lambda: told)
-        time.sleep(2.5)
-    assert [one.run for one in told] == [run.id]
 
 
 def test_times_that_no_node_decides_and_work_that_waits_are_told_once_and_when_that_is_over():
@@ -380,6 +412,93 @@ def test_of_very_many_jobs_that_are_overdue_none_is_told_twice():
     assert look_at_jobs(cluster.store, expected, wrong, cluster.store.now()) == ([], wrong)
 
 
+# --- what a deploy has lost -------------------------------------------------------------------------------------------
+
+
+def a_release(url: str, told: list[Event], *names: str, **more: Any) -> Scheduler:
+    alert = Alert(told.extend, on=["overdue", "retired", "recovered"], name="ops")
+    scheduler = Scheduler(url, node="node", alerts=[alert])
+    for name in names:
+        scheduler.job(name=name, overdue="1s" if name == "backup" else None)(lambda: None)
+    return scheduler
+
+
+def lost(scheduler: Scheduler) -> list[str]:
+    return [one.text for one in check_retired(scheduler.store)]
+
+
+def test_jobs_that_a_deploy_has_lost_are_told_once_and_of_doctor_until_somebody_says_that_it_is_meant(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    with (first := a_release(url, told, "other", "backup", "report", "old")) as before:
+        before.jobs["backup"].enqueue().wait("10s")
+        wait_for_watch(first)
+    second = a_release(url, told, "other")
+    second.retired("old", reason="moved away")
+    with second:
+        wait_until(lambda: len(told) >= 2)
+        assert [one.split(" since ")[0] for one in lost(second)] == [
+            "no running release declares backup", "no running release declares report",
+        ]  # fmt: skip
+        second.remove_job("report")
+        second.remove_job("backup", reason="no disk, no backup")
+        assert lost(second) == []
+        wait_for_looks(second)
+    assert sorted((one.event, one.job, one.reason) for one in told) == [
+        ("overdue", "backup", "no success for 1s: no running release declares it any more"),
+        ("retired", "report", "no running release declares it any more"),
+    ]
+
+
+def test_a_job_that_is_lost_and_comes_back_is_told_to_be_well_when_it_has_succeeded(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    with a_release(url, told, "other", "backup") as before:
+        wait_for_watch(before)
+        before.jobs["backup"].enqueue().wait("10s")
+    with a_release(url, told, "other"):
+        wait_until(lambda: told)
+    with a_release(url, told, "other", "backup") as again:
+        again.jobs["backup"].enqueue().wait("10s")
+        wait_until(lambda: len(told) == 2)
+    assert [(one.event, one.job) for one in told] == [("overdue", "backup"), ("recovered", "backup")]
+
+
+def test_a_job_that_is_declared_cannot_be_said_to_be_gone():
+    scheduler = Scheduler("memory://")
+    scheduler.job(name="backup")(lambda: None)
+    with pytest.raises(InvalidOption, match="take one of them out"):
+        scheduler.retired("backup")
+    scheduler.retired("old")
+    with pytest.raises(InvalidOption, match="take one of them out"):
+        scheduler.job(name="old")(lambda: None)
+
+
+def test_items_that_fail_within_what_is_tolerated_are_told_once_with_their_batch(url):
+    told: list[Event] = []
+    scheduler = Scheduler(url, alerts=[Alert(told.extend, on=["failed", "items_failed"], name="ops")])
+
+    @scheduler.job(items=range(4), tolerate="50%")
+    def night(shop: int) -> None:
+        if shop == 2:
+            raise ValueError("no data")
+
+    @scheduler.job(items=range(4))
+    def strict(shop: int) -> None:
+        night(shop)
+
+    with scheduler:
+        wait_for_watch(scheduler)
+        tolerated, failed = night.trigger_now(), strict.trigger_now()
+        wait_until(lambda: len(told) == 2)
+        wait_for_looks(scheduler)
+    assert sorted((one.event, one.job, one.run) for one in told) == [
+        ("failed", "strict", failed.id), ("items_failed", "night", tolerated.id),
+    ]  # fmt: skip
+    [event] = [one for one in told if one.event == "items_failed"]
+    assert event.reason == "1 of its 4 items failed, which tolerate= allows"
+
+
 # --- many, muted, by mail ---------------------------------------------------------------------------------------------
 
 
@@ -392,11 +511,11 @@ def test_ten_thousand_failures_make_few_messages(sqlite_url):
             raise ValueError(number)
 
         with scheduler:
-            time.sleep(0.4)
+            wait_for_watch(scheduler)
             scheduler.enqueue_many(bad.call(number) for number in range(2_000))
             wait_until(lambda: scheduler.store.counts(limit=5).pending <= 1, 60)
             wait_until(lambda: len(got.bodies) >= 4 or sum(one["total"] for one in got.bodies) == 2_000, 30)
-            time.sleep(0.6)
+            wait_for_looks(scheduler)
         assert 1 <= len(got.bodies) <= 4
         assert all(len(one["events"]) <= MOST_TOLD for one in got.bodies)
 
@@ -425,11 +544,11 @@ def test_of_a_muted_job_nobody_is_told(url):
         raise ValueError(number)
 
     with scheduler:
-        time.sleep(0.4)
+        wait_for_watch(scheduler)
         mute(scheduler.store, "bad", timedelta(hours=2), by="ada", why="new disk")
         assert [(one.job, one.by, one.reason) for one in muted(scheduler.store)] == [("bad", "ada", "new disk")]
         bad.enqueue(1).wait("10s")
-        time.sleep(0.6)
+        wait_for_looks(scheduler)
         assert unmute(scheduler.store, "bad", by="ada", why="")
         bad.enqueue(2).wait("10s")
         wait_until(lambda: told)
@@ -454,11 +573,11 @@ def test_what_is_still_wrong_when_its_job_is_not_muted_any_more_is_told(url):
         raise OSError("no route")
 
     with scheduler:
-        time.sleep(0.4)
+        wait_for_watch(scheduler)
         mute(scheduler.store, "sync", timedelta(hours=2), by="ada", why="new disk")
         for _ in range(3):
             sync.enqueue().wait("10s")
-        time.sleep(0.6)
+        wait_for_looks(scheduler)
         assert unmute(scheduler.store, "sync", by="ada", why="")
         sync.enqueue().wait("10s")
         wait_until(lambda: told)
@@ -491,7 +610,7 @@ def test_a_mail_is_sent(url, monkeypatch):
             raise OSError("disk full")
 
         with scheduler:
-            time.sleep(0.4)
+            wait_for_watch(scheduler)
             backup.trigger_now()
             wait_until(lambda: got)
     assert "Subject: [cronsensus] backup failed" in got[0]
@@ -515,7 +634,7 @@ def test_a_receiver_that_hangs_holds_up_no_job(url):
             return number
 
         with scheduler:
-            time.sleep(0.4)
+            wait_for_watch(scheduler)
             work.enqueue(-1)
             assert got.asked.wait(20)
             begun = time.monotonic()
@@ -535,10 +654,10 @@ def test_a_receiver_that_refuses_gets_it_later(url):
             raise ValueError(number)
 
         with scheduler:
-            time.sleep(0.4)
+            wait_for_watch(scheduler)
             bad.enqueue(1)
             wait_until(lambda: got.bodies, 30)
-            time.sleep(0.6)
+            wait_for_looks(scheduler)
         assert [one["reason"] for one in got.events] == ["ValueError: 1"]
 
 
@@ -559,11 +678,38 @@ def test_a_message_that_is_sent_again_is_the_same_whatever_has_happened_since(ur
         raise ValueError(number)
 
     with scheduler:
-        time.sleep(0.4)
+        wait_for_watch(scheduler)
         runs = [bad.enqueue(1).id]
         wait_until(lambda: len(sent) == 3)
     assert sent[0] == sent[1]
     assert [told for _, told in sent[1:]] == [[runs[0]], [runs[1]]]
+
+
+def test_a_node_whose_only_slot_is_held_by_a_job_that_hangs_tells_of_it(url, monkeypatch):
+    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    told: list[Event] = []
+    on = ["slow", "backlog"]
+    scheduler = Scheduler(url, concurrency=1, alerts=[Alert(told.extend, on=on, backlog="1s", name="ops")])
+    let_go = threading.Event()
+    beside = []
+
+    @scheduler.job(slow="300ms")
+    def hangs() -> None:
+        let_go.wait(30)
+
+    @scheduler.job()
+    def waits() -> None:
+        beside.append(let_go.is_set())
+
+    with scheduler:
+        hung = hangs.enqueue()
+        wait_until(lambda: hung.look().state is State.RUNNING)
+        waits.enqueue()
+        wait_until(lambda: {"slow", "backlog"} <= {one.event for one in told})
+        let_go.set()
+        wait_until(lambda: beside)
+    assert {(one.event, one.job) for one in told} == {("slow", "hangs"), ("backlog", "waits")}
+    assert beside == [True], "the slot was given to two runs at once"
 
 
 PROGRAM = """
@@ -613,12 +759,14 @@ def test_while_the_node_that_sends_is_killed_each_failure_is_told(sqlite_url, mo
             watch = OccurrenceFilter(states=(State.RUNNING, State.PENDING))
             wait_until(lambda: any(one.job.startswith("cronsensus:") for one in store.occurrences(watch)))
             for _ in range(4):
-                time.sleep(2)
+                before = len(told())
+                wait_until(lambda: len(told()) > before)  # noqa: B023 - called here
                 killed = nodes.pop(0)
                 killed.kill()
                 killed.wait()
                 nodes.append(start())
-            time.sleep(2)
+            before = len(told())
+            wait_until(lambda: len(told()) > before)
         finally:
             for one in nodes:
                 one.terminate()
@@ -713,7 +861,7 @@ def test_an_item_that_succeeds_does_not_make_its_job_well_nor_one_that_is_slow_i
         batch = close.trigger_now()
         batch.wait("10s")
         wait_until(lambda: len(told) >= 3)
-        time.sleep(2)
+        wait_for_looks(scheduler)
     assert sorted((one.event, one.run) for one in told if one.run) == [("failed", batch.id), ("slow", batch.id)]
     assert [one.event for one in told if not one.run] == ["overdue"]
 

@@ -99,6 +99,31 @@ def test_a_node_serves_its_page_and_says_that_it_is_ready(node: Start) -> None:
     assert process.wait(30) == 0
 
 
+HANGS = """
+import time
+from cronsensus import Scheduler, every
+from cronsensus.model import stuck
+from datetime import timedelta
+stuck.STUCK_AFTER = timedelta(seconds=0.5)
+scheduler = Scheduler("sqlite:///jobs.db", concurrency=2)
+for name in ("hangs", "hangs_too"):
+    scheduler.job(every("200ms"), name=name, slow="100ms")(lambda: time.sleep(30))
+"""
+
+
+def test_a_node_whose_slots_are_all_held_by_runs_over_their_time_is_ready_and_does_not_live(
+    node: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    process = node("hangs:scheduler", "--metrics", "0")
+    found = re.search(r"metrics: (\S+)/metrics", "".join(read_until(process, "metrics: ")))
+    assert found is not None
+    assert get(f"{found[1]}/live") == (200, "ok: this node lives\n")
+    until(lambda: get(f"{found[1]}/live")[0] == 503)
+    assert "every slot of this node has been held for a minute" in get(f"{found[1]}/live")[1]
+    assert get(f"{found[1]}/ready")[0] == 200
+
+
 def test_where_the_port_is_taken_the_node_runs_without(node: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         process = node("jobs:scheduler", "--metrics", f"127.0.0.1:{taken.getsockname()[1]}", "--log-format", "json")

@@ -67,6 +67,8 @@ specs = st.builds(
     policies=options.map(Policies.read),
     executor=st.sampled_from(["async", "thread", "process"]),
     source=st.sampled_from(["code", "runtime"]),
+    overdue=st.none() | durations,
+    slow=st.none() | durations,
 )
 
 

@@ -118,7 +118,8 @@ RESERVED: dict[str, Any] = {
 }  # fmt: skip
 
 NOTED = (
-    "settle", "adopt", "want", "reserve", "hand_back", "notify", "reclaim", "prune", "renew", "read_neighbours",
+    "settle", "adopt", "want", "internal", "reserve", "hand_back", "notify", "reclaim", "prune", "renew",
+    "read_neighbours",
 )  # fmt: skip
 
 
@@ -152,6 +153,7 @@ class Situation:
                 "settle",
                 "adopt",
                 "want",
+                "internal",
                 "notify",
                 "reclaim",
                 "prune",
@@ -289,6 +291,14 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     "work waits, and no slot is free": (
         Situation(view=view(backlog=True), facts={"free": 0}),
         {"sleep": POLL},
+    ),
+    "work waits, no slot is free, and internal jobs need none": (
+        Situation(view=view(backlog=True), facts={"free": 0, "internal": True}, fired=lambda *_: Fired(claimed=1)),
+        {"internal": True, "sleep": WATCH},
+    ),
+    "the same, and the lease is not trusted": (
+        Situation(view=view(backlog=True), facts={"free": 0, "internal": True, "may_claim": False, "trusted": False}),
+        {"renew": True, "sleep": WATCH},
     ),
     "work is due later": (
         Situation(view=view(next_pending=NOW + 5 * SECOND)),

@@ -855,6 +855,16 @@ class LastWriterWins(BrokenStore):
         return False
 
 
+class KeepsNoWordThatItIsMeant(BrokenStore):
+    """Who retires what a release has dropped finds nothing to stop, and leaves no trace."""
+
+    rejected_by = "test_retiring_what_a_release_dropped_says_in_the_trail_that_it_is_meant"
+
+    def _retire(self, job: str, *, by: str, why: str) -> bool:
+        row = self._space.jobs.get(job)
+        return row is not None and row.retired_at is None and super()._retire(job, by=by, why=why)
+
+
 class RetiresWhatOthersDeclare(BrokenStore):
     """A complete declaration retires the jobs of every other release."""
 

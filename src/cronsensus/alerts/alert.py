@@ -32,9 +32,9 @@ class Alert:
     Args:
         target: a URL: ``https://…`` gets JSON, ``mailto://ops@example.org`` a mail, others go through ``apprise``
             (``pip install "cronsensus[alerts]"``). Or a function, which is called with the events in a thread.
-        on: which events: ``"failed"`` (for good), ``"missed"``, ``"cancelled"``, ``"overdue"``, ``"slow"``,
-            ``"stalled"``, ``"backlog"``, ``"recovered"``, ``"taken_over"``, ``"node_lost"``. Defaults to failed and
-            missed.
+        on: which events: ``"failed"`` (for good), ``"items_failed"``, ``"missed"``, ``"cancelled"``, ``"overdue"``,
+            ``"retired"``, ``"slow"``, ``"stalled"``, ``"backlog"``, ``"recovered"``, ``"taken_over"``,
+            ``"node_lost"``. Defaults to failed and missed.
         jobs: patterns of the names of jobs, as ``"billing-*"``. Defaults to all.
         name: tells alerts apart; on each replica the same. Defaults to one made of the target.
         secret: a webhook is signed with it: ``X-Cronsensus-Signature`` is ``sha256=`` and the HMAC of the body.

@@ -5,7 +5,7 @@ Told when it begins, and when it is over; not each time that it is seen. Which o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import dropwhile, takewhile
@@ -13,6 +13,7 @@ from itertools import dropwhile, takewhile
 from cronsensus.alerts.events import AGAIN, SLOW, Event
 from cronsensus.durations import format_duration
 from cronsensus.insight.life import lives_of
+from cronsensus.insight.lost_jobs import find_lost_jobs, read_lost_job
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.instants import to_micros
@@ -26,6 +27,9 @@ MOST_FAILED = 1_000
 """Jobs of which it is remembered that they have failed, to tell that they are well again: each is read for that."""
 MOST_OPEN = 10_000
 """Other things of which it is remembered that they are wrong: what is forgotten is told once more."""
+MOST_DROPPED = 200
+"""Jobs that no release declares any more, of which it is remembered that a success is expected."""
+_DROPPED = "no running release declares it any more"
 _LOOKED_AT = 200
 _REMEMBERED = timedelta(hours=1)
 _PAST = 30
@@ -40,10 +44,42 @@ class Expected:
     Attributes:
         within: it succeeds at least so often; ``None``: nothing is said.
         takes: a run takes no longer.
+        dropped: no running release declares it any more.
     """
 
     within: timedelta | None = None
     takes: timedelta | None = None
+    dropped: bool = False
+
+
+def find_dropped_jobs(
+    store: Store, known: Collection[str], since: datetime, *, meant: Collection[str]
+) -> tuple[list[Event], dict[str, Expected]]:
+    """Return the jobs that no running release declares any more: what is to be told, and what is expected all the same.
+
+    A job with ``overdue=`` is told of when it is overdue; one without it now.
+
+    Args:
+        store: where it is on record which jobs a release dropped.
+        known: jobs with ``overdue=`` that were found before.
+        since: the others were dropped since then, by the store's clock.
+        meant: jobs of which this process's code says that they are gone on purpose.
+    """
+    views = {view.spec.name: view for view in find_lost_jobs(store, since)}
+    for name in known:
+        if name not in views and (view := read_lost_job(store, name)) is not None:
+            views[name] = view
+    events: list[Event] = []
+    expected: dict[str, Expected] = {}
+    for name, view in views.items():
+        if name in meant or view.retired_at is None:
+            continue
+        if view.spec.overdue is not None and len(expected) < MOST_DROPPED:
+            expected[name] = Expected(within=view.spec.overdue, dropped=True)
+        else:
+            key = f"retired:{name}:{to_micros(view.retired_at)}"
+            events.append(Event(key=key, event="retired", at=view.retired_at, job=name, reason=_DROPPED))
+    return events, expected
 
 
 def look_at_jobs(
@@ -66,11 +102,11 @@ def look_at_jobs(
             if last is not None and last.finished_at is not None and to_micros(last.finished_at) > at:
                 del wrong[f"{event}:{name}"]
                 events.append(_recovered(name, last, last.finished_at, event))
-        within = expected.get(name, Expected()).within
-        if within is not None and f"overdue:{name}" not in wrong:
-            events += _overdue(store, name, last, within, now)
-        if (takes := expected.get(name, Expected()).takes) is not None:
-            events += _slow(store, name, takes, now)
+        wanted = expected.get(name, Expected())
+        if wanted.within is not None and f"overdue:{name}" not in wrong:
+            events += _overdue(store, name, last, wanted.within, now, dropped=wanted.dropped)
+        if wanted.takes is not None:
+            events += _slow(store, name, wanted.takes, now)
     wrong |= {f"overdue:{one.job}": to_micros(one.at) for one in events if one.event == "overdue"}
     return events, _bounded(wrong)
 
@@ -95,10 +131,12 @@ def _recovered(job: str, last: Success, at: datetime, event: str) -> Event:
     )
 
 
-def _overdue(store: Store, job: str, last: Success | None, within: timedelta, now: datetime) -> Iterator[Event]:
+def _overdue(
+    store: Store, job: str, last: Success | None, within: timedelta, now: datetime, *, dropped: bool
+) -> Iterator[Event]:
     if last is not None and last.finished_at is not None:
         since, number, said = last.finished_at, last.id, "its last success is older"
-    elif (view := store.job(job)) is not None and view.retired_at is None:
+    elif (view := store.job(job)) is not None and (dropped or view.retired_at is None):
         since, number, said = view.created_at, 0, "it has never succeeded"
     else:
         return
@@ -108,7 +146,7 @@ def _overdue(store: Store, job: str, last: Success | None, within: timedelta, no
             event="overdue",
             at=now,
             job=job,
-            reason=f"no success for {format_duration(within)}: {said}",
+            reason=f"no success for {format_duration(within)}: {_DROPPED if dropped else said}",
         )
 
 

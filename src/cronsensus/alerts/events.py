@@ -6,13 +6,14 @@ time; what it has seen, it knows by key. All of that is the ``Mark``, which the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.batch import Children
 from cronsensus.model.job import is_internal
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence
@@ -21,7 +22,8 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 EVENTS = (
-    "failed", "missed", "cancelled", "overdue", "slow", "stalled", "backlog", "recovered", "taken_over", "node_lost",
+    "failed", "items_failed", "missed", "cancelled", "overdue", "retired", "slow", "stalled", "backlog", "recovered",
+    "taken_over", "node_lost",
 )  # fmt: skip
 """What there is to be told of."""
 AGAIN = timedelta(seconds=60)
@@ -31,6 +33,11 @@ MOST_SEEN = 2_000
 """Of more than so many in ``AGAIN``, what is committed late and out of order is not found."""
 _PAGE = 1000
 _RANGE = "range:"
+_ITEMS = "items:"
+MOST_BATCHES = 1_000
+"""Batches that go on of which it is remembered that items have failed."""
+MOST_COUNTED = 1_000
+"""Failed items of a batch that are counted."""
 SLOW = "slow:"
 """Keys of what is slow start with it: they are known for as long as it is."""
 _OF_STATE = {State.FAILED: "failed", State.MISSED: "missed", State.CANCELLED: "cancelled"}
@@ -74,6 +81,8 @@ class Mark(Struct, frozen=True):
         sent: when the last messages were sent, microseconds.
         wrong: what is wrong of jobs, and since when; ``checked``: when that was last looked at.
         letter: what is to be told next, and nothing else: sent again, it is the same.
+        dropped: jobs with ``overdue=`` that no running release declares any more.
+        batches: batches that go on, and of which items have failed.
     """
 
     at: int
@@ -85,6 +94,8 @@ class Mark(Struct, frozen=True):
     wrong: dict[str, int] = {}
     checked: int = 0
     letter: tuple[Event, ...] = ()
+    dropped: tuple[str, ...] = ()
+    batches: tuple[int, ...] = ()
 
 
 def begin(store: Store) -> Mark:
@@ -93,17 +104,22 @@ def begin(store: Store) -> Mark:
     return Mark(now, last, now, last)
 
 
-def look(store: Store, mark: Mark, *, takeovers: bool = False) -> tuple[list[Event], Mark]:
+def look(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = False) -> tuple[list[Event], Mark]:
     """Return what has happened since a mark, oldest first, and the mark for the next look.
 
-    ``takeovers``: these too. They are looked for among the newest runs, which is a read of its own.
+    ``takeovers``: these too. They are looked for among the newest runs, which is a read of its own. ``items``: batches
+    that have succeeded although items of them failed, likewise.
     """
     now = store.now()
     since = max(from_micros(mark.at) - AGAIN, from_micros(mark.floor))
     ranges = list(_of_ranges(store, max(mark.ranges - RANGES_AGAIN, mark.range_floor)))
-    found = [*_of_occurrences(store, since), *ranges, *_of_sessions(store, since)]
+    ended, open_batches = list(_ended(store, since)), mark.batches
+    found = [*_of_occurrences(ended), *ranges, *_of_sessions(store, since)]
     if takeovers:
         found += _of_takeovers(store, since)
+    if items:
+        more, open_batches = _of_batches(store, ended, mark)
+        found += more
     new = [one for one in found if one.key not in mark.seen]
     # A range is found again by its id, whenever that was.
     kept = {key: at for key, at in mark.seen.items() if at >= to_micros(since) or key.startswith((_RANGE, SLOW))}
@@ -114,21 +130,55 @@ def look(store: Store, mark: Mark, *, takeovers: bool = False) -> tuple[list[Eve
         floor, range_floor = at, last
         seen = {key: then for key, then in seen.items() if then >= at or key.startswith(SLOW)}
     return sorted(new, key=lambda one: one.at), Mark(
-        at, last, floor, range_floor, seen, mark.sent, mark.wrong, mark.checked
+        at, last, floor, range_floor, seen, mark.sent, mark.wrong, mark.checked, (), mark.dropped, open_batches
     )
 
 
-def _of_occurrences(store: Store, since: datetime) -> Iterator[Event]:
+def _ended(store: Store, since: datetime) -> Iterator[Occurrence]:
+    """Yield what ended otherwise than well, without our own jobs."""
     after = 0
     while page := store.ended_badly(since, after=after, limit=_PAGE):
-        for one in page:
-            # An item of a batch speaks through its batch.
-            if one.parent is None and not is_internal(one.job) and one.finished_at is not None:
-                yield _of_occurrence(one, one.finished_at)
+        yield from (one for one in page if not is_internal(one.job) and one.finished_at is not None)
         last = page[-1]
         if len(page) < _PAGE or last.finished_at is None:
             return
         since, after = last.finished_at, last.id
+
+
+def _of_occurrences(ended: Sequence[Occurrence]) -> Iterator[Event]:
+    for one in ended:
+        # An item of a batch speaks through its batch.
+        if one.parent is None and one.finished_at is not None:
+            yield _of_occurrence(one, one.finished_at)
+
+
+def _of_batches(store: Store, ended: Sequence[Occurrence], mark: Mark) -> tuple[list[Event], tuple[int, ...]]:
+    """Return the batches that have succeeded with failed items, and those that may yet."""
+    failed = {one.parent for one in ended if one.parent is not None and one.state is State.FAILED}
+    known = [one for one in sorted({*failed, *mark.batches}) if f"{_ITEMS}{one}" not in mark.seen]
+    stands = {number: one.state for number, one in store.children(known).items()}
+    over = [number for number, state in stands.items() if state is State.SUCCEEDED]
+    counts = store.children(over, limit=MOST_COUNTED)
+    found = [_of_batch(one, counts[one.id]) for number in over if (one := store.occurrence(number)) is not None]
+    goes_on = [number for number, state in stands.items() if state is not None and not state.final]
+    return [one for one in found if one is not None], tuple(goes_on[-MOST_BATCHES:])
+
+
+def _of_batch(one: Occurrence, items: Children) -> Event | None:
+    if one.finished_at is None or not items.failed:  # they were run again meanwhile
+        return None
+    total = items.total if items.listed is None else items.listed
+    count = f"{items.failed:,} or more" if items.failed >= MOST_COUNTED else f"{items.failed:,}"
+    return Event(
+        key=f"{_ITEMS}{one.id}",
+        event="items_failed",
+        at=one.finished_at,
+        job=one.job,
+        run=one.id,
+        scheduled_for=one.scheduled_for,
+        reason=f"{count} of its {total:,} items failed, which tolerate= allows",
+        node=one.node,
+    )
 
 
 def _of_takeovers(store: Store, since: datetime) -> Iterator[Event]:

@@ -11,15 +11,23 @@ same id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import json, structs
 
 from cronsensus.alerts.alert import Alert
-from cronsensus.alerts.conditions import Expected, in_rows, look_at_jobs, look_at_nodes, look_at_waiting, opened_by
-from cronsensus.alerts.events import SLOW, Event, Mark, begin, look
+from cronsensus.alerts.conditions import (
+    Expected,
+    find_dropped_jobs,
+    in_rows,
+    look_at_jobs,
+    look_at_nodes,
+    look_at_waiting,
+    opened_by,
+)
+from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, begin, look
 from cronsensus.alerts.muting import muted
 from cronsensus.alerts.sending import Message, send
 from cronsensus.alerts.words import MOST_TOLD, data, subject, text
@@ -28,7 +36,7 @@ from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.why import why
 from cronsensus.insight.words import exact
-from cronsensus.instants import to_micros
+from cronsensus.instants import from_micros, to_micros
 from cronsensus.logger import Logger
 from cronsensus.model.job import INTERNAL, JobSpec, is_internal
 from cronsensus.model.occurrence import Item
@@ -66,8 +74,11 @@ class Alerts:
         store: Callable[[], Store],
         expected: Callable[[], Mapping[str, Expected]] = dict,
         dashboard_url: Callable[[], str | None] = lambda: None,
+        retired: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Watch ``store`` for them; ``expected`` says what is expected of jobs, ``dashboard_url`` where they are seen.
+
+        ``retired`` names the jobs that the code says to be gone on purpose.
 
         Raises:
             InvalidOption: something else than alerts.
@@ -84,6 +95,7 @@ class Alerts:
         self._store = store
         self._expected = expected
         self._dashboard_url = dashboard_url
+        self._retired = retired
         self._minded: set[str] = set()
 
     def function_of(self, alert: Alert) -> Callable[..., Any]:
@@ -132,7 +144,7 @@ class Alerts:
 
     def _told(self, alert: Alert, store: Store, mark: Mark) -> Mark:
         """Tell what is new; return the mark for the next look, which is the same as long as it is too soon to tell."""
-        found, then = look(store, mark, takeovers="taken_over" in alert.on)
+        found, then = look(store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on)
         found = in_rows(store, found, alert.in_row, mark.wrong)
         # Of a node that was seen to be gone, it is told before its session ends.
         found = [one for one in found if one.key.replace("node:", "gone:", 1) not in mark.wrong]
@@ -161,10 +173,22 @@ class Alerts:
         expected = self._expected()
         stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
         nodes = "node_lost" in alert.on
-        looks = wrong or expected or stalled or nodes or backlog is not None
+        drops = not {"overdue", "retired"}.isdisjoint(alert.on)
+        looks = wrong or expected or stalled or nodes or drops or backlog is not None
         if not looks or to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
             return [], structs.replace(mark, wrong=wrong)
-        events, wrong = look_at_jobs(store, expected, wrong, now)
+        dropped: dict[str, Expected] = {}
+        events: list[Event] = []
+        if drops:
+            # Less far back than ``look`` remembers what it has seen.
+            since = from_micros(max(mark.checked - AGAIN // timedelta(microseconds=2), mark.floor))
+            events, dropped = find_dropped_jobs(store, mark.dropped, since, meant=self._retired())
+            # What is declared again is told to be well when it has succeeded; what is meant to be gone is over now.
+            over = {f"overdue:{name}" for name in mark.dropped if name not in dropped and self._is_gone(store, name)}
+            wrong = {key: at for key, at in wrong.items() if key not in over}
+        retired = {one.key: to_micros(one.at) for one in events}
+        more, wrong = look_at_jobs(store, {**expected, **dropped}, wrong, now)
+        events += more
         if stalled or backlog is not None:
             more, wrong = look_at_waiting(store, wrong, now, stalled=stalled, backlog=backlog)
             events += more
@@ -174,8 +198,15 @@ class Alerts:
         slow = {one.key: to_micros(one.at) for one in events if one.event == "slow"}
         seen = {key: at for key, at in mark.seen.items() if key in slow or not key.startswith(SLOW)}
         events = [one for one in events if one.key not in seen]
-        seen = slow | seen
-        return events, structs.replace(mark, wrong=wrong, checked=to_micros(now), seen=seen)
+        seen = slow | retired | seen
+        return events, structs.replace(
+            mark, wrong=wrong, checked=to_micros(now), seen=seen, dropped=tuple(sorted(dropped))
+        )
+
+    @staticmethod
+    def _is_gone(store: Store, job: str) -> bool:
+        view = store.job(job)
+        return view is None or view.retired_at is not None
 
     def message(self, alert: Alert, store: Store, events: Sequence[Event]) -> Message:
         """Return what is sent of events."""

@@ -14,9 +14,11 @@ MOST_TOLD = 50
 """Events that a message names one by one."""
 _HEADLINES = {
     "failed": "{job} failed",
+    "items_failed": "items of {job} failed",
     "missed": "{job} did not run",
     "cancelled": "{job} was cancelled",
     "overdue": "{job} is overdue",
+    "retired": "{job} is retired",
     "slow": "{job} is slow",
     "stalled": "nobody decides when {job} runs",
     "backlog": "{job} waits for a free slot",

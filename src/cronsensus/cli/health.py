@@ -24,6 +24,9 @@ def health(node: str | None, *, ready: bool) -> int:
     --node, a process that only uses those counts as alive while it holds something; and if that is the name of this
     host, only a process of this host counts.
 
+    With --node it also fails where each slot of that node has been held for a minute by a run that is over its timeout
+    (or, without one, its slow=): a liveness probe restarts it then. A run of a job that has neither never counts.
+
     With --ready it also fails where all nodes drain, or where a nominal time passed a minute ago and none has decided
     it: what hangs may look alive. Of several nodes one that hangs is not noticed so while others do its work; that one
     tells /ready of cronsensus run --metrics.
@@ -36,6 +39,7 @@ def health(node: str | None, *, ready: bool) -> int:
         names = [{"node": one.node, "session": one.id, "state": one.state} for one in found.nodes]
         others = [{"node": one.node, "session": one.id, **life_data(one, life)} for one, life in found.others]
         document = {"ok": found.ok, "store": "reachable", "nodes": names, "not_alive": others}
+        document |= {} if node is None else {"stuck": found.stuck}
         output.document(document | ({"not_ready": found.not_ready} if ready else {}))
     else:
         output.line(Cell(found.sentence, "green" if found.ok else "bold red"))

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
 
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node, takes_work
-from cronsensus.insight.words import counted, relative
+from cronsensus.insight.words import brief, counted, relative
 from cronsensus.membership.liveness import can_tell, own_start, process_state
+from cronsensus.model.job import JobView, is_internal
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
+from cronsensus.model.states import Reason, State
+from cronsensus.model.stuck import is_stuck, overrun_of
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_occurrence
 from cronsensus.stores.sql.probe import Living, probe
 
 _SHOWN = 3
 _LOOKED_AT = 20
+_MOST_HELD = 2_000
+"""Runs of a node that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,7 @@ class Health:
         node: the name, if it was asked of one.
         idle: why no node is needed, if none is alive and none is needed.
         not_ready: why nothing is decided, although a node lives; asked for only with ``ready``.
+        stuck: why the node that was named begins nothing more, although it lives.
         others: those of which it was asked that are not known to be alive, with what is known of them.
     """
 
@@ -35,17 +45,19 @@ class Health:
     idle: str | None = None
     others: tuple[tuple[SessionView, Life], ...] = ()
     not_ready: str | None = None
+    stuck: str | None = None
 
     @property
     def ok(self) -> bool:
         """Whether all is well."""
-        return (bool(self.nodes) or self.idle is not None) and self.not_ready is None
+        return (bool(self.nodes) or self.idle is not None) and self.not_ready is None and self.stuck is None
 
     @property
     def sentence(self) -> str:
         """The answer in words."""
-        if self.not_ready is not None and (self.nodes or self.idle is not None):
-            return f"fail: the store answers, {counted(len(self.nodes), 'live node')}, but {self.not_ready}"
+        wrong = self.stuck or self.not_ready
+        if wrong is not None and (self.nodes or self.idle is not None):
+            return f"fail: the store answers, {counted(len(self.nodes), 'live node')}, but {wrong}"
         if self.nodes:
             return f"ok: the store answers, {counted(len(self.nodes), 'live node')}"
         if self.idle is not None:
@@ -74,7 +86,45 @@ def health(store: Store, *, node: str | None = None, ready: bool = False) -> Hea
     found = tuple(one for one in asked if one in living and not _is_elsewhere(one, node))
     others = tuple((one, _as_seen_here(lives[one.id], one, node)) for one in asked if one not in found)
     idle = needs_no_node(store, living) if node is None and not found else None
-    return Health(found, node, idle, others, _not_ready(store, found) if ready else None)
+    stuck = None if node is None else _stuck(store, found)
+    return Health(found, node, idle, others, _not_ready(store, found) if ready else None, stuck)
+
+
+def _stuck(store: Store, living: Sequence[SessionView]) -> str | None:
+    """Return, as half a sentence, what tells that no slot of these nodes gets free; ``None``: nothing does.
+
+    A coroutine that goes on after its timeout holds a slot of which only its node knows.
+    """
+    nodes, now = [one for one in living if one.is_node], store.now()
+    over: dict[str, timedelta] = {}
+    for node in nodes:
+        if node.holds < node.concurrency:
+            return None
+        overruns = list(_overruns(store, node, now))
+        if not is_stuck(node.concurrency, [by for _, by in overruns]):
+            return None
+        over |= {job: by for job, by in overruns if by is not None}
+    if not over:
+        return None
+    job, by = max(over.items(), key=lambda each: each[1])
+    whose = "its" if len(nodes) == 1 else "their"
+    return (
+        f"each of {whose} slots is held by a run that is over its timeout= or slow=, {job} by {brief(by)}; restart the "
+        "node, and see which: cronsensus runs list --state running"
+    )
+
+
+def _overruns(store: Store, node: SessionView, now: datetime) -> Iterator[tuple[str, timedelta | None]]:
+    """Yield the jobs of what a node runs, and by how much each run is over its time."""
+    known: dict[str, JobView | None] = {}
+    held = every_occurrence(store, OccurrenceFilter(session=node.id, states=(State.RUNNING,)))
+    for one in islice(held, _MOST_HELD):
+        # What is reserved waits for a slot, and our own jobs need none.
+        if one.reason == Reason.RESERVED or one.started_at is None or is_internal(one.job):
+            continue
+        view = known[one.job] if one.job in known else known.setdefault(one.job, store.job(one.job))
+        if view is not None:
+            yield one.job, overrun_of(view.spec, now - one.started_at)
 
 
 def _not_ready(store: Store, living: Sequence[SessionView]) -> str | None:
@@ -103,6 +153,8 @@ def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health
     asked = [one for one in quick.living if _is_meant(one, node) and not _is_elsewhere(one, node)]
     if not asked and node is None and not quick.needs_a_node:
         return Health((), idle="guarded functions and locks need none")
+    if node is not None and any(one.is_full for one in asked):
+        return None  # perhaps it is stuck
     said = [process_state(one.host, one.pid, one.pid_started) for one in asked]
     found = tuple(one for one, process in zip(asked, said, strict=True) if process == "runs")
     return Health(found, node) if found and None not in said else None

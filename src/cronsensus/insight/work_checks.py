@@ -11,6 +11,7 @@ from typing import Any
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.live_nodes import live_nodes, needs_no_node
+from cronsensus.insight.lost_jobs import find_lost_jobs
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten
@@ -22,6 +23,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
 
 OVERDUE = timedelta(seconds=60)
+_A_DAY = timedelta(days=1)
 LATELY = timedelta(hours=1)
 IN_A_ROW = 3
 """Failures from which on a job is worth a look."""
@@ -150,17 +152,27 @@ def check_jobs(store: Store) -> Iterator[Check]:
 
 
 def check_retired(store: Store) -> Iterator[Check]:
-    """Find retired jobs of which something waits: a release lacks them, perhaps for an import that was forgotten."""
+    """Find jobs that a release dropped lately, or of which something waits: perhaps an import was forgotten."""
+    now = store.now()
+    lost = {view.spec.name: view for view in find_lost_jobs(store, now - _A_DAY)}
     kept = {
-        view.spec.name: view.waiting_until
+        view.spec.name: view
         for view in islice(every_job(store, retired=True), _LOOKED_AT)
         if view.waiting_until is not None
     }
-    for name, waits in sorted(store.pending_of(list(kept)).items()):
-        until = exact(kept[name])
-        text = f"no running release declares {name}, and {counted(waits, 'run')} of it waiting; kept until {until}"
-        then = f"declare it again, or cancel what waits: scheduler.remove_job({name!r})"
-        yield Check("retired", WARN, text, then)
+    waiting = store.pending_of(list(lost | kept))
+    for name, view in sorted((lost | kept).items()):
+        if name in waiting and view.waiting_until is not None:
+            more = f", and {counted(waiting[name], 'run')} of it waiting; kept until {exact(view.waiting_until)}"
+        elif name in lost and view.retired_at is not None:
+            more = f" since {exact(view.retired_at)} ({relative(view.retired_at, now)})"
+        else:
+            continue
+        then = (
+            f"declare it again; if it is meant, scheduler.retired({name!r}) in the code, or "
+            f"scheduler.remove_job({name!r}), which cancels what waits"
+        )
+        yield Check("retired", WARN, f"no running release declares {name}{more}", then)
 
 
 def check_failing(store: Store) -> Iterator[Check]:

@@ -16,12 +16,18 @@ from cronsensus.scheduler import Scheduler
 _log = Logger("cronsensus.metrics")
 
 
+STUCK = (
+    "fail: every slot of this node has been held for a minute by a run that is over its timeout= or slow=; "
+    "restart the node, and see which: cronsensus runs list --state running"
+)
+
+
 class PortTakenError(CronsensusError):
     """Something else listens where the metrics were to."""
 
 
 class Server:
-    """``/metrics`` and ``/ready``, served from threads.
+    """``/metrics``, ``/ready`` and ``/live``, served from threads.
 
     Args:
         scheduler: whose numbers.
@@ -65,7 +71,10 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "cronsensus", ""
 
     def do_GET(self) -> None:
-        """Answer ``/metrics``, and ``/ready``: 200, or 503 where the node has not decided when it planned to."""
+        """Answer ``/metrics``, and with 200 or 503 ``/ready`` (it decides) and ``/live`` (a slot may get free).
+
+        The last two do not ask the store: while it is away, no restart helps.
+        """
         path = self.path.partition("?")[0]
         if path == "/metrics":
             self._answer(200, self.metrics.page(), CONTENT_TYPE)
@@ -73,8 +82,11 @@ class _Handler(BaseHTTPRequestHandler):
             decides = self.scheduler.decides
             words = "ok: this node decides on time" if decides else "fail: this node has not decided when it planned to"
             self._answer(200 if decides else 503, f"{words}\n".encode())
+        elif path == "/live":
+            stuck = self.scheduler.is_stuck
+            self._answer(503 if stuck else 200, f"{STUCK if stuck else 'ok: this node lives'}\n".encode())
         else:
-            self._answer(404, b"here are /metrics and /ready\n")
+            self._answer(404, b"here are /metrics, /ready and /live\n")
 
     def _answer(self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)

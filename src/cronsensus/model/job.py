@@ -150,6 +150,7 @@ to nodes of every release, and a job that does is left alone by those that do no
 _CHOICES = {"overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash}
 _OPTIONAL_DURATIONS = {"grace", "timeout"}
 _DURATIONS = {"catch_up_window", "retry_delay", "retry_max_delay", "keep"}
+_EXPECTED = ("overdue", "slow")
 _MOST_COUNTED = 2**31 - 1
 _COUNTS = {"max_crashes": 1, "retries": 0, "priority": None, "concurrency": 1}
 
@@ -238,7 +239,10 @@ INTERNAL = "cronsensus:"
 
 
 def is_internal(job: str) -> bool:
-    """Whether a job is one of our own, such as the run that watches for an alert."""
+    """Whether a job, or the function of one, is one of our own, such as the run that watches for an alert.
+
+    Runs of these take no slot of their node: what watches the jobs of users must not wait for them.
+    """
     return job.startswith(INTERNAL)
 
 
@@ -264,6 +268,9 @@ class JobSpec:
         args, kwargs: JSON values that a scheduled occurrence passes.
         executor: where the function runs; shown, never obeyed: a node knows its own code.
         source: ``"code"`` (declared by a decorator) or ``"runtime"`` (created while running).
+        overdue: it is to succeed at least so often; ``None``: nothing is expected. Kept in the store, so that it still
+            holds when no running release declares the job any more.
+        slow: a run is to take no longer.
     """
 
     name: str
@@ -274,6 +281,8 @@ class JobSpec:
     policies: Policies = field(default_factory=Policies)
     executor: Executor = "thread"
     source: Literal["code", "runtime"] = "code"
+    overdue: timedelta | None = None
+    slow: timedelta | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -282,10 +291,11 @@ class JobSpec:
     def to_json(self) -> dict[str, Any]:
         """Return the definition as plain JSON values; equal definitions give equal JSON.
 
-        Of the policies only those that differ from ``STORED_DEFAULTS``.
+        Of the policies only those that differ from ``STORED_DEFAULTS``, and of what is expected only what is said.
         """
         policies = {name: _dump(getattr(self.policies, name)) for name in STORED_DEFAULTS}
         policies = {name: value for name, value in policies.items() if value != STORED_DEFAULTS[name]}
+        expected = {name: _dump(getattr(self, name)) for name in _EXPECTED if getattr(self, name) is not None}
         return {
             "name": self.name,
             "function": self.function,
@@ -295,6 +305,7 @@ class JobSpec:
             "policies": policies,
             "executor": self.executor,
             "source": self.source,
+            **expected,
         }
 
     @classmethod
@@ -321,6 +332,7 @@ class JobSpec:
             policies=Policies.read(policies),
             executor=data["executor"],
             source=data["source"],
+            **{name: timedelta(microseconds=data[name]) for name in _EXPECTED if name in data},
         )
         unknown = data["policies"].keys() - STORED_DEFAULTS.keys()
         if unknown:

@@ -22,6 +22,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,9 +33,11 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.model.batch import HELD, Sleeper
 from cronsensus.model.ending import Ending
 from cronsensus.model.gate import Gate
+from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
+from cronsensus.model.stuck import overrun_of
 from cronsensus.node.batch import adder, is_batch, phases
 from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.executors.base import Call, Executor, Registered
@@ -117,6 +120,8 @@ class ActiveRuns:
         """Of those whose outcome is to be sent: the ones whose end a transaction of their own may have written."""
         self._known_since: dict[Key, float] = {}
         self.said = Said(clock)
+        self._timed_out: deque[float] = deque(maxlen=1_000)
+        """When the last timeouts were."""
         self._interrupted: set[Key] = set()
         self._unwanted: dict[Key, str] = {}
         """Claims that had not begun when their occurrences were cancelled, and why."""
@@ -138,13 +143,28 @@ class ActiveRuns:
         """Return how many slots of the node are taken.
 
         What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
+        Internal jobs take none.
         """
-        return len(self._waiting) + len(self._active) + self.given_up
+        claims = [
+            *(one.claim for one in list(self._waiting.values())),
+            *(call.claim for call in list(self._active.values())),
+        ]
+        return sum(not is_internal(claim.job) for claim in claims) + self.given_up
 
     @property
     def given_up(self) -> int:
         """Return how many attempts are over and run on all the same."""
         return sum(executor.abandoned for executor in self._executors.values())
+
+    def overruns(self) -> list[timedelta | None]:
+        """Return by how much what holds the slots is over its time; ``None``: its job has no time.
+
+        Of what was given up, since when is not known one by one: as many of the last timeouts stand for it.
+        """
+        now, given_up = self._clock.monotonic(), self.given_up
+        held = [(call.claim.spec, now - self._known_since.get(key, now)) for key, call in list(self._active.items())]
+        overruns = [overrun_of(spec, timedelta(seconds=ran)) for spec, ran in held if not is_internal(spec.name)]
+        return overruns + [timedelta(seconds=now - at) for at in list(self._timed_out)[-given_up:] if given_up]
 
     @property
     def unsettled(self) -> bool:
@@ -225,8 +245,11 @@ class ActiveRuns:
         """Take the end of an attempt from an executor."""
         # Told that its lease is lost, a run may have stopped for that and just returned: its result does not count.
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
-        # What was given up on a blocked loop keeps its slot.
-        passed_on = self.reserved and ending.kind != "timed_out" and self._begin_reserved()
+        if ending.kind == "timed_out":
+            self._timed_out.append(self._clock.monotonic())
+        # What was given up on a blocked loop keeps its slot, and an internal job had none.
+        frees = ending.kind != "timed_out" and not is_internal(call.claim.job)
+        passed_on = self.reserved and frees and self._begin_reserved()
         if not passed_on or self.reserved.few:
             self._wake()
 

@@ -17,7 +17,7 @@ from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.model.batch import Sleeper, list_length
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import JobSpec, is_internal
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Reason, State
@@ -72,6 +72,11 @@ class Claiming:
         """Return how many more runs the node could take."""
         return max(0, self._settings.concurrency - self._active_runs.slots)
 
+    @property
+    def internal_functions(self) -> tuple[str, ...]:
+        """Return the names of the functions of internal jobs: their runs need no free slot."""
+        return tuple(name for name in self._registry if is_internal(name))
+
     def begin(self) -> None:
         """Forget what is in doubt: it was the session's before."""
         self._active_runs.in_doubt = self._answers_lost = False
@@ -90,10 +95,11 @@ class Claiming:
         due, by the better of two samples of the store's clock: that of the last look, and that of the claim itself.
         """
         want = None
-        if (todo.want or todo.reserve) and lease.trusted:
+        if (todo.want or todo.reserve or todo.internal) and lease.trusted:
+            functions = self.internal_functions if todo.internal else self.functions()
             want = Want(
-                limit=todo.want,
-                functions=self.functions(),
+                limit=len(functions) if todo.internal else todo.want,
+                functions=functions,
                 lease=self._settings.lease,
                 reserve=todo.reserve,
                 nodes=todo.nodes,

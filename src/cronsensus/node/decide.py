@@ -282,7 +282,9 @@ def due(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Mem
     plans, not_planned = plans_of(chosen, view.now)
     planned = sum(len(each.occurrences) for each in plans)
     want = fair_part(planned, view, facts, memory) if planned or view.backlog else 0
-    return Todo(plans=plans, want=want, early=early, again=left, not_planned=not_planned), memory
+    internal = view.backlog and facts.internal and facts.may_claim and not facts.free
+    todo = Todo(plans=plans, want=want, internal=internal, early=early, again=left, not_planned=not_planned)
+    return todo, memory
 
 
 def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, fired: Fired) -> tuple[bool, Memory]:
@@ -431,8 +433,8 @@ def next_look(
     for left in others:
         # The lease of another node's runs: the active set watches them, an idle node only comes after its end.
         waits.append(max(0.0, left) + facts.watch if memory.in_idle_mode else min(_watch(memory, facts), left))
-    if view.backlog and facts.free:
-        # What waits and is not for this node to claim: blocked behind a run, or no function for it here.
+    if view.backlog and (facts.free or facts.internal):
+        # What waits and is not for this node to claim: blocked behind a run, or no function or no slot for it here.
         waits.append(facts.watch * 2.0 ** min(max(0, memory.fruitless - 1), MOST_DOUBLINGS))
     if facts.progress_in is not None:
         waits.append(facts.progress_in)

@@ -171,6 +171,11 @@ class Node:
         return self.failed is None and not self._stopping.is_set() and self.round.decides
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether every slot has been held for a minute by a run that is over its time."""
+        return self.round.is_stuck
+
+    @property
     def draining(self) -> bool:
         """Whether the node takes nothing new."""
         return self.round.draining

@@ -36,6 +36,7 @@ from cronsensus.membership.loss import StoreWatch
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.model.states import State
+from cronsensus.model.stuck import is_stuck
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.backoff import backoff
@@ -179,6 +180,11 @@ class Round:
         lost = self.lease is None or self.lease.lost
         return not (lost or self._troubles or self.draining or self.watch.halted) and late <= max(self._planned, GRACE)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether every slot has been held for a minute by a run that is over its time."""
+        return is_stuck(self._settings.concurrency, self.active_runs.overruns())
+
     def drain(self) -> None:
         """Take nothing new, and begin nothing that only waits here for a slot; what runs goes on."""
         self.draining = True
@@ -308,7 +314,7 @@ class Round:
     def _carry_out(self, lease: SessionLease, todo: Todo, view: View, sample: ClockSample | None = None) -> Fired:
         """Bring plans and claim, in one step where both are wanted; start what was claimed."""
         self._tell_not_planned(todo)
-        if not (todo.plans or todo.want):
+        if not (todo.plans or todo.want or todo.internal):
             if todo.notify:
                 self._store.notify()
             return Fired()
@@ -409,6 +415,7 @@ class Round:
             session=lease.session,
             free=self._claiming.free,
             may_claim=trusted and bool(self._claiming.functions()),
+            internal=bool(self._claiming.internal_functions),
             gone=gone,
             in_doubt=active_runs.in_doubt,
             draining=self.draining,

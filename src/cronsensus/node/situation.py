@@ -28,6 +28,7 @@ class Facts:
         session: of this node.
         free: how many runs it has slots for.
         may_claim: its lease is trusted, and it has a function that can be run now.
+        internal: it has functions of internal jobs, whose runs take no slot.
         gone: sessions whose process, on this host, is certainly gone.
         in_doubt: the answer to a claim was lost, so the session may hold runs that are not known here.
         draining: the node takes nothing new.
@@ -53,6 +54,7 @@ class Facts:
     session: str
     free: int = 1
     may_claim: bool = True
+    internal: bool = False
     gone: frozenset[str] = frozenset()
     in_doubt: bool = False
     draining: bool = False
@@ -188,6 +190,7 @@ class Todo:
         foreseen: decide what comes due by what the last look showed.
         plans: have these carried out.
         want: claim up to so many runs.
+        internal: no slot is free, and something is due: claim it if it is of an internal job, which takes none.
         reserve: claim up to so many more, which wait here for a free slot.
         nodes: how many nodes share the end of a queue.
         hand_back: give back what is reserved.
@@ -209,6 +212,7 @@ class Todo:
     foreseen: bool = False
     plans: tuple[Plan, ...] = ()
     want: int = 0
+    internal: bool = False
     reserve: int = 0
     nodes: int = 1
     hand_back: bool = False

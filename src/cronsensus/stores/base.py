@@ -198,6 +198,9 @@ class Store(Backend):
         (``retire_after``). Running ones go on. From now on its era has no trigger (or from when its last era begins,
         where the clock was set back to before that). Nominal times up to then that were not decided yet become one
         range missed(retired), and the watermark moves to the last of them.
+
+        The trail has it even where there was nothing to stop: of a job that a release dropped it says that this is
+        meant.
         """
         return self._within("retire", self._retire, job, by=by, why=why)
 

@@ -41,8 +41,8 @@ def every_range(store: Store, job: str, since: datetime, until: datetime) -> Ite
     return _every(lambda last: store.ranges(job, since=since, until=until, after=last, limit=PAGE), 0)
 
 
-def every_trail_entry(store: Store, target: str) -> Iterator[TrailEntry]:
-    """Yield the trail of a job, or of the store itself (``""``), newest first."""
+def every_trail_entry(store: Store, target: str | None = None) -> Iterator[TrailEntry]:
+    """Yield the trail of a job, of the store itself (``""``), or of everything (``None``), newest first."""
     return _every(lambda last: store.trail(target=target, after=last, limit=PAGE), None)
 
 

@@ -12,11 +12,13 @@ import pytest
 
 from cronsensus.membership.liveness import own_start
 from cronsensus.model.job import GUARDED, JobSpec
+from cronsensus.model.occurrence import Item
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.sql.probe import Living, probe
 from cronsensus.stores.sql.sqlite import epoch
 from cronsensus.testing.conformance.fixtures import a_session
+from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 
 LEASE = timedelta(minutes=10)
@@ -44,11 +46,24 @@ def test_living_sessions_are_those_of_the_store(url: str, store: Store):
     store.close_session("three")
     found = probe(url, "it's")
     assert found is not None
-    assert found.living == [Living("web-1:7", "one", "alive", True, "host", 4711, 99)]
+    assert found.living == [Living("web-1:7", "one", "alive", True, False, "host", 4711, 99)]
     store.drain("one", by="ann", why="")
     found = probe(url, "it's")
     assert found is not None
     assert found.living[0].state == "draining"
+
+
+def test_a_session_is_full_when_it_holds_as_many_runs_as_it_has_slots(url: str, store: Store):
+    store.open_session(replace(a_session("one"), concurrency=2), lease=LEASE)
+    store.define_jobs([JobSpec(name="job", function="job")], release="r1")
+    full = []
+    for _ in range(2):
+        store.enqueue([Item(job="job")])
+        take(store, "one", 1, ["job"], lease=LEASE)
+        found = probe(url, "it's")
+        assert found is not None
+        full.append(found.living[0].is_full)
+    assert full == [False, True]
 
 
 def test_jobs_other_than_guarded_functions_need_a_node(url: str, store: Store):

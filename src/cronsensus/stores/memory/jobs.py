@@ -115,14 +115,15 @@ class JobVerbs(Handle):
     def _retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         row = self._space.jobs.get(job)
-        if row is None or (row.retired_at is not None and row.waiting_until is None):
+        if row is None:
             return False
+        stops = row.retired_at is None or row.waiting_until is not None
         if row.retired_at is None:
             self._retire_job(row, AT_ONCE)
-        else:
+        elif stops:
             self._space.cancel_waiting(row, self._now())
         self._space.record(self._now(), by, "retire", job, why)
-        return True
+        return stops
 
     def _retire_job(self, job: JobRow, retire_after: timedelta) -> None:
         now = self._now()

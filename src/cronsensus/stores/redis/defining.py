@@ -169,7 +169,7 @@ class DefiningVerbs(Handle):
             if look is None:
                 continue
             one = look.stored.get(job)
-            if one is None or (one.retired and not one.waits):
+            if one is None:
                 return False
             entry = [clean(by), "retire", job, clean(why), "{}"]
             try:
@@ -187,7 +187,7 @@ class DefiningVerbs(Handle):
                 )
             except Refusal:
                 continue  # AGAIN: it was fired or defined anew in this moment
-            return True
+            return not one.retired or one.waits
         raise _busy(f"job {job!r}")
 
     # --- looking ------------------------------------------------------------------------------------------------------

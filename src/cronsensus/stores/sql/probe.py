@@ -22,12 +22,17 @@ Asking = tuple[Ask, Queries, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """A session that is in time with its lease."""
+    """A session that is in time with its lease.
+
+    Attributes:
+        is_full: it is a node, and holds as many runs as it has slots.
+    """
 
     node: str
     id: str
     state: str
     is_node: bool
+    is_full: bool
     host: str
     pid: int
     pid_started: int
@@ -46,8 +51,15 @@ def probe(url: str, namespace: str) -> Answer | None:
     try:
         with _ASKING[url.partition(":")[0]](url, namespace) as (ask, queries, words):
             living = [
-                Living(node, number, "draining" if draining else "alive", concurrency > 0, *process)
-                for node, number, draining, concurrency, *process in ask(_filled(queries["living_nodes"], words))
+                Living(
+                    node,
+                    number,
+                    "draining" if draining else "alive",
+                    concurrency > 0,
+                    0 < concurrency <= held,
+                    *process,
+                )
+                for node, number, draining, concurrency, held, *process in ask(_filled(queries["living_nodes"], words))
             ]
             if not living:
                 return None

@@ -23,14 +23,15 @@ _MICROSECOND = timedelta(microseconds=1)
 def retire(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE asks for its revision."""
     row = find_locked(tx, job)
-    if row is None or (row.retired_at is not None and row.waiting_until is None):
+    if row is None:
         return False
+    stops = row.retired_at is None or row.waiting_until is not None
     if row.retired_at is None:
         retire_all(tx, [row], AT_ONCE)
-    else:
+    elif stops:
         _cancel_waiting(tx, [row.id])
     record(tx, by, "retire", job, why)
-    return True
+    return stops
 
 
 def _numbered(row: AnyRow) -> AnyRow:

@@ -57,9 +57,19 @@ class Retiring(StoreTest):
         self.define()
         assert self.store.retire("job", by="ann", why="")
         before = self.snapshot()
-        assert not self.store.retire("job", by="ann", why="")
         assert not self.store.retire("nobody", by="ann", why="")
         assert before == self.snapshot()
+        view = self.view()
+        assert not self.store.retire("job", by="ann", why="")
+        assert view == self.view()
+
+    def test_retiring_what_a_release_dropped_says_in_the_trail_that_it_is_meant(self) -> None:
+        self.define()
+        self.store.define_jobs([], release="r2", complete=True, by="node")
+        assert not self.store.retire("job", by="ann", why="moved away")
+        meant, dropped = self.store.trail(target="job")
+        assert ("ann", "retire", "moved away") == (meant.by, meant.action, meant.why)
+        assert ("define", "retired") == (dropped.action, dropped.details["did"])
 
     def test_retiring_a_job_cancels_pending_work_and_leaves_runs_going(self) -> None:
         self.queue()
@@ -149,9 +159,6 @@ class Retiring(StoreTest):
         assert self.store.retire("queue", by="ann", why="gone for good")
         assert (State.CANCELLED, Reason.RETIRED) == (self.look(waiting).state, self.look(waiting).reason)
         assert START == self.view("queue").retired_at
-        before = self.snapshot()
-        assert not self.store.retire("queue", by="ann", why="")
-        assert before == self.snapshot()
 
     def test_undecided_times_before_a_retirement_are_one_missed_range(self) -> None:
         self.define()

@@ -1,6 +1,9 @@
 -- name: living_nodes
--- Read which sessions live, if the schema is the one that this code knows. Race: none.
-SELECT s.node, s.id, s.draining, s.concurrency, s.host, s.pid, s.pid_started
+-- Read which sessions live and how many runs each holds, if the schema is the one that this code knows. Race: none.
+SELECT s.node, s.id, s.draining, s.concurrency,
+    (SELECT count(*) FROM cronsensus_occurrences AS o {index: running}
+        WHERE o.namespace = s.namespace AND o.session = s.id AND o.state = 'running' {listed}) AS held_runs,
+    s.host, s.pid, s.pid_started
 FROM cronsensus_sessions AS s
 WHERE s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment
     AND (SELECT max(known.version) FROM cronsensus_schema AS known) = :version
