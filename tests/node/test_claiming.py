@@ -38,6 +38,7 @@ class Claims:
         self.scene = scene
         self.given: Any = []
         self.asked: list[Any] = []
+        self.oldest: list[bool] = []
         self.running: list[Occurrence] = []
         self.known = True
         self.lost = False
@@ -51,6 +52,7 @@ class Claims:
 
     def step(self, session: str, step: Step) -> Done:
         assert step.want is not None
+        self.oldest.append(step.want.oldest)
         claims = self._give(step.want.limit, step.want.functions)
         if self.lost:
             return Done(carried_out=(False,) * len(step.plans), lost=True)
@@ -116,6 +118,16 @@ def test_a_node_whose_lease_is_not_trusted_asks_for_nothing(bench, monkeypatch):
     bench.clock.advance(LEASE)
     bench.claiming.step(bench.lease, Todo(want=4, reserve=2))
     assert [one.want for one in asked] == [None]
+
+
+def test_each_tenth_claim_that_brings_work_is_without_classes(bench):
+    def claims(number: int) -> bool:
+        bench.claims.given = [bench.taken(number)] if number % 3 else []  # each third one finds nothing
+        bench.takes()
+        return bool(bench.claims.oldest[-1])
+
+    without = [number for number in range(40) if claims(number)]
+    assert without == [14, 29]
 
 
 def test_a_node_has_as_much_room_as_slots_are_free(bench):

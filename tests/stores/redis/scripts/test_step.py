@@ -53,7 +53,7 @@ def told(
 ) -> tuple[Any, ...]:
     """Return what a step of the session s1 says."""
     want: tuple[Any, ...] = (10, digest, functions, {}, 500)
-    return notes, outcomes, back, plans, ahead, 0, 1, "s1", *(want if wants else ())
+    return notes, outcomes, back, plans, ahead, 0, 1, False, "s1", *(want if wants else ())
 
 
 def over(around: State) -> State:

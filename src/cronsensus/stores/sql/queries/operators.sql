@@ -19,6 +19,6 @@ WHERE o.id = :occurrence AND 'running' = coalesce(o.state, '') AND o.cancel_reas
 
 -- name: ended_occurrence
 -- Read what is run once more. Race: none, a final state has no exit; one that is not final yet is refused.
-SELECT o.id, o.state, o.origin, o.scheduled_for, o.priority, o.payload, o.parent
+SELECT o.id, o.state, o.origin, o.scheduled_for, o.priority, o.level, o.payload, o.parent
 FROM cronsensus_occurrences AS o
 WHERE o.id = :occurrence AND o.namespace = :space;

@@ -1,7 +1,7 @@
 -- Two operators who retry at the same instant make two: the key is new each time.
 -- needs: occurrences jobs
 local id, key, by, why = unpack(args, 1, 4)
-local old = read(occurrence_key(id), 'job', 'state', 'origin', 'nominal', 'priority', 'payload', 'parent')
+local old = read(occurrence_key(id), 'job', 'state', 'origin', 'nominal', 'priority', 'level', 'payload', 'parent')
 if not old.state then
   return refuse('NOTTHERE')
 end
@@ -19,7 +19,7 @@ if old.parent then
 end
 local made = create(old.job, {
   key = key, origin = origin, due = NOW, nominal = old.nominal,
-  priority = old.priority, payload = old.payload, retry_of = id, keep = call('HGET', job_key(old.job), 'keep'),
+  priority = old.priority, level = old.level, payload = old.payload, retry_of = id, keep = call('HGET', job_key(old.job), 'keep'),
 })
 record(by, 'retry', name, why, '{"occurrence":' .. whole(id) .. ',"retry":' .. whole(made) .. '}')
 return answer({ made, name })
