@@ -31,5 +31,12 @@ def test_a_batch_that_is_woken_goes_first_and_another_sleeper_keeps_its_class() 
     assert [level_when_woken(level, listed) for listed in (0, 9)] == [first_level(-2)] * 2
 
 
-def test_each_tenth_claim_is_without_classes() -> None:
-    assert [claims for claims in range(30) if ignores_classes(claims)] == [9, 19, 29]
+@pytest.mark.parametrize("session", ["a", "b", "another"])
+def test_each_tenth_claim_of_a_session_is_without_classes(session: str) -> None:
+    first = next(claims for claims in range(10) if ignores_classes(session, claims))
+    without = [claims for claims in range(30) if ignores_classes(session, claims)]
+    assert without == [first, first + 10, first + 20]
+
+
+def test_of_the_first_claims_of_many_sessions_a_tenth_is_without_classes() -> None:
+    assert 60 < sum(ignores_classes(f"session {number}", 0) for number in range(1000)) < 140

@@ -101,7 +101,7 @@ class Claiming:
                 reserve=todo.reserve,
                 nodes=todo.nodes,
                 ahead=todo.ahead,
-                oldest=ignores_classes(self._claims),
+                oldest=ignores_classes(lease.session, self._claims),
             )
         with self._active_runs.report() if todo.settle else nullcontext(Step()) as said:
             step = replace(said, plans=todo.plans, want=want)
