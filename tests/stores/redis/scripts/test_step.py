@@ -166,7 +166,7 @@ def test_step_writes_results_in_any_case_and_the_rest_for_the_living(case: Case,
 
 
 def test_step_takes_what_waited_before_and_what_it_fires(place: Place) -> None:
-    place.put(world(AROUND, pending(2), meta(occurrence="2")))
+    place.put(world(AROUND, pending(2, origin="startup"), meta(occurrence="2")))
     *_, claims, _ = place.run("step", *told(PLAN))
     assert [one[0] for one in claims] == [TWO, occurrence_id(3)]
 
