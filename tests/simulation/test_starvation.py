@@ -23,7 +23,7 @@ from tests.simulation.cluster.troubles import Troubles
 NIGHTS = 3
 OFTEN, SELDOM = "often", "seldom"
 POLICIES = Policies.read({"overlap": "allow", "max_crashes": 100, "keep": 86_400})
-OVERTAKEN = [Origin.ENQUEUE, Origin.BACKFILL] * 2
+OVERTAKEN = [Origin.ENQUEUE, Origin.BACKFILL]
 
 
 class FullScenario(Scenario):
@@ -41,7 +41,7 @@ class FullScenario(Scenario):
         self.nodes, self.hands = 2, (1,)
         self.outsiders, self.clock_steps, self.rough = 0, False, True
         self.mortality = rng.choice([0.0, 0.02, 0.06])
-        self.micros = 200 * SECOND
+        self.micros = 240 * SECOND
 
 
 class AsksOnce(BatchPeople):

@@ -505,7 +505,7 @@ class WakesWhatIsAwake(BrokenStore):
             for number in numbers:
                 row = self._space.occurrences.get(number)
                 if row is not None and row.state is State.PENDING:
-                    self._space.make_due(row, LATEST)
+                    self._space.wake(row, LATEST)
         return super()._awaken(numbers)
 
 
