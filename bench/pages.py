@@ -28,12 +28,13 @@ PAGES = (
 )  # fmt: skip
 
 FILL = """
-INSERT INTO {schema}cronsensus_occurrences (namespace, job_id, key, origin, state, serial, priority, scheduled_for,
-    due_at, attempt, crashes, failures, token, session, node, created_at, started_at, finished_at, reason, error)
+INSERT INTO {schema}cronsensus_occurrences (namespace, job_id, key, origin, state, serial, priority, level,
+    scheduled_for, due_at, attempt, crashes, failures, token, session, node, created_at, started_at, finished_at,
+    reason, error)
 WITH RECURSIVE numbers(i) AS (SELECT CAST(0 AS bigint) UNION ALL SELECT i + 1 FROM numbers WHERE i < {count} - 1),
     job(id, namespace) AS (SELECT min(id), min(namespace) FROM {schema}cronsensus_jobs)
 SELECT job.namespace, job.id + i % {jobs}, 'filled:' || i, 'schedule',
-    CASE WHEN i % 5000 = 7 THEN 'failed' ELSE 'succeeded' END, 0, 0, {since} + i * {step}, {since} + i * {step},
+    CASE WHEN i % 5000 = 7 THEN 'failed' ELSE 'succeeded' END, 0, 0, 2, {since} + i * {step}, {since} + i * {step},
     1, 0, 0, i + 1, 'session-' || i % 3, 'web-' || i % 3, {since} + i * {step}, {since} + i * {step} + 2000,
     {since} + i * {step} + 1000000 + i % 977 * 3000, NULL,
     CASE WHEN i % 5000 = 7 THEN '{{"type":"OSError","message":"no route","traceback":"OSError: no route"}}' END

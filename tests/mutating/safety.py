@@ -218,20 +218,23 @@ ARGUED: dict[str, str] = {
     ),
     "stores/sql/finishing.py: _repeated: row is not None and became is not None and became[0] == outcome.token → "
     "(became is not None and became[0] == outcome.token)": "only what has a row became something in this call",
-    "stores/sql/queries/claims.sql: level_is_due: levels.priority IS NOT NULL → "
-    "(levels.priority IS NOT NULL OR 1 = 1)": ("no occurrence has a priority that is not there"),
+    "stores/sql/queries/claims.sql: level_is_due: levels.level IS NOT NULL → (levels.level IS NOT NULL OR 1 = 1)": (
+        "no occurrence has a level that is not there"
+    ),
     "stores/sql/queries/claims.sql: further_candidates: o.due_at >= :after_due → (o.due_at >= :after_due OR 1 = 1)": (
         "for the index: what comes after due time and id says so too"
     ),
     "stores/sql/queries/claims.sql: take_tokens: >= → >": "two equal numbers",
-    "stores/sql/queries/looks.sql: level_is_due: o.priority = levels.priority → "
-    "(o.priority = levels.priority OR 1 = 1)": ("something is due at one of the levels, or at none"),
-    "stores/sql/queries/looks.sql: next_pending: o.priority = levels.priority → "
-    "(o.priority = levels.priority OR 1 = 1)": ("the first of all is the first of the firsts of all levels"),
-    "stores/sql/queries/at_once.sql: something_waits: levels.priority IS NOT NULL → "
-    "(levels.priority IS NOT NULL OR 1 = 1)": "no occurrence has a priority that is not there",
-    "stores/sql/queries/at_once.sql: something_waits: o.priority = levels.priority → "
-    "(o.priority = levels.priority OR 1 = 1)": "something is due at one of the levels, or at none",
+    "stores/sql/queries/looks.sql: level_is_due: o.level = levels.level → (o.level = levels.level OR 1 = 1)": (
+        "something is due at one of the levels, or at none"
+    ),
+    "stores/sql/queries/looks.sql: next_pending: o.level = levels.level → (o.level = levels.level OR 1 = 1)": (
+        "the first of all is the first of the firsts of all levels"
+    ),
+    "stores/sql/queries/at_once.sql: something_waits: levels.level IS NOT NULL → "
+    "(levels.level IS NOT NULL OR 1 = 1)": "no occurrence has a level that is not there",
+    "stores/sql/queries/at_once.sql: something_waits: o.level = levels.level → "
+    "(o.level = levels.level OR 1 = 1)": "something is due at one of the levels, or at none",
     "stores/sql/queries/at_once.sql: take_due [postgres]: due.expires_at IS NULL → "
     "(due.expires_at IS NULL AND 1 = 0)": (
         "a comparison with no time is neither true nor false, and bool_and passes over that"

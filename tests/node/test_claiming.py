@@ -12,6 +12,7 @@ from msgspec import structs
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership.lease import SessionLease
+from cronsensus.model.claim_order import ignores_classes
 from cronsensus.model.gate import Gate, Rule
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter, Outcome
@@ -38,6 +39,7 @@ class Claims:
         self.scene = scene
         self.given: Any = []
         self.asked: list[Any] = []
+        self.oldest: list[bool] = []
         self.running: list[Occurrence] = []
         self.known = True
         self.lost = False
@@ -51,6 +53,7 @@ class Claims:
 
     def step(self, session: str, step: Step) -> Done:
         assert step.want is not None
+        self.oldest.append(step.want.oldest)
         claims = self._give(step.want.limit, step.want.functions)
         if self.lost:
             return Done(carried_out=(False,) * len(step.plans), lost=True)
@@ -116,6 +119,16 @@ def test_a_node_whose_lease_is_not_trusted_asks_for_nothing(bench, monkeypatch):
     bench.clock.advance(LEASE)
     bench.claiming.step(bench.lease, Todo(want=4, reserve=2))
     assert [one.want for one in asked] == [None]
+
+
+def test_each_tenth_claim_that_brings_work_is_without_classes(bench):
+    brought = 0
+    for number in range(40):
+        bench.claims.given = [bench.taken(number)] if number % 3 else []  # each third one finds nothing
+        expected = ignores_classes(bench.lease.session, brought)
+        brought += bench.takes()
+        assert bench.claims.oldest[-1] is expected
+    assert brought > 20
 
 
 def test_a_node_has_as_much_room_as_slots_are_free(bench):

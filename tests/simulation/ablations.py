@@ -106,8 +106,8 @@ class LeasesOnTheWallClock(MemoryStore):
 class ClaimsEarly(MemoryStore):
     """Gives out what is due in a second."""
 
-    def _waiting(self, now):
-        return super()._waiting(now + timedelta(seconds=1))
+    def _waiting(self, until, want):
+        return super()._waiting(until + timedelta(seconds=1), want)
 
 
 class RunsTwiceAtMostOnce(MemoryStore):

@@ -19,12 +19,13 @@ from msgspec import structs
 from cronsensus.clock import SystemClock
 from cronsensus.instants import LATEST
 from cronsensus.model.acquiring import Ask, Intent, NotWon
+from cronsensus.model.claim_order import first_level
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
-from cronsensus.model.step import Done, GiveBack, Step
+from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 from cronsensus.stores.values import Partition, View
@@ -504,7 +505,7 @@ class WakesWhatIsAwake(BrokenStore):
             for number in numbers:
                 row = self._space.occurrences.get(number)
                 if row is not None and row.state is State.PENDING:
-                    self._space.make_due(row, LATEST)
+                    self._space.wake(row, LATEST)
         return super()._awaken(numbers)
 
 
@@ -1210,6 +1211,60 @@ class ClaimsOnlyWhatItFires(BrokenStore):
         done = super()._step(session, replace(step, want=None))
         fired = any(done.carried_out)
         return replace(super()._step(session, Step(want=step.want)), carried_out=done.carried_out) if fired else done
+
+
+# --- what goes first --------------------------------------------------------------------------------------------------
+
+
+class OldestFirst(BrokenStore):
+    """A batch that waits goes before the schedule."""
+
+    rejected_by = "test_the_schedule_and_people_come_first_then_what_was_enqueued_then_items_and_backfill"
+
+    def _take_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
+        return super()._take_due(session, replace(want, oldest=True), until)
+
+
+class NeverTheOldest(BrokenStore):
+    """A claim without classes goes by classes, so an item waits for as long as something else is due."""
+
+    rejected_by = "test_without_classes_the_oldest_of_a_priority_comes_first"
+
+    def _take_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
+        return super()._take_due(session, replace(want, oldest=False), until)
+
+
+class RetriesOvertake(BrokenStore):
+    """What an operator runs again goes first, whatever it is: ten thousand items hold up the schedule."""
+
+    rejected_by = "test_a_retry_keeps_the_class_of_what_it_repeats"
+
+    def _create(self, *args: Any, level: int | None = None, **row: Any) -> OccurrenceRow:
+        made = super()._create(*args, level=level, **row)
+        if level is not None:
+            self._move(made, first_level(made.priority))
+        return made
+
+    def _move(self, row: OccurrenceRow, level: int) -> None:
+        self._space._unindex(row)
+        row.level = level
+        self._space._index(row)
+
+
+class WokenBatchesQueue(BrokenStore):
+    """A batch whose items are done waits behind what was enqueued before it."""
+
+    rejected_by = "test_a_batch_whose_items_are_done_goes_first"
+
+    def _awaken(self, numbers: Sequence[int]) -> int:
+        rows = [self._space.occurrences[number] for number in numbers]
+        listed = [row.listed for row in rows]
+        for row in rows:
+            row.listed = None
+        woken = super()._awaken(numbers)
+        for row, count in zip(rows, listed, strict=True):
+            row.listed = count
+        return woken
 
 
 # --- what a promise rests on ------------------------------------------------------------------------------------------

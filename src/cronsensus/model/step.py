@@ -35,6 +35,7 @@ class Want:
         functions: names of the functions that this node can run.
         lease: how long the session lasts from a claim on.
         ahead: plans and work that come due within this time count as due; a run starts when it is due, not before.
+        oldest: within a priority the oldest due is claimed first, whatever its class (``model.claim_order``).
     """
 
     limit: int
@@ -43,6 +44,7 @@ class Want:
     reserve: int = 0
     nodes: int = 1
     ahead: timedelta = timedelta(0)
+    oldest: bool = False
 
     def part(self, chosen: int) -> int:
         """Return how many to take of as many as were chosen: fewer than were wanted are the end of a queue."""

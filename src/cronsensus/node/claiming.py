@@ -17,6 +17,7 @@ from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.model.batch import Sleeper, list_length
+from cronsensus.model.claim_order import ignores_classes
 from cronsensus.model.job import JobSpec, is_internal
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -62,6 +63,8 @@ class Claiming:
         self._run_log = run_log
         self._batches = batches
         self._answers_lost = False
+        self._claims = 0
+        """How many steps brought work."""
         self._passed: set[int] = set()
         """Claims that went through their gates, within one call."""
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
@@ -104,6 +107,7 @@ class Claiming:
                 reserve=todo.reserve,
                 nodes=todo.nodes,
                 ahead=todo.ahead,
+                oldest=ignores_classes(lease.session, self._claims),
             )
         with self._active_runs.report() if todo.settle else nullcontext(Step()) as said:
             step = replace(said, plans=todo.plans, want=want)
@@ -121,6 +125,7 @@ class Claiming:
                 raise
         received_at = self._clock.monotonic()
         if done.claims:
+            self._claims += 1
             lease.claimed(asked, self._settings.lease)
         self._active_runs.settled(said, done)
         if done.lost:

@@ -250,8 +250,10 @@ class Store(Backend):
           occurrence whose key exists already, because it was backfilled ahead of its time, is left as it is. Plans are
           compared with the state after the parts before them: an occurrence that those ended is no longer active.
         - Up to ``want.limit`` due pending occurrences of ``want.functions`` are claimed: highest priority first, then
-          earliest due, then oldest. Among them are those that this step's plans made, that its outcomes put back, and
-          that its outcomes made room for. One past its ``expires_at`` that never started becomes missed(late) instead.
+          by class (the schedule and people, then what was enqueued, then items and backfill: ``model.claim_order``),
+          then earliest due, then oldest; with ``want.oldest`` the class has no say. Among them are those that this
+          step's plans made, that its outcomes put back, and that its outcomes made room for. One past its
+          ``expires_at`` that never started becomes missed(late) instead.
           Limits: per job ``concurrency`` over all live sessions (a dead session's runs do not count); for occurrences
           subject to overlap (all policies but ``allow``), one at a time and in order of creation: one waits while an
           earlier one of its job is active. A claimed occurrence is running, attempt + 1, under a new token. A claim
@@ -520,8 +522,8 @@ class Store(Backend):
     def awaken(self, occurrences: Collection[int]) -> int:
         """Make due those of these occurrences that sleep; say how many.
 
-        As of their creation, and not before their nominal time. It wakes other handles as ``notify`` does. One that is
-        awake, or has ended, is left alone.
+        As of their creation, and not before their nominal time; a batch goes first then, whatever its class was. It
+        wakes other handles as ``notify`` does. One that is awake, or has ended, is left alone.
 
         Atomic: each. Idempotent.
         Not prevented: one that is claimed, or goes to sleep, in this moment sleeps on: who puts it to sleep asks again.
@@ -595,7 +597,8 @@ class Store(Backend):
         """Make a new occurrence of a final one, linked to it and with the same arguments and nominal time.
 
         That of an item of a batch is no item any more: it runs alone. A run is retried once: of one that was, this
-        returns the newest of its retries with ``created=False``, and a further one is a retry of that.
+        returns the newest of its retries with ``created=False``, and a further one is a retry of that. It is claimed in
+        the class of what it repeats.
 
         Atomic: of two calls at the same instant one makes the run, and the other returns it.
         Not prevented: a second run where the first retry is no longer kept.

@@ -102,14 +102,14 @@ def test_a_number_that_was_given_again_is_not_run_from_the_line_of_the_job_that_
     store.open_session(a_session("s1"), lease=LEASE)
     (made,) = store.enqueue([Item(job="queue")])
     number = job_named(store, raw, "other").decode().rpartition(":")[2]
-    raw.zadd(key(store, f"line:0:{number}:w"), {text(made.id): 0})
-    raw.zadd(key(store, "level:0"), {f"{text(made.id)}:{number}:w": 0})
+    raw.zadd(key(store, f"line:1:{number}:w"), {text(made.id): 0})
+    raw.zadd(key(store, "level:1"), {f"{text(made.id)}:{number}:w": 0})
     for _ in range(5):
         for claim in take(store, "s1", 10, ["queue", "other"], lease=LEASE):
             assert claim.job == "queue"
             settle(store, [succeeded(claim)])
     assert len(store.runs(made.id)) == 1
-    assert raw.zcard(key(store, f"line:0:{number}:w")) == 0
+    assert raw.zcard(key(store, f"line:1:{number}:w")) == 0
 
 
 def test_what_is_over_or_gone_blocks_no_job_that_runs_one_at_a_time(store, raw):

@@ -35,7 +35,7 @@ OVERDUE: Row = {**SESSION, "lease_until": NOW}
 LONG_OVERDUE: Row = {"lease_until": NOW - 1}
 PENDING: Row = {
     "id": 1, "namespace": "ours", "job_id": 5, "key": "name", "origin": "schedule", "state": "pending", "serial": 1,
-    "priority": 4, "due_at": NOW, "expires_at": None, "attempt": 0, "crashes": 0, "failures": 0, "token": 7,
+    "priority": 4, "level": 4, "due_at": NOW, "expires_at": None, "attempt": 0, "crashes": 0, "failures": 0, "token": 7,
     "session": "s1", "created_at": 1,
 }  # fmt: skip
 RUNNING: Row = {**PENDING, "state": "running"}

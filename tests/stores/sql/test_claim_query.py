@@ -24,7 +24,7 @@ def entry(number: int = 1, **differs: Any) -> Row:
     """Return an entry of the job 5 that may be taken."""
     found = {
         "id": number, "job_id": 5, "serial": 0, "key": "key", "origin": "enqueue", "scheduled_for": None, "due_at": 100,
-        "attempt": 0, "crashes": 0, "failures": 0, "payload": None, "priority": 4, "function": "f", "concurrency": None,
+        "attempt": 0, "crashes": 0, "failures": 0, "payload": None, "level": 4, "function": "f", "concurrency": None,
         "head": None, "busy": None,
     }  # fmt: skip
     made = SimpleNamespace(**{**found, **differs})
@@ -150,12 +150,12 @@ def test_an_entry_that_cannot_be_read_is_told_and_those_after_it_are_chosen(monk
     assert [text.partition(":")[0] for text in pages.unreadable.texts()] == ["run 1 of job 5 waits, cannot be run, and"]
 
 
-def test_a_claim_goes_on_below_the_priority_of_the_first_page_until_it_has_what_it_wants(
+def test_a_claim_goes_on_below_the_level_of_the_first_page_until_it_has_what_it_wants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pages = Pages()
     pages.asked = [{}] * 6  # no page is filled up
-    pages._able = iter([[entry(7, priority=6)], [entry(8, priority=3)], [], [entry(9, priority=1)]])
+    pages._able = iter([[entry(7, level=6)], [entry(8, level=3)], [], [entry(9, level=1)]])
     assert chosen(pages, 3, monkeypatch, 8, 6, 3, 2, 1, 0) == [7, 8, 9]
     assert [asked.get("level") for asked in pages.asked[6:]] == [None, 3, 2, 1]
 

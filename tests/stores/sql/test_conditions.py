@@ -200,7 +200,7 @@ CASES = [
             {"serial": 1},
             {"state": "running"},
             {"namespace": "theirs"},
-            {"priority": 5},
+            {"level": 5},
             {"due_at": NOW + 1},
             {"expires_at": NOW - 1},
         ],

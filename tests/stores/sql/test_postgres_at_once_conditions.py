@@ -201,7 +201,7 @@ def enqueued(store: PostgresStore, **changed: Any) -> int:
 def test_plan_in_one_trip_gives_way_to_what_is_active_or_waits_and_to_nothing_else(store: PostgresStore) -> None:
     each = due(store)
     job = {"job_id": each.job_id, "serial": 1, "state": "running"}
-    for active in (job, {}, {"priority": -7}):
+    for active in (job, {}, {"level": -7}):
         one = enqueued(store, **active)
         nothing_is_done(store, lambda: fire(store, each), active)
         run_sql(store, f"DELETE FROM cronsensus_occurrences WHERE id = {one}")

@@ -47,9 +47,9 @@ SELECT namespace, 'many ' || i, function, 'runtime', digest, spec, revision, ove
 FROM cronsensus_jobs, generate_series(100, {JOBS}) AS i WHERE name = 'hourly';
 INSERT INTO cronsensus_eras (job_id, since, revision, trigger)
 SELECT id, watermark, 1, NULL FROM cronsensus_jobs WHERE name LIKE 'many %' AND next_due > {HOUR} * 100;
-INSERT INTO cronsensus_occurrences (namespace, job_id, key, origin, state, serial, priority, due_at, attempt,
+INSERT INTO cronsensus_occurrences (namespace, job_id, key, origin, state, serial, priority, level, due_at, attempt,
     crashes, failures, token, created_at, finished_at, scheduled_for)
-SELECT namespace, job_id, 'done ' || i, origin, 'succeeded', i % 2, 0, due_at, 1,
+SELECT namespace, job_id, 'done ' || i, origin, 'succeeded', i % 2, 0, 2, due_at, 1,
     0, 0, 1000000 + i, created_at, due_at + i, due_at + i
 FROM cronsensus_occurrences, generate_series(1, {DONE}) AS i WHERE key = 'model';
 INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, started_at, finished_at, "end")
@@ -57,9 +57,10 @@ SELECT token, id, 1, 's0', created_at, finished_at, 'succeeded' FROM cronsensus_
     AND token BETWEEN 1000001 AND 2000000;
 """
 BURST = f"""
-INSERT INTO cronsensus_occurrences (namespace, job_id, key, origin, state, serial, priority, due_at, attempt,
+INSERT INTO cronsensus_occurrences (namespace, job_id, key, origin, state, serial, priority, level, due_at, attempt,
     crashes, failures, token, created_at)
-SELECT namespace, job_id, 'later ' || i, origin, 'pending', 0, i % 3, {HOUR} * 1000 + due_at + i, 0, 0, 0, 0, created_at
+SELECT namespace, job_id, 'later ' || i, origin, 'pending', 0, 0, i % 3, {HOUR} * 1000 + due_at + i, 0, 0, 0, 0,
+    created_at
 FROM cronsensus_occurrences, generate_series(1, {LATER}) AS i WHERE key = 'model';
 """
 
@@ -278,11 +279,12 @@ def test_a_claim_gets_past_ten_thousand_that_cannot_be_claimed(obstacle, server)
         ],
         release="r1",
     )
+    parent = 1 if obstacle == "in line" else None  # items go with what is backfilled
     if obstacle == "in line":
         store.backfill(obstacle, [START + timedelta(seconds=number) for number in range(10_000)], by="ann")
     else:
         store.enqueue([Item(job=obstacle) for _ in range(10_000)])
-    store.enqueue([Item(job="queue") for _ in range(20)])
+    store.enqueue([Item(job="queue", parent=parent) for _ in range(20)])
     reader = Reader(store, server.url)
     claimed: list[str] = []
     read = reader.reads(lambda: claimed.extend(one.job for one in take(store, "s1", 10, {"f"}, lease=LEASE)))

@@ -57,10 +57,10 @@ def test_a_claim_is_told_whether_its_session_lives(session: Row, alive: int, dat
     assert answered(database, "opening", (_s, {**SESSION, **session}))["alive"] == alive
 
 
-def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_priority(database: Connection) -> None:
+def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_level(database: Connection) -> None:
     def opening(row: Row) -> tuple[int, int | None]:
         found = answered(database, "opening", (_s, SESSION), (_o, {**PENDING, **row}))
-        return found["late"], found["priority"]
+        return found["late"], found["level"]
 
     assert opening({}) == (0, 4)
     assert opening({"expires_at": NOW - 1}) == (1, 4)
@@ -69,8 +69,8 @@ def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_p
     other: list[Row] = [{"due_at": NOW + 1}, {"state": "running", "expires_at": NOW - 1}, {"namespace": "theirs"}]
     assert [opening(row) for row in other] == [(0, None)] * 3
     assert opening({"namespace": "theirs", "expires_at": NOW - 1}) == (0, None)
-    higher = (_o, {**PENDING, "id": 2, "key": "other", "priority": 5, "due_at": NOW + 1})
-    assert answered(database, "opening", (_s, SESSION), (_o, PENDING), higher)["priority"] == 4
+    higher = (_o, {**PENDING, "id": 2, "key": "other", "level": 5, "due_at": NOW + 1})
+    assert answered(database, "opening", (_s, SESSION), (_o, PENDING), higher)["level"] == 4
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_head_of_a_job_is_read_from_its_own_serial_occurrences(name: str, differ
         assert line({**row, **differs}) == (9, None)
 
 
-def test_first_entries_are_those_of_the_highest_priority_that_has_any_due(database: Connection) -> None:
+def test_first_entries_are_those_of_the_highest_level_that_has_any_due(database: Connection) -> None:
     def found(**differs: Any) -> int:
-        higher: Row = {**PENDING, "id": 2, "key": "other", "priority": 5, **differs}
+        higher: Row = {**PENDING, "id": 2, "key": "other", "level": 5, **differs}
         return int(answered(database, "candidates", (_o, PENDING), (_o, higher))["id"])
 
     assert (found(), found(due_at=NOW + 1)) == (2, 1)

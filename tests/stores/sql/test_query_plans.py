@@ -53,15 +53,15 @@ def fill(connection: sqlite3.Connection) -> None:
         INSERT INTO cronsensus_eras (job_id, since, revision, "trigger")
         SELECT id, watermark, 1, NULL FROM cronsensus_jobs WHERE name LIKE 'many %';
 
-        INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, due_at, attempt,
-            crashes, failures, token, created_at)
-        SELECT namespace, job_id, 'later ' || i, origin, 'pending', 0, i % 3, due_at + {hour} + i, 0,
+        INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, due_at,
+            attempt, crashes, failures, token, created_at)
+        SELECT namespace, job_id, 'later ' || i, origin, 'pending', 0, 0, i % 3, due_at + {hour} + i, 0,
             0, 0, 0, created_at
         FROM cronsensus_occurrences, many WHERE cronsensus_occurrences.key = 'model' AND i <= {LATER};
 
-        INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, due_at, attempt,
-            crashes, failures, token, created_at, finished_at)
-        SELECT namespace, job_id, 'done ' || i, origin, 'succeeded', 0, 0, due_at, 1,
+        INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, due_at,
+            attempt, crashes, failures, token, created_at, finished_at)
+        SELECT namespace, job_id, 'done ' || i, origin, 'succeeded', 0, 0, 2, due_at, 1,
             0, 0, 1000000 + i, created_at, due_at + i
         FROM cronsensus_occurrences, many WHERE cronsensus_occurrences.key = 'model' AND i <= {DONE};
 
@@ -302,11 +302,12 @@ def test_a_claim_gets_past_ten_thousand_that_cannot_be_claimed(obstacle, store, 
         ],
         release="r1",
     )
+    parent = 1 if obstacle == "in line" else None  # items go with what is backfilled
     if obstacle == "in line":
         store.backfill(obstacle, [START + timedelta(seconds=number) for number in range(10_000)], by="ann")
     else:
         store.enqueue([Item(job=obstacle) for _ in range(10_000)])
-    store.enqueue([Item(job="queue") for _ in range(20)])
+    store.enqueue([Item(job="queue", parent=parent) for _ in range(20)])
     claimed: list[str] = []
     steps = watcher.steps(lambda: claimed.extend(claim.job for claim in take(store, "s1", 10, {"f"}, lease=LEASE)))
     assert sorted(set(claimed) - {"queue"}) == ([] if obstacle == "another node's" else [obstacle])

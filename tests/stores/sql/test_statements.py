@@ -15,7 +15,7 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
-from cronsensus.model.states import State
+from cronsensus.model.states import Origin, State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.sqlite import SqliteStore
@@ -224,7 +224,7 @@ def test_a_long_line_of_one_job_costs_what_comes_after_it_one_page(store, counte
     made = plan(waiting, store.now())
     assert len(made.occurrences) > 200
     assert carry_out(store, [made]) == [True]
-    store.enqueue([Item(job="queue")])
+    store.enqueue([Item(job="queue", origin=Origin.STARTUP)])  # which goes with the schedule
     with counter.within("claim behind a long line"):
         assert [claim.job for claim in take(store, "s2", 2, {"f"}, lease=LEASE)] == ["line", "queue"]
 

@@ -16,6 +16,7 @@ from cronsensus.errors import LeaseLost, UnknownJob
 from cronsensus.instants import to_micros
 from cronsensus.interrupts import Condition
 from cronsensus.logger import Logger
+from cronsensus.model.claim_order import level_of
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
@@ -155,11 +156,13 @@ class Handle:
         scheduled_for: datetime | None = None,
         expires_at: datetime | None = None,
         priority: int | None = None,
+        level: int | None = None,
         payload: str | None = None,
         retry_of: int | None = None,
         parent: int | None = None,
     ) -> OccurrenceRow:
         """Insert a pending occurrence; what is left out is the job's own."""
+        priority = job.spec.policies.priority if priority is None else priority
         return self._space.insert(
             OccurrenceRow(
                 id=self._world.next("occurrence"),
@@ -169,7 +172,8 @@ class Handle:
                 scheduled_for=scheduled_for,
                 due_at=due_at,
                 expires_at=expires_at,
-                priority=job.spec.policies.priority if priority is None else priority,
+                priority=priority,
+                level=level_of(priority, origin, parent) if level is None else level,
                 payload=job.payload if payload is None else payload,
                 created_at=now,
                 retry_of=retry_of,

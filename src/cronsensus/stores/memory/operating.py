@@ -69,7 +69,7 @@ class OperatingVerbs(RoundVerbs):
         rows = [self._space.occurrences.get(number) for number in numbers]
         asleep = [row for row in rows if row is not None and row.state is State.PENDING and row.due_at >= LATEST]
         for row in asleep:
-            self._space.make_due(row, max(row.created_at, row.scheduled_for or row.created_at))
+            self._space.wake(row, max(row.created_at, row.scheduled_for or row.created_at))
         if asleep:
             self._notify()
         return len(asleep)
@@ -80,7 +80,7 @@ class OperatingVerbs(RoundVerbs):
         if row is None or row.state is not State.PENDING or row.listed is not None:
             return False
         self._space.complete_list(row, listed)
-        self._space.make_due(row, row.created_at)
+        self._space.wake(row, row.created_at)
         self._notify()
         return True
 
@@ -136,6 +136,7 @@ class OperatingVerbs(RoundVerbs):
             now,
             scheduled_for=old.scheduled_for,
             priority=old.priority,
+            level=old.level,
             payload=old.payload,
             retry_of=old.id,
         )

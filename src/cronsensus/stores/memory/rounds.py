@@ -6,13 +6,15 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import takewhile
+from heapq import merge
+from itertools import groupby, takewhile
 
 from msgspec import structs
 
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import LATEST, after, to_micros
 from cronsensus.model.acquiring import VERDICTS, Ask, Intent, NotWon, refusal
+from cronsensus.model.claim_order import priority_of
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import (
@@ -191,7 +193,7 @@ class RoundVerbs(Handle):
         chosen: list[OccurrenceRow] = []
         of_job: Counter[int] = Counter()
         functions, limit = frozenset(want.functions), max(want.limit, 0)
-        for row in self._waiting(until):
+        for row in self._waiting(until, want):
             if len(chosen) >= limit + want.reserve:
                 break
             job = row.job
@@ -208,10 +210,11 @@ class RoundVerbs(Handle):
         serial = row.origin in SERIAL_ORIGINS and policies.overlap != "allow"
         return may_be_reserved(policies, attempt=row.attempt, failures=row.failures, serial=serial)
 
-    def _waiting(self, until: datetime) -> Iterator[OccurrenceRow]:
-        """Give pending occurrences that are due: highest priority first, then earliest due, then oldest."""
-        for priority in sorted(self._space.pending, reverse=True):
-            for due_at, occurrence in self._space.pending[priority]:
+    def _waiting(self, until: datetime, want: Want) -> Iterator[OccurrenceRow]:
+        """Give pending occurrences that are due in the order of claims, see ``model.claim_order``."""
+        levels = sorted(self._space.pending, reverse=True)
+        for _, some in groupby(levels, key=priority_of if want.oldest else None):
+            for due_at, occurrence in merge(*(self._space.pending[level] for level in some)):
                 if due_at > until:
                     break
                 yield self._space.occurrences[occurrence]

@@ -65,7 +65,7 @@ def _copied(space: dict[str, Any]) -> dict[str, Any]:
         "due": _sorted(space["due"]),
         "occurrences": {number: rows[id(row)] for number, row in space["occurrences"].items()},
         "ids": _sorted(space["ids"]),
-        "pending": {priority: _sorted(waiting) for priority, waiting in space["pending"].items()},
+        "pending": {level: _sorted(waiting) for level, waiting in space["pending"].items()},
         "expiring": _sorted(space["expiring"]),
         "running": set(space["running"]),
         "children": {batch: copy(counts) for batch, counts in space["children"].items()},

@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from cronsensus.clock import Clock
 from cronsensus.instants import to_micros
 from cronsensus.interrupts import Condition
+from cronsensus.model.claim_order import level_when_woken
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import Identity, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
@@ -124,6 +125,7 @@ class OccurrenceRow:
     due_at: datetime
     expires_at: datetime | None
     priority: int
+    level: int
     payload: str
     created_at: datetime
     retry_of: int | None = None
@@ -230,7 +232,7 @@ class Space:
         self.occurrences: dict[int, OccurrenceRow] = {}
         self.ids: Sorted[int] = Sorted()
         self.pending: dict[int, Sorted[tuple[datetime, int]]] = {}
-        """Pending occurrences by priority, as (due, id): highest priority first, this is the order of claims."""
+        """Pending occurrences by level, as (due, id): highest level first, this is the order of claims."""
         self.expiring: Sorted[tuple[datetime, int]] = Sorted()
         """Pending occurrences that never started and have an expiry, as (expiry, id)."""
         self.running: set[int] = set()
@@ -367,10 +369,10 @@ class Space:
             self.listed.add(row.id)
         row.listed = listed
 
-    def make_due(self, row: OccurrenceRow, due_at: datetime) -> None:
-        """Make a pending occurrence due at another time."""
+    def wake(self, row: OccurrenceRow, due_at: datetime) -> None:
+        """Make a pending occurrence due at another time; a batch goes first then."""
         self._unindex(row)
-        row.due_at = due_at
+        row.due_at, row.level = due_at, level_when_woken(row.level, row.listed)
         self._index(row)
 
     def close(self, row: OccurrenceRow, state: State, now: datetime, *, reason: str | None) -> None:
@@ -420,7 +422,7 @@ class Space:
             job.serial.add(row.id)
         if row.state is State.PENDING:
             job.pending.add(row.id)
-            self.pending.setdefault(row.priority, Sorted()).add((row.due_at, row.id))
+            self.pending.setdefault(row.level, Sorted()).add((row.due_at, row.id))
             if row.expires_at is not None and row.attempt == 0:
                 self.expiring.add((row.expires_at, row.id))
         elif row.state is State.RUNNING:
@@ -440,10 +442,10 @@ class Space:
         job.serial.discard(row.id)
         if row.state is State.PENDING:
             job.pending.discard(row.id)
-            waiting = self.pending[row.priority]
+            waiting = self.pending[row.level]
             waiting.discard((row.due_at, row.id))
             if not waiting:
-                del self.pending[row.priority]
+                del self.pending[row.level]
             if row.expires_at is not None:
                 self.expiring.discard((row.expires_at, row.id))
         elif row.state is State.RUNNING:

@@ -121,6 +121,7 @@ class RoundVerbs(Handle):
             length(step.want.ahead) if step.want else 0,
             step.want.reserve if step.want else 0,
             step.want.nodes if step.want else 1,
+            step.want.oldest if step.want else False,
         )
         limit = 0
         if step.want is not None:
@@ -250,7 +251,7 @@ class RoundVerbs(Handle):
     def _give_back(self, rows: Sequence[Row]) -> None:
         """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""
         try:
-            self._write("step", [], [], [[row[0], row[7], None, False, False] for row in rows], [], 0, 0, 1)
+            self._write("step", [], [], [[row[0], row[7], None, False, False] for row in rows], [], 0, 0, 1, False)
         except StoreError as error:
             _log.warning("%d claims could not be given back; they end with their session: %s", len(rows), error)
 

@@ -2,22 +2,27 @@
 
 ::
 
-    for each priority that has work due, highest first:
+    for each level (priority and class) that has work due, highest first:
         read due entries of the pending index, oldest first, a page at a time
         skip entries that this node cannot run, that wait their turn, or whose job is full; remember their jobs
         further pages leave those jobs out in the index itself, so a long queue of one such job costs little
+
+Where the oldest are wanted whatever their class, the levels of one priority are read side by side, and merged by due
+time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import islice
+from heapq import merge
+from itertools import groupby, islice
 from typing import Any
 
 from cronsensus.codec import read_payload
 from cronsensus.errors import StoreCorrupt
+from cronsensus.model.claim_order import priority_of
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin
 from cronsensus.model.step import may_be_reserved
@@ -47,6 +52,8 @@ class Selection:
     """How far after now an entry may be due, microseconds."""
     reserve: int = 0
     """How many entries more than ``limit`` may be selected, of those that may wait on their node for a free slot."""
+    oldest: bool = False
+    """Whether the class has no say, see ``model.claim_order``."""
     chosen: list[AnyRow] = field(default_factory=list)
     jobs: dict[int, AnyRow] = field(default_factory=dict)
     specs: dict[int, JobSpec] = field(default_factory=dict)
@@ -125,7 +132,7 @@ def read_claimed(row: AnyRow) -> Payload:
 
 
 def first_page(tx: Transaction, selection: Selection, level: int | None = None) -> Pending:
-    """Ask for the first entries at a priority; ``None``: the highest priority that has work due."""
+    """Ask for the first entries at a level; ``None``: the highest level that has work due."""
     if level is not None:
         return _further(tx, selection, level, _first_size(selection))
     return tx.send(
@@ -142,30 +149,51 @@ def _first_size(selection: Selection) -> int:
 
 
 def choose(tx: Transaction, selection: Selection, page: Sequence[AnyRow], levels: Sequence[int]) -> None:
-    """Select from the first page, from the pages after it, and from lower priorities.
+    """Select from the first page, from the pages after it, and from lower levels.
 
-    ``levels``: the priorities that have work due, highest first.
+    ``levels``: those that have work due, highest first.
     """
-    first = page[0].priority if page else levels[0] if levels else 0
-    _choose_at(tx, selection, first, page)
+    first = page[0].level if page else levels[0] if levels else 0
     # By their places: one that was damaged cannot be compared.
-    for level in levels[levels.index(first) + 1 :] if first in levels else levels:
-        if selection.wanted > 0:
-            _choose_at(tx, selection, level, first_page(tx, selection, level).rows)
-
-
-def _choose_at(tx: Transaction, selection: Selection, level: int, page: Sequence[AnyRow]) -> None:
-    """Select from the entries of one priority, page by page."""
+    lower = [first, *levels[levels.index(first) + 1 :]] if first in levels else [first, *levels]
     size = _first_size(selection)
+    for priority in _together(lower) if selection.oldest else [[level] for level in lower]:
+        if selection.wanted > 0:
+            pages = [_entries(tx, selection, level, page if level == first else None, size) for level in priority]
+            _choose_from(tx, selection, pages[0] if len(pages) == 1 else merge(*pages, key=_age))
+            size = _first_size(selection)
+
+
+def _together(levels: Sequence[int]) -> list[list[int]]:
+    """Return the levels of each priority; one that was damaged stands alone."""
+    return [list(some) for _, some in groupby(levels, key=lambda one: priority_of(one) if type(one) is int else one)]
+
+
+def _age(row: AnyRow) -> tuple[int, int]:
+    """Return by what entries are merged; one whose due time was damaged is passed over wherever it stands."""
+    return (row.due_at if type(row.due_at) is int else _FIRST, row.id)
+
+
+def _choose_from(tx: Transaction, selection: Selection, rows: Iterable[AnyRow]) -> None:
+    """Select from entries in order, until there are enough."""
+    for row in rows:
+        try:
+            selection.consider(row)
+        except READING_RAISES as error:
+            tx.unreadable.tell(f"run {row.id} of job {row.job_id} waits, cannot be run, and", error)
+        if selection.wanted <= 0:
+            return
+
+
+def _entries(
+    tx: Transaction, selection: Selection, level: int, page: Sequence[AnyRow] | None, size: int
+) -> Iterator[AnyRow]:
+    """Give the entries of one level, page by page; ``page``: the first, of at most ``size``, if it was read."""
+    if page is None:
+        page = first_page(tx, selection, level).rows
     while page:
         _learn(tx, selection, page)
-        for row in page:
-            try:
-                selection.consider(row)
-            except READING_RAISES as error:
-                tx.unreadable.tell(f"run {row.id} of job {row.job_id} waits, cannot be run, and", error)
-            if selection.wanted <= 0:
-                return
+        yield from page
         if len(page) < size:
             return
         size = min(2 * size + 32, MOST_PAGE)
@@ -175,7 +203,7 @@ def _choose_at(tx: Transaction, selection: Selection, level: int, page: Sequence
 def _further(
     tx: Transaction, selection: Selection, level: int, size: int, after: tuple[int, int] = (_FIRST, _FIRST)
 ) -> Pending:
-    """Ask for a page of one priority without the jobs of which no entry can be claimed."""
+    """Ask for a page of one level without the jobs of which no entry can be claimed."""
     return tx.send(
         "further_candidates",
         space=tx.namespace,

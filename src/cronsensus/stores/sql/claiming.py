@@ -100,21 +100,22 @@ def look(
     *,
     ahead: int = 0,
     reserve: int = 0,
+    oldest: bool = False,
 ) -> Looking:
     """Ask for work that is due now or within ``ahead`` (µs), without reading the answer.
 
-    ``reserve``: how many entries more, to wait on their node for free slots.
+    ``reserve``: how many entries more, to wait on their node for free slots. ``oldest``: whatever their class.
     """
     named = functions if isinstance(functions, AbstractSet) else frozenset(functions)
-    selection = Selection(named, limit, ahead, reserve)
+    selection = Selection(named, limit, ahead, reserve, oldest)
     opening = tx.send(
         "opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
         now=tx.instant(), until=tx.instant(ahead),
     )  # fmt: skip
     if not opening.answered:
         return Looking(opening, first_page(tx, selection), selection, session, lease)
-    # Without a network, the answer is here already, and tells the priority.
-    level = opening.rows[0].priority if opening.rows else None
+    # Without a network, the answer is here already, and tells the level.
+    level = opening.rows[0].level if opening.rows else None
     page = None if level is None else first_page(tx, selection, level)
     return Looking(opening, page, selection, session, lease)
 
@@ -144,7 +145,7 @@ def take(
         tx,
         selection,
         asked.page.rows if asked.page else (),
-        [level.priority for level in found if level.priority is not None],
+        [row.level for row in found if row.level is not None],
     )
     del selection.chosen[part(len(selection.chosen)) :]
     return start(tx, selection, asked.session, found[0].node, asked.lease) if selection.chosen else None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cronsensus.codec import write_payload
 from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.claim_order import level_of
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
@@ -27,6 +28,7 @@ class New(NamedTuple):
     origin: str
     serial: int
     priority: int
+    level: int
     scheduled_for: int | None
     due_at: int
     expires_at: int | None
@@ -49,19 +51,21 @@ def new_row(
     scheduled_for: int | None = None,
     expires_at: int | None = None,
     priority: int | None = None,
+    level: int | None = None,
     retry_of: int | None = None,
     fingerprint: str | None = None,
     parent: int | None = None,
 ) -> New:
     """Return a pending occurrence; what is left out is the job's own."""
-    policies = spec.policies
+    priority = spec.policies.priority if priority is None else priority
     return New(
         namespace=tx.namespace,
         job_id=job,
         key=key,
         origin=origin.value,
         serial=int(is_serial(spec, origin)),
-        priority=policies.priority if priority is None else priority,
+        priority=priority,
+        level=level_of(priority, origin, parent) if level is None else level,
         scheduled_for=scheduled_for,
         due_at=due_at,
         expires_at=expires_at,

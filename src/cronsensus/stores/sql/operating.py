@@ -211,6 +211,7 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -
         payload=old.payload,
         scheduled_for=old.scheduled_for,
         priority=old.priority,
+        level=old.level,
         retry_of=old.id,
     )
     [answer] = create(tx, [new], [row.name])

@@ -231,6 +231,8 @@ occurrences = Table(
     # 1: subject to the job's overlap policy, so it is claimed only when it is the earliest active one of its job.
     Column("serial", SmallInteger, nullable=False),
     Column("priority", Integer, nullable=False),
+    # Priority and class in one number (model/claim_order.py).
+    Column("level", Big, nullable=False),
     Column("scheduled_for", Big),
     Column("due_at", Big, nullable=False),
     Column("expires_at", Big),
@@ -278,14 +280,14 @@ _partial(
     # In the order of claims, with what claiming must know of an entry to pass over it without reading its row.
     "cronsensus_occurrences_pending",
     _of.namespace,
-    _of.priority.desc(),
+    _of.level.desc(),
     _of.due_at,
     _of.id,
     _of.job_id,
     _of.serial,
     where="state = 'pending'",
     listed=True,
-    mysql=(_of.namespace, _of.state, _of.priority, _of.due_at, _of.id, _of.job_id, _of.serial),
+    mysql=(_of.namespace, _of.state, _of.level, _of.due_at, _of.id, _of.job_id, _of.serial),
 )
 _partial(
     "cronsensus_occurrences_expiring",

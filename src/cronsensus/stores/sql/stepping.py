@@ -78,7 +78,9 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
     if step.want is not None:
         want = step.want
         limit = max(want.limit, 0)
-        asked = claiming.look(tx, session, limit, want.functions, want.lease, ahead=ahead, reserve=want.reserve)
+        asked = claiming.look(
+            tx, session, limit, want.functions, want.lease, ahead=ahead, reserve=want.reserve, oldest=want.oldest
+        )
         taken = claiming.take(tx, asked, holds_jobs=bool(step.plans), part=want.part)
     return Taken(noted, ends, [state is not None for state in became], carried_out, taken)
 

@@ -50,6 +50,7 @@ pytest.register_assert_rewrite(
             "limiting",
             "locks",
             "operating",
+            "ordering",
             "pruning",
             "racing",
             "reading",
@@ -79,6 +80,7 @@ from cronsensus.testing.conformance.lead_time import LeadTime  # noqa: E402
 from cronsensus.testing.conformance.limiting import Limiting  # noqa: E402
 from cronsensus.testing.conformance.locks import Locks  # noqa: E402
 from cronsensus.testing.conformance.operating import Operating  # noqa: E402
+from cronsensus.testing.conformance.ordering import Ordering  # noqa: E402
 from cronsensus.testing.conformance.pruning import Pruning  # noqa: E402
 from cronsensus.testing.conformance.racing import Racing  # noqa: E402
 from cronsensus.testing.conformance.reading import Reading  # noqa: E402
@@ -106,6 +108,7 @@ __all__ = [
     "Locks",
     "Looking",
     "Operating",
+    "Ordering",
     "Pruning",
     "Racing",
     "Reading",
@@ -129,6 +132,7 @@ class StoreConformance(
     Herds,
     LeadTime,
     Claiming,
+    Ordering,
     Reserving,
     Limiting,
     Acquiring,

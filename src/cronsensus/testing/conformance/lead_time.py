@@ -117,7 +117,7 @@ class LeadTime(StoreTest):
     def test_an_occurrence_fired_ahead_and_not_claimed_waits_until_it_is_due(self) -> None:
         self.define(self.job(overlap="allow"))
         self.before(minute(1))
-        self.enqueue(key="by hand", job="job")
+        self.enqueue(key="by hand", job="job", priority=1)
         won, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), limit=1, ahead=SHORTLY)
         assert ([True], "by hand") == (won, claim.key)
         assert [] == self.claim()

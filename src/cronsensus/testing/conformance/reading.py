@@ -112,7 +112,7 @@ class Reading(StoreTest):
         self.session("s1", lease=HOUR)
         self.session("s2", lease=HOUR)
         self.fire(minute(1), minute(2), minute(3))
-        self.enqueue("key")
+        self.enqueue("key", priority=1)
         self.clock.advance(2 * MINUTE)
         first = self.take("s1", limit=1, lease=HOUR)
         second = self.take("s2", limit=1, lease=HOUR)

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import redis
 
+from cronsensus.model.claim_order import level_of
+from cronsensus.model.states import Origin
 from cronsensus.stores.redis.codec import pack, unpack
 from cronsensus.stores.redis.scripts import script
 
@@ -83,10 +85,10 @@ def world(*parts: Mapping[str, Any]) -> State:
     whole = merged(*parts)
     for key, line in list(whole.items()):
         if key.startswith("line:"):
-            _, priority, name = key.split(":", 2)
+            _, level, name = key.split(":", 2)
             head = min(line, key=lambda one: (int(line[one]), one))
-            whole.setdefault(f"level:{priority}", Scores())[f"{head}:{name}"] = line[head]
-            whole.setdefault("levels", Scores())[priority] = priority
+            whole.setdefault(f"level:{level}", Scores())[f"{head}:{name}"] = line[head]
+            whole.setdefault("levels", Scores())[level] = level
     return whole
 
 
@@ -110,10 +112,11 @@ def job(number: str = J, name: str = "job", **fields: str | None) -> State:
 
 def _occurrence(n: int, job: str, origin: str, key: str | None, row: Mapping[str, str | None]) -> State:
     number, key = occurrence_id(n), key or f"k{n}"
+    level = level_of(int(row.get("priority") or 0), Origin(origin), n if row.get("parent") else None)
     base: State = {
         f"occurrence:{number}": {
-            "job": job, "key": key, "origin": origin, "due": at(-10), "priority": "0", "payload": "p",
-            "created": at(-50),
+            "job": job, "key": key, "origin": origin, "due": at(-10), "priority": "0", "level": str(level),
+            "payload": "p", "created": at(-50),
         },
         f"job:{job}:keys": {key: number},
         f"job:{job}:ids": Scores({number: n}),
@@ -131,8 +134,8 @@ def pending(n: int, job: str = J, origin: str = "enqueue", key: str | None = Non
     number = occurrence_id(n)
     due = whole[f"occurrence:{number}"]["due"]
     kind = "s" if origin in SERIAL else "w"
-    priority = whole[f"occurrence:{number}"]["priority"]
-    indexes = {"pending": Scores({number: due}), f"line:{priority}:{job}:{kind}": Scores({number: due})}
+    level = whole[f"occurrence:{number}"]["level"]
+    indexes = {"pending": Scores({number: due}), f"line:{level}:{job}:{kind}": Scores({number: due})}
     if origin in SERIAL:
         indexes[f"job:{job}:serial"] = Scores({number: 0})
     if row.get("expires") and not int(row.get("attempt") or 0):
@@ -306,7 +309,7 @@ def said(
     want: Sequence[Any] = (),
 ) -> tuple[Any, ...]:
     """Return what a step of the session s1 is told."""
-    return notes, outcomes, back, plans, 0, 0, 1, "s1", *want
+    return notes, outcomes, back, plans, 0, 0, 1, False, "s1", *want
 
 
 NOTHING: list[Any] = [at(0), [], []]

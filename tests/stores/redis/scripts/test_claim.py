@@ -161,7 +161,11 @@ ORDER: list[tuple[str, State, list[int]]] = [
         [3, 2, 1],
     ),
     ("of one time the oldest", world(pending(1), pending(3), pending(2, K)), [1, 2, 3]),
-    ("what is due in this very moment", world(pending(1, due=at(0)), pending(2, origin="manual", due=at(0))), [1, 2]),
+    (
+        "what is due in this very moment",
+        world(pending(1, origin="startup", due=at(0)), pending(2, origin="manual", due=at(0))),
+        [1, 2],
+    ),
     ("not what is due later", world(pending(1, due=at(1)), pending(2, K, origin="manual", due=at(1))), []),
     (
         "a line goes on after another one",
@@ -172,6 +176,11 @@ ORDER: list[tuple[str, State, list[int]]] = [
         "a line goes on before another one",
         world(pending(1, due=at(-9)), pending(3, due=at(-6)), pending(4, K, due=at(-6))),
         [1, 3, 4],
+    ),
+    (
+        "what the schedule made before what was enqueued, and items last",
+        world(pending(1, origin="batch", parent="9"), pending(2), pending(3, K, origin="schedule", due=at(0))),
+        [3, 2, 1],
     ),
     (
         "higher priorities first",
@@ -214,7 +223,7 @@ TAKEN: list[tuple[str, State, list[int]]] = [
             LIMITED,
             pending(3, origin="manual", due=at(-1)),
             pending(5, origin="manual", due=at(-4)),
-            pending(6, due=at(-3)),
+            pending(6, origin="startup", due=at(-3)),
         ),
         [6],
     ),

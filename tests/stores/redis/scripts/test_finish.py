@@ -141,7 +141,7 @@ def test_an_outcome_lands_once_and_only_under_its_token(case: Case, place: Place
 
 
 def test_what_cannot_be_put_back_is_not_said_to_be(place: Place) -> None:
-    place.put(merged(RUNS, row(1, priority="high")))
+    place.put(merged(RUNS, row(1, level="high")))
     assert place.run("step", *outcome("pending")) == done(settled=([False, False],))
 
 

@@ -53,7 +53,7 @@ def told(
 ) -> tuple[Any, ...]:
     """Return what a step of the session s1 says."""
     want: tuple[Any, ...] = (10, digest, functions, {}, 500)
-    return notes, outcomes, back, plans, ahead, 0, 1, "s1", *(want if wants else ())
+    return notes, outcomes, back, plans, ahead, 0, 1, False, "s1", *(want if wants else ())
 
 
 def over(around: State) -> State:
@@ -166,7 +166,7 @@ def test_step_writes_results_in_any_case_and_the_rest_for_the_living(case: Case,
 
 
 def test_step_takes_what_waited_before_and_what_it_fires(place: Place) -> None:
-    place.put(world(AROUND, pending(2), meta(occurrence="2")))
+    place.put(world(AROUND, pending(2, origin="startup"), meta(occurrence="2")))
     *_, claims, _ = place.run("step", *told(PLAN))
     assert [one[0] for one in claims] == [TWO, occurrence_id(3)]
 

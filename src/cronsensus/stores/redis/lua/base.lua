@@ -22,8 +22,8 @@
 --   ids, running, pending (by due time), expiring, state:…   zsets of occurrences
 --   items:I:STATE  zset   the items of batch I that are in a state; listed (zset: open batches whose list is complete)
 --   unwell      zset   what failed, or was missed or cancelled, by its end; decided (zset: range and its job, by range)
---   line:P:J:K  zset   pending by due time: priority P, job J, K is s (overlap is for it) or w
---   level:P     zset   the head of each line, by due time; levels (zset: the priorities that have lines)
+--   line:P:J:K  zset   pending by due time: level P (priority and class), job J, K is s (overlap is for it) or w
+--   level:P     zset   the head of each line, by due time; levels (zset: the levels that have lines)
 --   session:S   hash   a session; holds:S (zset: its runs), locks:S (set), functions:S (set)
 --   sessions (by number), open (by end of lease), ended (by end), holding (by number)   zsets; guests, turning (sets)
 --   releases    hash   release → when it became known

@@ -1,9 +1,9 @@
--- Which pending occurrences a session may take: highest priority first, then earliest due, then oldest, within what
--- functions, concurrency and overlap allow, of what is due by `til`. Chooses, and takes out what has no
--- business in an index (see occurrences.lua). The lines of one priority are merged by their
--- heads; a line is looked into only when its head is next. Beyond `limit` come up to `reserve` that may wait on their
--- node for a free slot: first attempts, or those after failures, of jobs that go on after a crash, without a limit or a
--- turn. What may not is overtaken by none of them.
+-- Which pending occurrences a session may take: highest level first, then earliest due, then oldest, within what
+-- functions, concurrency and overlap allow, of what is due by `til`. With `oldest` the class has no say, and all levels of
+-- a priority are as one. Chooses, and takes out what has no business in an index (see occurrences.lua). Lines are merged
+-- by their heads; a line is looked into only when its head is next. Beyond `limit` come up to `reserve` that may wait on
+-- their node for a free slot: first attempts, or those after failures, of jobs that go on after a crash, without a limit
+-- or a turn. What may not is overtaken by none of them.
 -- needs: starting room
 
 local PAGE = 64
@@ -13,7 +13,7 @@ local function comes_before(one, other)
   return one.due < other.due or (one.due == other.due and one.id < other.id)
 end
 
-local function choose(session, limit, left_out, til, reserve)
+local function choose(session, limit, left_out, til, reserve, oldest)
   local chosen, jobs, most = {}, {}, limit + (reserve or 0)
 
   local function job_of(job)
@@ -63,14 +63,14 @@ local function choose(session, limit, left_out, til, reserve)
   end
 
   -- Look into the line that a head stands for; nil if nothing of it can be taken.
-  local function open_line(priority, head, due)
+  local function open_line(level, head)
     local name = string.sub(head, 16)
     local number, kind = string.match(name, '^(%d+):(%a)$')
     local job = job_of(number)
     if job.room <= 0 then
       return nil
     end
-    local line = { job = job, key = line_key(priority, name), name = name, page = {}, at = 0, seen = 0 }
+    local line = { job = job, level = level, key = line_key(level, name), name = name, page = {}, at = 0, seen = 0 }
     if kind == 's' and job.overlap ~= 'allow' then
       line.id, line.only = turn_of(number), true
       local at = line.id and call('ZSCORE', line.key, line.id)
@@ -94,21 +94,44 @@ local function choose(session, limit, left_out, til, reserve)
 
   -- An entry that is not late, and of which everything is as it must be to be started.
   local function claimable(row)
-    local whole_numbers = tonumber(row.attempt or 0) < MOST_COUNTED and tonumber(row.due) and tonumber(row.priority)
+    local whole_numbers = tonumber(row.attempt or 0) < MOST_COUNTED and tonumber(row.due) and tonumber(row.level)
     return whole_numbers and row.job and row.key and row.origin and row.payload and not is_late(row)
   end
 
-  local function choose_at(priority)
-    local open, heads, at, seen, last = {}, {}, 0, 0, false
-    local level = level_key(priority)
+  -- The heads of the lines of a level, one after the other: `head` is the next; nil: there is none that is due.
+  local function heads_of(level)
+    local heads = { level = level, page = {}, at = 0, seen = 0 }
 
-    local function peek()
-      if at >= #heads and not last then
-        heads = call('ZRANGEBYSCORE', level, '-inf', whole(til), 'WITHSCORES', 'LIMIT', seen, PAGE)
-        seen, at, last = seen + #heads / 2, 0, #heads < 2 * PAGE
+    function heads.advance()
+      if heads.at >= #heads.page and not heads.last then
+        heads.page = call('ZRANGEBYSCORE', level_key(level), '-inf', whole(til), 'WITHSCORES', 'LIMIT', heads.seen, PAGE)
+        heads.seen, heads.at, heads.last = heads.seen + #heads.page / 2, 0, #heads.page < 2 * PAGE
       end
-      local head = heads[at + 1]
-      return head and { id = string.sub(head, 1, 14), due = tonumber(heads[at + 2]), head = head }
+      local name = heads.page[heads.at + 1]
+      heads.head = name and { id = string.sub(name, 1, 14), due = tonumber(heads.page[heads.at + 2]), name = name }
+      heads.at = heads.at + 2
+    end
+
+    heads.advance()
+    return heads
+  end
+
+  local function choose_at(levels)
+    local open, sources = {}, {}
+    for place, level in ipairs(levels) do
+      sources[place] = heads_of(level)
+    end
+
+    -- Where the next head is.
+    local function first_source()
+      local first = sources[1]
+      for place = 2, #sources do
+        local head = sources[place].head
+        if head and not (first.head and comes_before(first.head, head)) then
+          first = sources[place]
+        end
+      end
+      return first
     end
 
     local function may_be_reserved(row, job)
@@ -117,22 +140,20 @@ local function choose(session, limit, left_out, til, reserve)
       return not (serial or begun or job.concurrency) and job.on_crash == 'retry'
     end
 
-    local head = peek()
     while #chosen < most do
-      local line = open[#open]
-      if head and not (line and comes_before(line, head)) then
-        local opened = try(open_line, priority, head.head, head.due)
+      local line, source = open[#open], first_source()
+      if source.head and not (line and comes_before(line, source.head)) then
+        local opened = try(open_line, source.level, source.head.name)
         if opened then
           put_in_order(open, opened)
         end
-        at = at + 2
-        head = peek()
+        source.advance()
       elseif line then
         table.remove(open)
         if line.job.room > 0 then
           local row = pending_row(line.id)
-          if row.state ~= 'pending' or row.priority ~= priority or try(line_of, row) ~= line.name then
-            change_line('ZREM', priority, line.name, line.id)
+          if row.state ~= 'pending' or row.level ~= line.level or try(line_of, row) ~= line.name then
+            change_line('ZREM', line.level, line.name, line.id)
             drop_unless_active(line.id, of_job(string.match(line.name, '^%d+'), 'serial'))
           elseif not left_out[line.id] and try(claimable, row) then
             if #chosen >= limit and not may_be_reserved(row, line.job) then
@@ -152,11 +173,15 @@ local function choose(session, limit, left_out, til, reserve)
     end
   end
 
-  for _, priority in ipairs(call('ZREVRANGE', LEVELS, 0, -1)) do
-    if #chosen >= most then
-      break
+  local levels, at = call('ZREVRANGE', LEVELS, 0, -1), 1
+  while levels[at] and #chosen < most do
+    local together = { levels[at] }
+    while oldest and levels[at + 1] and priority_of(levels[at + 1]) == priority_of(levels[at]) do
+      at = at + 1
+      together[#together + 1] = levels[at]
     end
-    choose_at(priority)
+    choose_at(together)
+    at = at + 1
   end
   return chosen
 end

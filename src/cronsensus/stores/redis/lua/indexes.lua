@@ -54,17 +54,28 @@ send = function()
   gathered, commands, acts, waiting = {}, {}, {}, {}
 end
 
--- Where pending occurrences stand: one line for each priority, job and kind, and for each priority the heads of its
--- lines. So a claim passes over a job that is full or not for its node in one step, however much of it waits.
+-- Where pending occurrences stand: one line for each level, job and kind, and for each level the heads of its lines. A
+-- level is priority and class in one number, the higher is claimed first (model/claim_order.py). So a claim passes over a
+-- job that is full or not for its node in one step, however much of it waits.
 
 local LEVELS = SPACE .. 'levels'
+local CLASSES = 3
+local CLASS = { enqueue = 1, batch = 1, backfill = 2 } -- of an origin; all others are of the first, 0
 
-local function line_key(priority, name)
-  return SPACE .. 'line:' .. priority .. ':' .. name
+local function level_of(priority, class)
+  return whole(CLASSES * (tonumber(priority) or error('not a number', 0)) + CLASSES - 1 - class)
 end
 
-local function level_key(priority)
-  return SPACE .. 'level:' .. priority
+local function priority_of(level)
+  return math.floor((tonumber(level) or 0) / CLASSES)
+end
+
+local function line_key(level, name)
+  return SPACE .. 'line:' .. level .. ':' .. name
+end
+
+local function level_key(level)
+  return SPACE .. 'level:' .. level
 end
 
 local function head_of(line, name)
@@ -75,23 +86,23 @@ end
 local heads_left = {} -- of lines, by this script
 
 -- Change a line; its head is set right afterwards.
-local function change_line(command, priority, name, one, other)
-  local line = line_key(priority, name)
+local function change_line(command, level, name, one, other)
+  local line = line_key(level, name)
   if not waiting[line] then
-    local level = level_key(priority)
+    local heads = level_key(level)
     local left = heads_left[line] or { head_of(line, name) }
     local before, before_due = left[1], left[2]
     afterwards(line, function()
       local head, due = head_of(line, name)
       heads_left[line] = { head, due }
       if before and before ~= head then
-        call('ZREM', level, before)
+        call('ZREM', heads, before)
       end
       if head and (head ~= before or due ~= before_due) then
-        call('ZADD', level, due, head)
-        call('ZADD', LEVELS, priority, priority)
-      elseif not head and call('EXISTS', level) == 0 then
-        call('ZREM', LEVELS, priority)
+        call('ZADD', heads, due, head)
+        call('ZADD', LEVELS, level, level)
+      elseif not head and call('EXISTS', heads) == 0 then
+        call('ZREM', LEVELS, level)
       end
     end)
   end

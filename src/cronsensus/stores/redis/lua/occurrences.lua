@@ -19,7 +19,7 @@ end
 local function occurrence(id)
   return read(
     occurrence_key(id),
-    'job', 'key', 'origin', 'state', 'due', 'expires', 'priority', 'attempt', 'token', 'session', 'node', 'started',
+    'job', 'key', 'origin', 'state', 'due', 'expires', 'priority', 'level', 'attempt', 'token', 'session', 'node', 'started',
     'crashes', 'failures', 'reason', 'cancel', 'parent', 'listed'
   )
 end
@@ -87,11 +87,11 @@ local function drop_unless_active(id, index)
 end
 
 local function enter_pending(id, row)
-  if not tonumber(row.priority) or not tonumber(row.due) then
+  if not tonumber(row.level) or not tonumber(row.due) then
     error('not a number', 0)
   end
   gather('ZADD', PENDING, row.due, id)
-  change_line('ZADD', row.priority, line_of(row), row.due, id)
+  change_line('ZADD', row.level, line_of(row), row.due, id)
   if row.expires and tonumber(row.attempt or 0) == 0 then
     gather('ZADD', EXPIRING, row.expires, id)
   end
@@ -100,7 +100,7 @@ end
 
 local function leave_pending(id, row)
   gather('ZREM', PENDING, id)
-  change_line('ZREM', row.priority, line_of(row), id)
+  change_line('ZREM', row.level, line_of(row), id)
   if row.expires then
     gather('ZREM', EXPIRING, id)
   end
@@ -151,14 +151,15 @@ local function look_for_pruning_after(keep, job)
 end
 
 -- Make a new occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and may have
--- nominal, expires, retry_of, fingerprint, parent. It is pending, or it runs from the start: then the row has attempt, token,
+-- nominal, expires, retry_of, fingerprint, parent, level. It is pending, or it runs from the start: then the row has attempt, token,
 -- session, node, started, too. With an id of its own it is made only if its key is free; nil: it is not.
 local function create(job, row)
   local id = row.id or next_number('occurrence', NUMBER)
   row.job = job
+  row.level = row.level or level_of(row.priority, row.parent and 2 or CLASS[row.origin] or 0)
   local values = {
     'job', job, 'key', row.key, 'origin', row.origin, 'state', row.session and 'running' or 'pending', 'due', row.due,
-    'priority', row.priority, 'payload', row.payload, 'created', NOW,
+    'priority', row.priority, 'level', row.level, 'payload', row.payload, 'created', NOW,
   }
   for _, name in ipairs({
     'nominal', 'expires', 'retry_of', 'fingerprint', 'parent', 'attempt', 'token', 'session', 'node', 'started',
@@ -250,13 +251,18 @@ local function is_asleep(row)
   return row.state == 'pending' and due and due >= LAST
 end
 
--- Make a pending occurrence due as of its creation, not before its nominal time. `changes` are further fields and values,
--- in turns.
+-- Make a pending occurrence due as of its creation, not before its nominal time; a batch goes first then. `changes` are
+-- further fields and values, in turns.
 local function awaken(id, row, changes)
   local created, nominal = unpack(call('HMGET', occurrence_key(id), 'created', 'nominal'))
   row.due = nominal and (tonumber(nominal) or 0) > tonumber(created) and nominal or created
+  local level = (tonumber(row.listed) or -1) < 0 and row.level or level_of(row.priority, 0)
+  if level ~= row.level then
+    change_line('ZREM', row.level, line_of(row), id)
+    row.level = level
+  end
   enter_pending(id, row)
-  call('HSET', occurrence_key(id), 'due', row.due, unpack(changes))
+  call('HSET', occurrence_key(id), 'due', row.due, 'level', row.level, unpack(changes))
   return true
 end
 

@@ -4,9 +4,9 @@
 local WAITING = SPACE .. 'waiting' -- retired jobs of which something is kept, by the time until which it is
 
 local function cancel_waiting(job)
-  for _, priority in ipairs(call('ZRANGE', LEVELS, 0, -1)) do
+  for _, level in ipairs(call('ZRANGE', LEVELS, 0, -1)) do
     for _, kind in ipairs({ ':s', ':w' }) do
-      for _, id in ipairs(call('ZRANGE', line_key(priority, job .. kind), 0, -1)) do
+      for _, id in ipairs(call('ZRANGE', line_key(level, job .. kind), 0, -1)) do
         close(id, occurrence(id), 'cancelled', { 'reason', 'retired' })
       end
     end

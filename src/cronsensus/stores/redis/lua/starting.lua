@@ -5,7 +5,7 @@
 local function pending_row(id)
   local row = read(
     occurrence_key(id),
-    'job', 'key', 'origin', 'nominal', 'due', 'expires', 'priority', 'attempt', 'crashes', 'failures', 'payload', 'state',
+    'job', 'key', 'origin', 'nominal', 'due', 'expires', 'level', 'attempt', 'crashes', 'failures', 'payload', 'state',
     'parent', 'listed'
   )
   row.id = id

@@ -19,6 +19,7 @@ from psycopg.errors import DivisionByZero
 
 from cronsensus.codec import cleaned, read_payload, write_error, write_payload
 from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.claim_order import level_of
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Enqueued, Item, Outcome, Settled, scheduled_key
@@ -61,12 +62,13 @@ def only_item(definitions: Definitions, items: Sequence[Item]) -> Called | None:
 
 def enqueue(tx: Transaction, called: Called) -> Enqueued | None:
     """Create an occurrence, and end the transaction; ``None``: nothing was written."""
-    item, policies = called.item, called.spec.policies
+    item = called.item
+    priority = called.spec.policies.priority if item.priority is None else item.priority
     key = new_id() if item.key is None else item.key
     made = tx.send(
         "enqueue_one", space=tx.namespace, job=called.job, called=item.job, definition=called.definition, now=tx.moment,
         key=key, origin=item.origin.value, serial=int(is_serial(called.spec, item.origin)),
-        priority=policies.priority if item.priority is None else item.priority, payload=payload_of(item, called.spec),
+        priority=priority, level=level_of(priority, item.origin), payload=payload_of(item, called.spec),
     )  # fmt: skip
     tx.commit()
     return None if made.row is None else Enqueued(made.row.id, item.job, key, created=True, state=State.PENDING)
@@ -133,7 +135,8 @@ def fire(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Want) -
         valid=to_micros(plan.not_before or plan.watermark_seen), key=scheduled_key(planned.scheduled_for),
         nominal=to_micros(planned.scheduled_for), due=to_micros(planned.due_at), expires=micros(planned.expires_at),
         serial=int(policies.overlap != "allow"), priority=policies.priority,
-        payload=payload, floor=tx.dialect.floor_of_tokens(moment if isinstance(moment, int) else 0),
+        level=level_of(policies.priority, Origin.SCHEDULE), payload=payload,
+        floor=tx.dialect.floor_of_tokens(moment if isinstance(moment, int) else 0),
     )  # fmt: skip
     try:
         row = fired.row

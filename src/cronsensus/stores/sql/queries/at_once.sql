@@ -2,21 +2,21 @@
 o.namespace = :space AND o.state = 'pending' {listed}
 
 -- part: levels
-levels (priority) AS (
-    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
-        WHERE {part: waiting} ORDER BY o.priority DESC LIMIT 1)
+levels (level) AS (
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o
+        WHERE {part: waiting} ORDER BY o.level DESC LIMIT 1)
     UNION ALL
-    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
-        WHERE {part: waiting} AND o.priority < levels.priority ORDER BY o.priority DESC LIMIT 1)
-    FROM levels WHERE levels.priority IS NOT NULL
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o
+        WHERE {part: waiting} AND o.level < levels.level ORDER BY o.level DESC LIMIT 1)
+    FROM levels WHERE levels.level IS NOT NULL
 )
 
 -- part: something_waits
 SELECT 1 FROM (
     WITH RECURSIVE {part: levels}
     SELECT 1 FROM levels
-    WHERE levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
-        WHERE {part: waiting} AND o.priority = levels.priority AND o.due_at <= :until LIMIT 1) IS NOT NULL
+    WHERE levels.level IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
+        WHERE {part: waiting} AND o.level = levels.level AND o.due_at <= :until LIMIT 1) IS NOT NULL
 ) AS due
 
 -- name: close_one [postgres]
@@ -37,7 +37,7 @@ SELECT closed.token, closed.id, closed.attempt, closed.session, closed.node,
 FROM closed;
 
 -- name: fire_one [postgres]
--- types: now bigint, until bigint, moment bigint, lease bigint, decided bigint, following bigint, seen bigint, active bigint, valid bigint, due bigint, expires bigint, nominal bigint, key text, payload text, definition text, serial smallint, priority integer, floor bigint
+-- types: now bigint, until bigint, moment bigint, lease bigint, decided bigint, following bigint, seen bigint, active bigint, valid bigint, due bigint, expires bigint, nominal bigint, key text, payload text, definition text, serial smallint, priority integer, level bigint, floor bigint
 -- Carry out a plan with one occurrence, and start that. Race: another node carries out the same plan, or something begins to wait; the statement before, in the same trip, has locked the job, so this one sees what was committed before, and nothing happens if the plan does not hold. The session is asked again once its row is locked: if it is over by then, this fails, and nothing is written.
 WITH asked AS MATERIALIZED (SELECT :now AS now, :until AS until),
 held AS MATERIALIZED (
@@ -62,9 +62,9 @@ moved AS (
 ),
 token AS MATERIALIZED (SELECT cronsensus_take_tokens({sequence}, 1, :floor) AS given FROM held),
 begun AS (
-    INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, scheduled_for, due_at,
+    INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, scheduled_for, due_at,
         expires_at, attempt, crashes, failures, token, session, node, created_at, started_at, payload)
-    SELECT :space, :job, :key, 'schedule', 'running', :serial, :priority, :nominal, :due, :expires, 1, 0, 0, token.given,
+    SELECT :space, :job, :key, 'schedule', 'running', :serial, :priority, :level, :nominal, :due, :expires, 1, 0, 0, token.given,
         :session, held.node, held.now, greatest(held.now, :due), :payload
     FROM held, token
     {absent: job_id, key}
@@ -82,7 +82,7 @@ SELECT held.now, begun.id, begun.token,
 FROM held LEFT JOIN begun ON TRUE;
 
 -- name: enqueue_one [postgres]
--- types: job bigint, called text, definition text, key text, origin text, serial smallint, priority integer, payload text, now bigint
+-- types: job bigint, called text, definition text, key text, origin text, serial smallint, priority integer, level bigint, payload text, now bigint
 -- Create an occurrence that is due now. Race: the job is retired or defined anew, or another caller has the key; the job's row is locked and asked again once it is, the unique key of (job, key) lets one in, and where it stands already nothing is written.
 WITH held AS MATERIALIZED (
     SELECT j.id FROM cronsensus_jobs AS j
@@ -91,9 +91,9 @@ WITH held AS MATERIALIZED (
     {for_update}
 ),
 asked AS MATERIALIZED (SELECT held.id, :now AS now FROM held)
-INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, due_at, attempt, crashes,
+INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, due_at, attempt, crashes,
     failures, token, created_at, payload)
-SELECT :space, asked.id, :key, :origin, 'pending', :serial, :priority, asked.now, 0, 0, 0, 0, asked.now, :payload FROM asked
+SELECT :space, asked.id, :key, :origin, 'pending', :serial, :priority, :level, asked.now, 0, 0, 0, 0, asked.now, :payload FROM asked
 {absent: job_id, key}
 RETURNING id;
 
@@ -109,7 +109,7 @@ seen AS MATERIALIZED (
     CROSS JOIN levels
     CROSS JOIN LATERAL (
         SELECT o.id, o.job_id, o.serial, o.expires_at, o.attempt FROM cronsensus_occurrences AS o
-        WHERE {part: waiting} AND o.priority = levels.priority AND o.due_at <= (SELECT asked.until FROM asked)
+        WHERE {part: waiting} AND o.level = levels.level AND o.due_at <= (SELECT asked.until FROM asked)
         ORDER BY o.due_at, o.id LIMIT :size + 1
     ) AS due
     LEFT JOIN {job: due.job_id}
@@ -125,13 +125,13 @@ judged AS MATERIALIZED (
     GROUP BY mine.node
 ),
 page AS MATERIALIZED (
-    SELECT o.id, o.priority, o.due_at
+    SELECT o.id, o.level, o.due_at
     FROM judged CROSS JOIN asked CROSS JOIN seen JOIN cronsensus_occurrences AS o ON o.id = seen.id
     WHERE judged.usual AND o.state = 'pending' AND o.due_at <= asked.until
     FOR UPDATE OF o SKIP LOCKED
 ),
 numbered AS MATERIALIZED (
-    SELECT page.id, count(*) OVER () AS many, row_number() OVER (ORDER BY page.priority DESC, page.due_at, page.id) AS place
+    SELECT page.id, count(*) OVER () AS many, row_number() OVER (ORDER BY page.level DESC, page.due_at, page.id) AS place
     FROM page
 ),
 token AS MATERIALIZED (

@@ -1,3 +1,6 @@
+-- part: first_level
+3 * o.priority + 2
+
 -- part: counted
 o.parent = :batch
 
@@ -32,14 +35,15 @@ LIMIT :size;
 
 -- name: awaken
 -- types: never bigint
--- Make due what sleeps, not before its nominal time. Race: its claim, its end, or another that wakes it; the condition asks whether it sleeps.
+-- Make due what sleeps, not before its nominal time; a batch goes first then. Race: its claim, its end, or another that wakes it; the condition asks whether it sleeps.
 UPDATE cronsensus_occurrences AS o {by_id}
-SET due_at = CASE WHEN o.scheduled_for > o.created_at THEN o.scheduled_for ELSE o.created_at END
+SET due_at = CASE WHEN o.scheduled_for > o.created_at THEN o.scheduled_for ELSE o.created_at END,
+    level = CASE WHEN o.listed >= 0 THEN {part: first_level} ELSE o.level END
 WHERE o.id IN :ids AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.due_at >= :never;
 
 -- name: complete_list
 -- types: listed bigint
 -- Note that a list is complete, and wake the batch. Race: it is cancelled, claimed, or completed by another; the condition asks for all.
 UPDATE cronsensus_occurrences AS o {by_id}
-SET listed = :listed, due_at = o.created_at
+SET listed = :listed, due_at = o.created_at, level = {part: first_level}
 WHERE o.id = :batch AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.listed IS NULL;

@@ -2,12 +2,12 @@
 o.namespace = :space AND o.state = 'pending' {listed}
 
 -- part: with_levels
-WITH RECURSIVE levels (priority) AS (
-    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o WHERE {part: waiting} ORDER BY o.priority DESC LIMIT 1)
+WITH RECURSIVE levels (level) AS (
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: waiting} ORDER BY o.level DESC LIMIT 1)
     UNION ALL
-    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o WHERE {part: waiting} AND o.priority < levels.priority
-        ORDER BY o.priority DESC LIMIT 1)
-    FROM levels WHERE levels.priority IS NOT NULL
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: waiting} AND o.level < levels.level
+        ORDER BY o.level DESC LIMIT 1)
+    FROM levels WHERE levels.level IS NOT NULL
 )
 
 -- part: with_levels [mysql]
@@ -17,14 +17,14 @@ levels
 
 -- part: levels [mysql]
 (
-    SELECT o.priority, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
+    SELECT o.level, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
     WHERE {part: waiting}
-    GROUP BY o.namespace, o.state, o.priority
+    GROUP BY o.namespace, o.state, o.level
 ) AS levels
 
 -- part: level_is_due
-levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
-    WHERE {part: waiting} AND o.priority = levels.priority AND o.due_at <= :until LIMIT 1) IS NOT NULL
+levels.level IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
+    WHERE {part: waiting} AND o.level = levels.level AND o.due_at <= :until LIMIT 1) IS NOT NULL
 
 -- part: level_is_due [mysql]
 levels.earliest <= :until
@@ -32,11 +32,11 @@ levels.earliest <= :until
 -- part: highest_first
 
 -- part: highest_first [mysql]
-ORDER BY levels.priority DESC
+ORDER BY levels.level DESC
 
 -- part: entry
 o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
-o.payload, o.priority, o.parent, o.listed
+o.payload, o.level, o.parent, o.listed
 
 -- part: head
 SELECT min(o.id) FROM cronsensus_occurrences AS o
@@ -61,11 +61,11 @@ SELECT s.node, CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_unti
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o {index: expiring}
         WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL
             AND o.expires_at < :now) THEN 1 ELSE 0 END AS late,
-    levels.priority
+    levels.level
 FROM cronsensus_sessions AS s
 LEFT JOIN {part: levels} ON {part: level_is_due}
 WHERE s.id = :session AND s.namespace = :space
-ORDER BY levels.priority DESC;
+ORDER BY levels.level DESC;
 
 -- name: candidates
 -- types: size bigint
@@ -76,9 +76,9 @@ FROM (
     FROM cronsensus_occurrences AS o {index: pending}
     WHERE {part: waiting} AND o.due_at <= :until
         AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
-        AND o.priority = (
+        AND o.level = (
             {part: with_levels}
-            SELECT levels.priority FROM {part: levels} WHERE {part: level_is_due} {part: highest_first} LIMIT 1)
+            SELECT levels.level FROM {part: levels} WHERE {part: level_is_due} {part: highest_first} LIMIT 1)
     ORDER BY o.due_at, o.id
     LIMIT :size
     {for_update} {skip_locked}
@@ -93,7 +93,7 @@ SELECT page.*, {part: job_and_turn}
 FROM (
     SELECT {part: entry}
     FROM cronsensus_occurrences AS o {index: pending}
-    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority = :level AND o.due_at <= :until
+    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.level = :level AND o.due_at <= :until
         AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
         AND o.due_at >= :after_due AND (o.due_at, o.id) > (:after_due, :after_id)
         AND o.job_id NOT IN :full

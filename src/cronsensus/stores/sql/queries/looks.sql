@@ -17,38 +17,38 @@ WITH RECURSIVE clock (now) AS (SELECT :now),
 o.namespace = :space AND o.state = 'pending' {listed}
 
 -- part: levels
-levels (priority) AS (
-    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o WHERE {part: waiting} ORDER BY o.priority DESC LIMIT 1)
+levels (level) AS (
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: waiting} ORDER BY o.level DESC LIMIT 1)
     UNION ALL
-    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o WHERE {part: waiting} AND o.priority < levels.priority
-        ORDER BY o.priority DESC LIMIT 1)
-    FROM levels WHERE levels.priority IS NOT NULL
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: waiting} AND o.level < levels.level
+        ORDER BY o.level DESC LIMIT 1)
+    FROM levels WHERE levels.level IS NOT NULL
 )
 
 -- part: levels [mysql]
 levels AS (
-    SELECT o.priority, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
+    SELECT o.level, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
     WHERE {part: waiting}
-    GROUP BY o.namespace, o.state, o.priority
+    GROUP BY o.namespace, o.state, o.level
 )
 
 -- part: level_is_due
 (SELECT 1 FROM cronsensus_occurrences AS o
-    WHERE {part: waiting} AND o.priority = levels.priority AND o.due_at <= {part: now} LIMIT 1) IS NOT NULL
+    WHERE {part: waiting} AND o.level = levels.level AND o.due_at <= {part: now} LIMIT 1) IS NOT NULL
 
 -- part: level_is_due [mysql]
 levels.earliest <= :now
 
 -- part: next_pending
 SELECT min((SELECT o.due_at FROM cronsensus_occurrences AS o
-    WHERE {part: waiting} AND o.due_at > {part: now} AND o.priority = levels.priority ORDER BY o.due_at LIMIT 1))
+    WHERE {part: waiting} AND o.due_at > {part: now} AND o.level = levels.level ORDER BY o.due_at LIMIT 1))
 FROM levels
 
 -- part: next_pending [mysql]
 SELECT min(later.earliest) FROM (
     SELECT min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
     WHERE {part: waiting} AND o.due_at > :now
-    GROUP BY o.namespace, o.state, o.priority
+    GROUP BY o.namespace, o.state, o.level
 ) AS later
 
 -- part: session

@@ -25,7 +25,7 @@ WITH RECURSIVE chain (id, retried_as) AS (
     SELECT o.id, o.retried_as
     FROM chain JOIN cronsensus_occurrences AS o ON o.id = chain.retried_as AND o.retry_of = chain.id
 )
-SELECT o.id, o."key", o.state, o.origin, o.scheduled_for, o.priority, o.payload, o.parent
+SELECT o.id, o."key", o.state, o.origin, o.scheduled_for, o.priority, o.level, o.payload, o.parent
 FROM cronsensus_occurrences AS o
 WHERE o.id = (SELECT max(chain.id) FROM chain);
 

@@ -55,7 +55,7 @@ local function decide(job, intent, has_room, nominal, key)
   local id, refused = call('HGET', of_job(number, 'keys'), key), nil
   if id then
     local row = pending_row(id)
-    local whole_row = row.key and row.origin and row.payload and tonumber(row.priority)
+    local whole_row = row.key and row.origin and row.payload and tonumber(row.level)
     if row.state ~= 'pending' or chosen[id] or closed[id] or intent ~= 'run' or not has_room or tonumber(row.due) > now
       or not whole_row then
       return 'lost'

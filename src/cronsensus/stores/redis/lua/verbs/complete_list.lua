@@ -5,6 +5,7 @@ local row = occurrence(id)
 if row.state ~= 'pending' or row.listed then
   return answer(false)
 end
+row.listed = listed
 awaken(id, row, { complete_list(id, listed) })
 send()
 redis.pcall('PUBLISH', SPACE .. 'wake', SENDER)

@@ -57,9 +57,9 @@ local function collect()
   end
   if only('pending', 'running') and job then
     add(call('HKEYS', of_job(job, 'running')))
-    for _, priority in ipairs(call('ZRANGE', SPACE .. 'levels', 0, -1)) do
+    for _, level in ipairs(call('ZRANGE', SPACE .. 'levels', 0, -1)) do
       for _, kind in ipairs({ ':s', ':w' }) do
-        local line = SPACE .. 'line:' .. priority .. ':' .. job .. kind
+        local line = SPACE .. 'line:' .. level .. ':' .. job .. kind
         if not few(line) then
           return nil
         end

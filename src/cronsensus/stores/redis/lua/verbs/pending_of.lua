@@ -4,8 +4,8 @@ local counts = {}
 for index, name in ipairs(args[1]) do
   local job, count = call('HGET', SPACE .. 'names', name), 0
   if job then
-    for _, priority in ipairs(call('ZRANGE', LEVELS, 0, -1)) do
-      count = count + call('ZCARD', line_key(priority, job .. ':s')) + call('ZCARD', line_key(priority, job .. ':w'))
+    for _, level in ipairs(call('ZRANGE', LEVELS, 0, -1)) do
+      count = count + call('ZCARD', line_key(level, job .. ':s')) + call('ZCARD', line_key(level, job .. ':w'))
     end
   end
   counts[index] = count

@@ -2,7 +2,7 @@
 -- needs: occurrences jobs
 local id, key, by, why, again = unpack(args, 1, 5)
 local old = read(
-  occurrence_key(id), 'job', 'state', 'origin', 'nominal', 'priority', 'payload', 'parent', 'retried_as'
+  occurrence_key(id), 'job', 'state', 'origin', 'nominal', 'priority', 'level', 'payload', 'parent', 'retried_as'
 )
 if not old.state then
   return refuse('NOTTHERE')
@@ -36,7 +36,7 @@ if old.parent then
 end
 local made = create(old.job, {
   key = key, origin = origin, due = NOW, nominal = old.nominal,
-  priority = old.priority, payload = old.payload, retry_of = id, keep = call('HGET', job_key(old.job), 'keep'),
+  priority = old.priority, level = old.level, payload = old.payload, retry_of = id, keep = call('HGET', job_key(old.job), 'keep'),
 })
 call('HSET', occurrence_key(id), 'retried_as', made)
 record(by, 'retry', name, why, '{"occurrence":' .. whole(id) .. ',"retry":' .. whole(made) .. '}')

@@ -2,8 +2,8 @@
 -- functions are known, whether there is room. Results come first and are written in any case; then, of a full server,
 -- the refusal of the rest.
 -- needs: reporting firing claim_query functions
-local notes, outcomes, given_back, plans, ahead, reserve, nodes = unpack(args, 1, 7)
-local session, limit, digest, names, left_out, lease = unpack(args, 8, 13)
+local notes, outcomes, given_back, plans, ahead, reserve, nodes, oldest = unpack(args, 1, 8)
+local session, limit, digest, names, left_out, lease = unpack(args, 9, 14)
 local lost = (limit or #plans > 0) and not alive(session)
 local claims = limit and not lost
 if claims and not names and not knows(session, digest) then
@@ -54,7 +54,7 @@ elseif not won then
       knows(session, digest, names)
     end
     expire()
-    local chosen = choose(session, limit, left_out, til, reserve)
+    local chosen = choose(session, limit, left_out, til, reserve, oldest)
     local rest = #chosen - limit
     if rest > 0 and rest < reserve then -- the end of a queue: a part of it for each node
       for place = #chosen, limit + math.floor(rest / nodes) + 1, -1 do
