@@ -244,7 +244,13 @@ class BatchFailed(CronsensusError):
 
 
 class AlertNotSent(CronsensusError):
-    """A receiver did not take a message; it is sent again."""
+    """A receiver did not take a message; it is sent again.
+
+    Attributes:
+        after: the seconds that the receiver asked to wait for; ``None``: it did not ask.
+    """
+
+    after: float | None = None
 
 
 class TaskControl(CronsensusError):

@@ -14,6 +14,7 @@ class Webhooks:
 
     Attributes:
         answers: status codes to give, the last of them again and again.
+        retry_after: what goes with a 429, unless it is empty.
         hangs: set to have each request wait for ``go_on``.
     """
 
@@ -22,6 +23,7 @@ class Webhooks:
         self.headers: list[dict[str, str]] = []
         self.raw: list[bytes] = []
         self.answers = [200]
+        self.retry_after = ""
         self.hangs = False
         self.go_on = threading.Event()
         self.asked = threading.Event()
@@ -50,6 +52,8 @@ def webhooks() -> Iterator[Webhooks]:
             self.send_response(status)
             if 300 <= status < 400:
                 self.send_header("Location", got.url)
+            if status == 429 and got.retry_after:
+                self.send_header("Retry-After", got.retry_after)
             self.end_headers()
 
         def do_GET(self) -> None:

@@ -76,6 +76,22 @@ def wait_for_looks(scheduler: Scheduler, times: int = 2) -> None:
         wait_until(lambda: watch_of(scheduler).started_at != before)  # noqa: B023 - called here
 
 
+def test_a_receiver_that_asks_for_time_gets_the_message_no_sooner(url):
+    with webhooks() as got:
+        got.answers, got.retry_after = [429], "600"
+        scheduler = Scheduler(url, alerts=[Alert(got.url, on=["failed"])])
+
+        @scheduler.job(retries=0)
+        def broken() -> None:
+            raise ValueError("no card")
+
+        with scheduler:
+            wait_for_watch(scheduler)
+            broken.trigger_now()
+            assert got.asked.wait(20)
+            wait_until(lambda: watch_of(scheduler).due_at - scheduler.store.now() > timedelta(seconds=300))
+
+
 class HandWatch:
     """An alert that looks when a test says so, at a cluster whose time the test decides."""
 

@@ -30,6 +30,23 @@ def test_a_receiver_that_sends_elsewhere_did_not_take_the_message(status):
             send(got.url, a_message(), None)
 
 
+@pytest.mark.parametrize(
+    ("asked", "after"),
+    [
+        ("10", 10),
+        ("86400", sending.LONGEST_WAIT),
+        ("Fri, 31 Dec 2100 23:59:59 GMT", sending.LONGEST_WAIT),
+        ("soon", None),
+    ],
+)
+def test_a_receiver_may_ask_to_be_left_alone_for_a_while(asked, after):
+    with webhooks() as got:
+        got.answers, got.retry_after = [429], asked
+        with pytest.raises(AlertNotSent, match="429") as refused:
+            send(got.url, a_message(), None)
+    assert refused.value.after == after
+
+
 def test_a_password_in_the_url_of_a_webhook_is_sent_and_not_told():
     with webhooks() as got:
         target = got.url.replace("://", "://ada:p%40ss@")

@@ -14,6 +14,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
@@ -21,6 +22,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cronsensus.alerts.events import Event
+from cronsensus.clock import SystemClock
 from cronsensus.errors import AlertNotSent, InvalidOption, MissingExtra, TaskControl
 from cronsensus.functions import is_async
 from cronsensus.logger import Logger
@@ -28,6 +30,8 @@ from cronsensus.masking import mask
 
 PATIENCE = 10.0
 """Seconds that a receiver may take."""
+LONGEST_WAIT = 3600.0
+"""Most seconds that a receiver may ask to wait for."""
 SMTP_VARIABLE = "CRONSENSUS_SMTP_URL"
 _SMTP_DEFAULT = "smtp://localhost:25"
 
@@ -152,7 +156,23 @@ def send(target: Target, message: Message, secret: str | None) -> None:
         elif not _by_apprise(target, message):
             raise OSError("apprise could not send it")
     except (OSError, HTTPException) as error:
-        raise AlertNotSent(f"{show(target)} did not take a message ({message.subject}): {error}") from error
+        refused = AlertNotSent(f"{show(target)} did not take a message ({message.subject}): {error}")
+        refused.after = _asked_wait(error)
+        raise refused from error
+
+
+def _asked_wait(error: Exception) -> float | None:
+    """Return the seconds that a receiver asked to wait for (RFC 9110, Retry-After), at most ``LONGEST_WAIT``."""
+    if not isinstance(error, HTTPError) or error.code not in {429, 503}:
+        return None
+    asked = (error.headers.get("Retry-After") or "").strip()
+    try:
+        seconds = (
+            float(asked) if asked.isdigit() else (parsedate_to_datetime(asked) - SystemClock().now()).total_seconds()
+        )
+    except (TypeError, ValueError):  # neither a number nor a date; or one without a zone
+        return None
+    return min(max(seconds, 0.0), LONGEST_WAIT)
 
 
 class _Stay(HTTPRedirectHandler):

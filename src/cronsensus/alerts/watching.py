@@ -32,7 +32,7 @@ from cronsensus.alerts.muting import muted
 from cronsensus.alerts.sending import Message, send
 from cronsensus.alerts.words import MOST_TOLD, data, subject, text
 from cronsensus.clock import SystemClock
-from cronsensus.errors import DuplicateJob, InvalidOption
+from cronsensus.errors import AlertNotSent, DuplicateJob, InvalidOption, Retry
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.why import why
 from cronsensus.insight.words import exact
@@ -132,7 +132,12 @@ class Alerts:
         mine = store.occurrence(run.id)
         mark = begin(store) if mine is None or mine.result is None else _decode(mine.result)
         if mine is not None and mine.result is not None:
-            mark = self._sent(alert, store, mark) if mark.letter else self._told(alert, store, mark)
+            try:
+                mark = self._sent(alert, store, mark) if mark.letter else self._told(alert, store, mark)
+            except AlertNotSent as error:
+                if error.after is None:
+                    raise
+                raise Retry(str(error), after=error.after) from error
         raise Watching(after=0 if mark.letter else EVERY.total_seconds(), state=json.encode(mark).decode())
 
     def _sent(self, alert: Alert, store: Store, mark: Mark) -> Mark:
