@@ -278,6 +278,7 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
     (Job, "enqueue_batch"): lambda verb, *_: verb([1, 2]),
     (Scheduler, "enqueue_batch"): lambda verb, job, *_: verb(job, [1, 2]),
     (Handle, "cancel"): lambda verb, *_: verb(reason="x"),
+    (Handle, "retry"): lambda verb, _, __, final: getattr(final, verb.__name__)(),
     (Job, "pause"): lambda verb, *_: verb(reason="x"),
     (Job, "resume"): lambda verb, *_: verb(),
     (Job, "trigger_now"): lambda verb, *_: verb(),

@@ -209,7 +209,7 @@ def test_an_answer_that_is_lost_after_the_commit_costs_nothing(stores, nodes, we
     weather.lose_answer_of[verb] = 5 if verb == "step" else 1
     if verb in {"open_session", "define_jobs"}:
         with pytest.raises(StoreUnavailable):
-            node.start()
+            node.start(wait=0)
         assert healthy.sessions() == []
         node.start()
     else:

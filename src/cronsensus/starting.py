@@ -6,7 +6,7 @@ that later may help; any other ends it at once. Where the caller does not wait, 
 
 from __future__ import annotations
 
-import random
+from random import SystemRandom
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _log = Logger("cronsensus.scheduler")
 _CLOCK = SystemClock()
+_RANDOM = SystemRandom()  # without a state: a program may have seeded the other one, and a fork would share it
 FIRST, LONGEST = 0.1, 2.0
 """First and longest pause between two tries, seconds."""
 LONG = 366 * 86_400.0
@@ -71,7 +72,7 @@ def pause_before(number: int) -> float:
     Args:
         number: of the try, counted from 1 for the first that follows a failed one.
     """
-    return min(LONGEST, FIRST * 2.0 ** min(number - 1, 10)) * random.uniform(0.5, 1.0)
+    return min(LONGEST, FIRST * 2.0 ** min(number - 1, 10)) * _RANDOM.uniform(0.5, 1.0)
 
 
 def may_come(error: BaseException | None) -> bool:

@@ -11,7 +11,7 @@ from starlette.routing import Mount, Route
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.access import Access
 from cronsensus.dashboard.passwords import from_environment
-from cronsensus.errors import ConfigurationError
+from cronsensus.errors import ConfigurationError, StoreUnavailable
 from tests.dashboard.browser import Browser, Form
 from tests.hand_cluster import HandCluster
 
@@ -142,3 +142,18 @@ def test_a_user_and_a_password_are_both_asked_for(cluster: HandCluster, monkeypa
 def test_half_a_password_is_refused(env: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         from_environment(env)
+
+
+def test_a_probe_needs_no_password_and_learns_nothing(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = dashboard(cluster.store, auth=lambda request: None)
+    answer = Browser(closed, AFAR).ask("GET", "/healthz")
+    assert (answer.status_code, answer.text) == (200, "ok: the store answers\n")
+    assert Browser(closed, AFAR).ask("POST", "/healthz").status_code == 403
+
+    def away() -> None:
+        raise StoreUnavailable("postgresql://ann@db.internal/shop: no server listens there")
+
+    monkeypatch.setattr(cluster.store, "now", away)
+    fresh = dashboard(cluster.store, auth=lambda request: None)
+    answer = Browser(fresh, AFAR).ask("GET", "/healthz")
+    assert (answer.status_code, answer.text) == (503, "fail: the store does not answer\n")

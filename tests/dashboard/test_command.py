@@ -54,3 +54,17 @@ def test_before_the_first_node_it_waits_for_the_schema(tmp_path: Path) -> None:
             assert httpx.get(shown.split()[1]).status_code == 200
         finally:
             process.kill()
+
+
+def test_below_a_prefix_pages_and_their_links_stand_there(tmp_path: Path) -> None:
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+    scheduler.store.migrate()
+    server = Server(scheduler, port=0, prefix="cron/")
+    assert server.url.endswith("/cron/")
+    with server.beside():
+        page = httpx.get(f"{server.url}jobs")
+        assert page.status_code == 200
+        assert 'href="/cron/static/' in page.text
+        assert httpx.get(f"{server.url}healthz").text == "ok: the store answers\n"
+        assert httpx.get(server.url.removesuffix("cron/") + "jobs").status_code == 404
+    scheduler.store.close()

@@ -118,7 +118,7 @@ def test_job_that_the_guard_would_refuse_runs_and_is_not_counted(url, caplog):
 def test_environment_says_whether_to_observe(said, runs_bare, monkeypatch):
     monkeypatch.setenv("CRONSENSUS_OBSERVE", said)
     scheduler = BackgroundScheduler()
-    guard(scheduler, NOBODY)
+    guard(scheduler, NOBODY, wait=0)
     if runs_bare:
         scheduler.start()
         scheduler.shutdown()

@@ -36,7 +36,9 @@ def beside(what: str) -> Callable[[F], F]:
     )
 
 
-def server(source: Scheduler | Store, *, host: str = "127.0.0.1", port: int, read_only: bool = False) -> Server:
+def server(
+    source: Scheduler | Store, *, host: str = "127.0.0.1", port: int, read_only: bool = False, prefix: str = ""
+) -> Server:
     """Return a dashboard that listens, and say where.
 
     Raises:
@@ -46,7 +48,7 @@ def server(source: Scheduler | Store, *, host: str = "127.0.0.1", port: int, rea
     from cronsensus.dashboard.serving import PortTakenError, Server
 
     try:
-        found = Server(source, host=host, port=port, read_only=read_only, by=whoami())
+        found = Server(source, host=host, port=port, read_only=read_only, by=whoami(), prefix=prefix)
     except PortTakenError as error:
         what, _, why = str(error).partition(": ")
         then = "cronsensus dashboard --port 0 takes a free one"
@@ -62,7 +64,10 @@ def server(source: Scheduler | Store, *, host: str = "127.0.0.1", port: int, rea
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any that is free.")
 @click.option("--read-only", is_flag=True, help="Nobody can act: pages show, and change nothing.")
-def dashboard(host: str, port: int, *, read_only: bool) -> None:
+@click.option(
+    "--prefix", default="", metavar="PATH", help="Stand below a path, such as /cron, as a proxy passes it on."
+)
+def dashboard(host: str, port: int, prefix: str, *, read_only: bool) -> None:
     """Show jobs, runs and nodes in a browser, and act on them. Ctrl-C ends it.
 
     It answers this machine only. From elsewhere, tunnel: ssh -L 8080:127.0.0.1:8080 THE-MACHINE. Or set
@@ -75,7 +80,7 @@ def dashboard(host: str, port: int, *, read_only: bool) -> None:
         _wait_for_schema(store)
         # With the application, pages know what comes after what.
         source = code_at_hand() or store
-        server(source, host=host, port=port, read_only=read_only).serve()
+        server(source, host=host, port=port, read_only=read_only, prefix=prefix).serve()
 
 
 def _wait_for_schema(store: Store) -> None:

@@ -13,6 +13,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from cronsensus.dashboard.healthz import PATH, Healthz
 from cronsensus.dashboard.passwords import Password
 from cronsensus.errors import InvalidOption
 
@@ -128,10 +129,20 @@ class Access:
         auth: says what a request may; ``None``: requests of this machine may act, others are refused.
         read_only: nobody may act.
         by: who acts, for the trail, where ``auth`` does not say it.
+        healthz: answers a probe, which has no password.
     """
 
-    def __init__(self, app: App, auth: Auth | None = None, *, read_only: bool = False, by: str = "dashboard") -> None:
+    def __init__(
+        self,
+        app: App,
+        auth: Auth | None = None,
+        *,
+        read_only: bool = False,
+        by: str = "dashboard",
+        healthz: Healthz | None = None,
+    ) -> None:
         self._app = app
+        self._healthz = healthz
         self._auth = auth
         self._read_only = read_only
         self._by = by
@@ -150,7 +161,7 @@ class Access:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        status, why, headers = await self._judge(scope)
+        status, why, headers = await self._probed(scope) or await self._judge(scope)
         if not status:
             await self._app(scope, receive, guarded)
             return
@@ -158,6 +169,16 @@ class Access:
         headers += [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
         await guarded({"type": "http.response.start", "status": status, "headers": headers})
         await guarded({"type": "http.response.body", "body": body})
+
+    async def _probed(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]] | None:
+        """Return what a probe is told; ``None``: the request is none."""
+        path = str(scope["path"]).removeprefix(str(scope.get("root_path", "")).rstrip("/"))
+        if self._healthz is None or path != PATH or scope["method"] not in _SAFE:
+            return None
+        from starlette.concurrency import run_in_threadpool
+
+        status, words = await run_in_threadpool(self._healthz.read)
+        return status, words, [(b"cache-control", b"no-store")]
 
     async def _judge(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]]:
         """Write into ``scope`` who asks and what they may; return a status and why if the request is refused."""

@@ -20,6 +20,7 @@ from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
 from cronsensus.dashboard.batch_bar import segments
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
 from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
+from cronsensus.dashboard.healthz import Healthz
 from cronsensus.dashboard.job_index import JobIndex
 from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, read_moment, short
 from cronsensus.dashboard.live import Live
@@ -139,7 +140,7 @@ def dashboard(
         CronsensusError: pages.store_away,
     }
     app = current.app = Starlette(routes=routes, exception_handlers=handlers)
-    return Access(app, auth or from_environment(), read_only=read_only, by=by)
+    return Access(app, auth or from_environment(), read_only=read_only, by=by, healthz=Healthz(lambda: pages.store))
 
 
 class _Pages:

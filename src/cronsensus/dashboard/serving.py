@@ -52,6 +52,7 @@ class Server:
         port: 0 takes a free one.
         read_only: nobody can act.
         by: who acts, for the trail.
+        prefix: the path below which it stands, such as ``/cron``, where a proxy passes that on.
 
     Raises:
         InvalidOption: others could reach ``host``, and there is no password.
@@ -70,12 +71,19 @@ class Server:
         port: int = PORT,
         read_only: bool = False,
         by: str = "dashboard",
+        prefix: str = "",
     ) -> None:
         self.asks = from_environment() is not None
         if not self.asks:
             require_loopback(host)
         pages: App = dashboard(source, read_only=read_only, by=by)
         stopping = asyncio.Event()
+
+        prefix = "/" + prefix.strip("/") if prefix.strip("/") else ""
+        if prefix:
+            from starlette.routing import Mount, Router
+
+            pages = Router([Mount(prefix, pages)])
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await pages({**scope, STOPPING: stopping}, receive, send)
@@ -86,7 +94,7 @@ class Server:
         except OSError as error:
             raise PortTakenError(f"cannot listen on {host}:{port}: {error}; take a free port: 0") from error
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._listener.getsockname()[1]}/"
+        self.url = f"http://{shown}:{self._listener.getsockname()[1]}{prefix}/"
         settings = uvicorn.Config(
             app,
             # With it a header of the request would say who the peer is.

@@ -39,7 +39,7 @@ _log = Logger("cronsensus.node")
 ENDS_KEPT = 60.0
 """Seconds for which a node remembers the end of a run after the store has accepted it."""
 MOST_BEATS = 64
-MOST_WATERMARKS = 10_000
+MOST_WATERMARKS = 2_000
 BEFORE = timedelta(minutes=1)
 """How long before the opening of a session, of which the store counts no renewal, its loss is taken to begin."""
 GIVEN_UP = timedelta(seconds=1)

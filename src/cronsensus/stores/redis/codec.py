@@ -33,7 +33,7 @@ from cronsensus.triggers import Trigger, trigger_from_json
 MICROSECOND = timedelta(microseconds=1)
 LARGEST_ID = 10**14 - 1
 _NO_ID = "-"
-MOST_KEPT = 4096
+MOST_KEPT = 2048
 """Definitions that a process keeps parsed, by their text."""
 
 Value = TypeVar("Value")

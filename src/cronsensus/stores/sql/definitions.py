@@ -2,7 +2,7 @@
 
 The key is the job's id and a text that names its content: digest, revision, and when it began. Ids and revisions alone
 would not do: a store that lost its last commits gives both again, to another job or another definition. What is kept is
-bounded: a node that looks after a hundred thousand jobs keeps the few thousand that it met last.
+bounded: a node that looks after a hundred thousand jobs keeps the two thousand that it met last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cronsensus.errors import StoreCorrupt
 from cronsensus.model.job import Era, JobSpec, UnknownPolicies
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable
 
-MOST_KEPT = 4096
+MOST_KEPT = 2048
 MOST_MET = 64
 """Most jobs of which it is kept how they were last enqueued, or claimed."""
 

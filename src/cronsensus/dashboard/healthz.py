@@ -1,0 +1,40 @@
+"""Tell a probe whether the pages can be had, without a password and without anything about what is in the store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from cronsensus.clock import SystemClock
+from cronsensus.errors import CronsensusError
+from cronsensus.stores.base import Store
+
+PATH = "/healthz"
+KEPT = 1.0
+"""Seconds for which an answer of the store is kept: anybody may ask, and as often as they like."""
+OK = (200, "ok: the store answers")
+AWAY = (503, "fail: the store does not answer")
+
+
+class Healthz:
+    """Asks the store for its time, at most once in ``KEPT`` seconds."""
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        """Ask ``store``, whose opening may fail, too."""
+        self._store = store
+        self._clock = SystemClock()
+        self._lock = threading.Lock()
+        self._answer = AWAY
+        self._until = 0.0
+
+    def read(self) -> tuple[int, str]:
+        """Return a status and a sentence; may wait for the store, so not on an event loop."""
+        with self._lock:
+            if self._clock.monotonic() >= self._until:
+                try:
+                    self._store().now()
+                    self._answer = OK
+                except CronsensusError:
+                    self._answer = AWAY
+                self._until = self._clock.monotonic() + KEPT
+            return self._answer
