@@ -6,9 +6,9 @@ that later may help; any other ends it at once. Where the caller does not wait, 
 
 from __future__ import annotations
 
-from random import SystemRandom
 import threading
 from collections.abc import Iterator
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from cronsensus.clock import SystemClock
