@@ -1,5 +1,7 @@
 """The end of trust in a lease is noticed without a question to any store."""
 
+import heapq
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -134,3 +136,54 @@ def test_after_the_close_nothing_is_told():
     monitor._look()
     assert lease.expired_at == []
     assert timer.closed
+
+
+class TimerByHand:
+    """A timer whose actions are done as time passes."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.ahead: list[tuple[float, int, Callable[[], None]]] = []
+        self.done = 0
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self.ahead, (self.clock.monotonic() + seconds, len(self.ahead) + self.done, action))
+
+    def advance(self, seconds: float) -> None:
+        end = self.clock.monotonic() + seconds
+        while self.ahead and self.ahead[0][0] <= end:
+            at, _, action = heapq.heappop(self.ahead)
+            self.clock.advance(max(0.0, at - self.clock.monotonic()))
+            self.done += 1
+            action()
+        self.clock.advance(max(0.0, end - self.clock.monotonic()))
+
+
+def test_a_node_that_is_idle_between_its_runs_gathers_no_checks():
+    timer: Any = TimerByHand(clock := ManualClock())
+    monitor = LeaseMonitor(clock, timer)
+    lease = Lease(clock, 600.0)
+    waiting = []
+    for _ in range(24 * 60):
+        lease.until = clock.monotonic() + 10.0  # a claim
+        monitor.begin(lease)
+        timer.advance(0.5)
+        lease.until = clock.monotonic() + 600.0  # idle again
+        monitor.begin(lease)
+        timer.advance(59.5)
+        waiting.append(len(timer.ahead))
+    assert max(waiting) <= 12
+    assert timer.done <= 3 * len(waiting)
+    assert not lease.expired_at
+
+
+def test_of_two_leases_that_begin_in_one_instant_the_shorter_is_checked_in_time():
+    timer: Any = TimerByHand(clock := ManualClock())
+    monitor = LeaseMonitor(clock, timer)
+    short, long = Lease(clock, 5.0), Lease(clock, 9.0)
+    monitor.begin(short)
+    monitor._looks_at = float("inf")  # as the other thread has read it before
+    monitor.begin(long)
+    timer.advance(20.0)
+    assert short.expired_at == pytest.approx([short.until])
+    assert long.expired_at == pytest.approx([long.until])

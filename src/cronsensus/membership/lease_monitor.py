@@ -30,6 +30,9 @@ class LeaseMonitor:
     It takes no lock, because leases begin and end thousands of times for each one that is lost. ``begin`` registers an
     entry first and then reads the time of the next check. A check clears that time first and then reads the entries.
     So no entry is missed; now and then a check finds nothing.
+
+    A deadline that an earlier one has replaced still checks when it comes, since two threads may have planned at the
+    same instant, but it plans no further one: else each run of an idle node would leave a chain of checks behind.
     """
 
     def __init__(self, clock: Clock, timer: Timer | None = None) -> None:
@@ -57,11 +60,14 @@ class LeaseMonitor:
         self.timer.close()
 
     def _look_at(self, at: float) -> None:
+        # The deadline first: a signal handler may raise in between, and a time without a deadline would never come.
+        self.timer.after(max(SOONEST, at - self._clock.monotonic()), lambda: self._look(at))
         self._looks_at = at
-        self.timer.after(max(SOONEST, at - self._clock.monotonic()), self._look)
 
-    def _look(self) -> None:
-        self._looks_at = next_at = float("inf")
+    def _look(self, planned: float | None = None) -> None:
+        if planned is None or planned == self._looks_at:
+            self._looks_at = float("inf")
+        next_at = float("inf")
         for one, not_before in list(self._watched.items()):
             now = self._clock.monotonic()
             at = max(now + one.expires_in, not_before)
