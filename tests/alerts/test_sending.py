@@ -1,6 +1,10 @@
 """What is said to a receiver, what it may answer, and what a target may be."""
 
 import base64
+import contextlib
+import socket
+import threading
+from datetime import timedelta
 
 import pytest
 
@@ -18,7 +22,7 @@ from tests.alerts.receivers import mails, webhooks
 
 def a_message() -> Message:
     events = [Event(key="run:7", event="failed", at=START, job="backup", run=7)]
-    return Message("ops", "default", events, "backup failed", "backup failed", data(events))
+    return Message("ops", "default", events, "backup failed", "backup failed", data(events), events)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -45,6 +49,32 @@ def test_a_receiver_may_ask_to_be_left_alone_for_a_while(asked, after):
         with pytest.raises(AlertNotSent, match="429") as refused:
             send(got.url, a_message(), None)
     assert refused.value.after == after
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"220 "]
+)
+def test_a_receiver_that_sends_a_byte_now_and_then_is_cut_off(answer, monkeypatch):
+    monkeypatch.setattr(sending, "WHOLE", 0.5)
+    over = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(answer)
+            while not over.wait(0.05):
+                connection.sendall(b"" if answer.endswith(b"\r\n\r\n") else b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        dripping = threading.Thread(target=drip, args=(listener,))
+        dripping.start()
+        monkeypatch.setenv(sending.SMTP_VARIABLE, f"smtp://{place}")
+        target = "mailto://ops@example.org" if answer.startswith(b"220") else f"http://{place}/hook"
+        with pytest.raises(AlertNotSent, match=r"it did not end within 0\.5 s"):
+            send(target, a_message(), None)
+        over.set()
+        dripping.join(10)
 
 
 def test_a_password_in_the_url_of_a_webhook_is_sent_and_not_told():
@@ -134,3 +164,10 @@ def test_each_test_of_an_alert_is_another_message():
             assert alerts.try_out(alerts.by_name["ops"], "default") is None
     first, second = got.bodies
     assert first["id"] != second["id"]
+
+
+def test_a_message_of_another_store_that_numbers_its_runs_alike_has_another_id():
+    one = Event(key="run:7", event="failed", at=START, job="backup", run=7)
+    other = Event(key="run:7", event="failed", at=START + timedelta(days=1), job="mails", run=7)
+    messages = [Message("ops", "default", [event], "", "", data([event]), [event]) for event in (one, other)]
+    assert len({message.id for message in messages}) == 2

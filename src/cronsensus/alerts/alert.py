@@ -79,8 +79,9 @@ class Alert:
         self.backlog = parse_duration(backlog, what="backlog")
 
     def wants(self, event: Event) -> bool:
-        """Whether somebody is to be told of an event."""
-        return event.event in self.on and (
+        """Whether somebody is to be told of an event; that something is over, where they were told that it began."""
+        began = event.key.split(":")[1] if event.event == "recovered" else event.event
+        return {event.event, began} <= set(self.on) and (
             event.job is None or any(fnmatchcase(event.job, pattern) for pattern in self.jobs)
         )
 

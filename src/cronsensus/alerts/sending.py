@@ -22,14 +22,18 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cronsensus.alerts.events import Event
+from cronsensus.alerts.exchange import Exchange
 from cronsensus.clock import SystemClock
 from cronsensus.errors import AlertNotSent, InvalidOption, MissingExtra, TaskControl
 from cronsensus.functions import is_async
+from cronsensus.instants import to_micros
 from cronsensus.logger import Logger
 from cronsensus.masking import mask
 
 PATIENCE = 10.0
-"""Seconds that a receiver may take."""
+"""Seconds that a receiver may take for each answer."""
+WHOLE = 20.0
+"""Seconds that a message may take, from the first byte to the last answer."""
 LONGEST_WAIT = 3600.0
 """Most seconds that a receiver may ask to wait for."""
 SMTP_VARIABLE = "CRONSENSUS_SMTP_URL"
@@ -49,6 +53,7 @@ class Message:
         subject: in one line.
         text: in full, as plain text.
         data: in full, as JSON values.
+        named_by: the events that it was first made of: of one that is muted meanwhile it tells no more.
     """
 
     alert: str
@@ -57,11 +62,12 @@ class Message:
     subject: str
     text: str
     data: list[dict[str, Any]]
+    named_by: Sequence[Event]
 
     @property
     def id(self) -> str:
-        """What names the message: the same when it is sent again."""
-        keys = "\n".join(sorted(one.key for one in self.events))
+        """What names the message: the same when it is sent again, and in a store that numbers its runs anew another."""
+        keys = "\n".join(sorted(f"{one.key} {to_micros(one.at)}" for one in self.named_by))
         return hashlib.sha256(f"{self.namespace}\n{self.alert}\n{keys}".encode()).hexdigest()[:32]
 
 
@@ -135,7 +141,9 @@ def _check_web(target: str) -> None:
 
 
 def send(target: Target, message: Message, secret: str | None) -> None:
-    """Send a message; it may take ``PATIENCE``, and is sent again after an error.
+    """Send a message; it may take ``WHOLE``, and is sent again after an error.
+
+    Not prevented: a function of the program, or a service behind ``apprise``, that takes longer.
 
     Raises:
         AlertNotSent: it was not taken, as far as is known.
@@ -149,12 +157,13 @@ def send(target: Target, message: Message, secret: str | None) -> None:
         return
     scheme = target.partition(":")[0].lower()
     try:
-        if scheme in {"http", "https"}:
-            _post(target, message, secret)
-        elif scheme == "mailto":
-            _mail(target, message)
-        elif not _by_apprise(target, message):
-            raise OSError("apprise could not send it")
+        with Exchange(WHOLE) as exchange:
+            if scheme in {"http", "https"}:
+                _post(target, message, secret, exchange)
+            elif scheme == "mailto":
+                _mail(target, message, exchange)
+            elif not _by_apprise(target, message):
+                raise OSError("apprise could not send it")
     except (OSError, HTTPException) as error:
         refused = AlertNotSent(f"{show(target)} did not take a message ({message.subject}): {error}")
         refused.after = _asked_wait(error)
@@ -182,7 +191,7 @@ class _Stay(HTTPRedirectHandler):
         return None
 
 
-def _post(url: str, message: Message, secret: str | None) -> None:
+def _post(url: str, message: Message, secret: str | None, exchange: Exchange) -> None:
     body = json.dumps(
         {
             "id": message.id,
@@ -204,7 +213,7 @@ def _post(url: str, message: Message, secret: str | None) -> None:
         url = split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
     request = Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - http or https, as checked
     try:
-        with build_opener(_Stay).open(request, timeout=PATIENCE) as answer:
+        with build_opener(_Stay, *exchange.handlers()).open(request, timeout=PATIENCE) as answer:
             answer.read(1)
     except HTTPError as error:
         error.close()  # it is the answer, and holds the connection
@@ -213,7 +222,7 @@ def _post(url: str, message: Message, secret: str | None) -> None:
         raise
 
 
-def _mail(target: str, message: Message) -> None:
+def _mail(target: str, message: Message, exchange: Exchange) -> None:
     import smtplib
     import ssl
     from contextlib import suppress
@@ -233,11 +242,14 @@ def _mail(target: str, message: Message) -> None:
     secure = server.scheme == "smtps"
     # A password is for the server of that name only.
     tls = None if server.username is None else ssl.create_default_context()
-    kind = partial(smtplib.SMTP_SSL, context=tls) if secure else smtplib.SMTP
+    kind: Callable[..., smtplib.SMTP] = exchange.mail(smtplib.SMTP)
+    if secure:
+        kind = partial(exchange.mail(smtplib.SMTP_SSL), context=tls)
     with kind(server.hostname or "", server.port or (465 if secure else 25), timeout=PATIENCE) as smtp:
         smtp.ehlo_or_helo_if_needed()  # before, it is not known what is offered
         if (not secure and smtp.has_extn("starttls")) or asked.get("starttls"):
             smtp.starttls(context=tls)
+            exchange.watch(smtp.sock)  # the one that was there is inside of it
         if server.username is not None:
             smtp.login(unquote(server.username), unquote(server.password or ""))
         refused = smtp.send_message(mail)

@@ -144,7 +144,7 @@ class Alerts:
         """Send what an earlier look has found; return the mark without it."""
         silent = _silent(store, mark.letter)
         if events := [one for one in mark.letter if one.job not in silent]:
-            send(alert.target, self.message(alert, store, events), alert.secret)
+            send(alert.target, self.message(alert, store, events, named_by=mark.letter), alert.secret)
         return structs.replace(mark, letter=(), sent=(*mark.sent, to_micros(store.now())))
 
     def _told(self, alert: Alert, store: Store, mark: Mark) -> Mark:
@@ -213,8 +213,10 @@ class Alerts:
         view = store.job(job)
         return view is None or view.retired_at is not None
 
-    def message(self, alert: Alert, store: Store, events: Sequence[Event]) -> Message:
-        """Return what is sent of events."""
+    def message(
+        self, alert: Alert, store: Store, events: Sequence[Event], *, named_by: Sequence[Event] = ()
+    ) -> Message:
+        """Return what is sent of events; ``named_by``: by which it is known, if not by these."""
         views = {one.job: store.job(one.job) for one in events[:MOST_TOLD] if one.job is not None}
 
         def shown(event: Event, at: datetime) -> str:
@@ -229,7 +231,8 @@ class Alerts:
             one["why"] = None
             if explain and len(events) <= MOST_EXPLAINED and view is not None and event.scheduled_for is not None:
                 one["why"] = " ".join(why(store, view, event.scheduled_for).sentences)
-        return Message(alert.name, store.namespace, events, subject(events), text(events, shown), said)
+        words = subject(events), text(events, shown)
+        return Message(alert.name, store.namespace, events, *words, said, named_by or events)
 
     def try_out(self, alert: Alert, namespace: str) -> str | None:
         """Send a message that tells of nothing; return what went wrong."""
@@ -237,7 +240,7 @@ class Alerts:
         event = Event(
             key=f"test:{now}", event=alert.on[0], at=now, job="test", node="test", reason="only a test"
         )  # a key of its own: a receiver that remembers ids would take the next test for this one
-        message = Message(alert.name, namespace, [event], "only a test", "This is only a test.", data([event]))
+        message = Message(alert.name, namespace, [event], "only a test", "This is only a test.", data([event]), [event])
         try:
             send(alert.target, message, alert.secret)
         except Exception as error:  # noqa: BLE001 - told to whoever tries it

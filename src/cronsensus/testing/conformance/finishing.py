@@ -159,6 +159,17 @@ class Finishing(StoreTest):
         assert again.token > claim.token
         assert ["retry", "snoozed", None] == [run.end for run in self.runs(claim)]
 
+    def test_what_waited_and_then_succeeds_says_no_more_why_it_waited(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue("k")
+        claim = self.take()
+        self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=timedelta(0), waiting=True)
+        again = self.take()
+        assert self.look(again).reason is None
+        self.finish(again, State.SUCCEEDED)
+        assert self.look(again).reason is None
+
     def test_a_snooze_forgets_crashes(self) -> None:
         _, claim = self.taken_over()
         assert 1 == claim.crashes

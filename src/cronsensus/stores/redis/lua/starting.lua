@@ -6,7 +6,7 @@ local function pending_row(id)
   local row = read(
     occurrence_key(id),
     'job', 'key', 'origin', 'nominal', 'due', 'expires', 'level', 'attempt', 'crashes', 'failures', 'payload', 'state',
-    'parent', 'listed'
+    'parent', 'listed', 'reason'
   )
   row.id = id
   return row
@@ -41,7 +41,7 @@ local function start(chosen, session, lease, ahead, limit)
         call('HSET', key, 'due', NOW)
       end
     end
-    if attempt > 1 then
+    if attempt > 1 or row.reason then -- a look that only waited has left no attempt, and why it waits
       call('HDEL', key, 'reason', 'error')
     end
     local changes = {
