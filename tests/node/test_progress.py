@@ -90,6 +90,21 @@ def test_a_run_that_says_nothing_has_nothing_to_be_written(notes):
     assert notes.wanted_in is None
 
 
+def test_a_transaction_that_keeps_the_store_from_writing_takes_over_what_is_on_its_way(notes):
+    taking = Taking()
+    taking.go_on.clear()
+    notes.line(ONE, line("on its way"))
+    flushing = threading.Thread(target=flush, args=(notes, taking), daemon=True)
+    flushing.start()
+    assert taking.reached.wait(60)
+    notes.line(ONE, line("later"))
+    notes.hold(OTHER.id, OTHER.token)  # nothing of it is on its way: there is nothing to wait for
+    notes.hold(ONE.id, ONE.token, most=0.01)
+    assert notes.held(ONE.id, ONE.token) == Note(ONE.id, ONE.token, None, (line("on its way"), line("later")), "s")
+    taking.go_on.set()
+    flushing.join(60)
+
+
 def test_what_is_on_its_way_to_the_store_is_waited_for_before_a_transaction_begins(notes):
     # It would arrive when the transaction is over, and be refused: the run would have ended without it.
     taking = Taking()

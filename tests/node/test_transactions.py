@@ -773,6 +773,45 @@ def test_the_end_may_be_written_into_a_transaction_of_the_users_own(node, shop, 
     assert warnings(caplog) == []
 
 
+def test_a_transaction_of_the_users_own_does_not_wait_for_a_node_that_waits_for_it(node, shop, tmp_path, monkeypatch):
+    locked, writes, stood = threading.Event(), threading.Event(), list[float]()
+    real = ProgressBuffer.writing
+
+    @contextmanager
+    def writing(notes: ProgressBuffer) -> Iterator[Any]:
+        with real(notes) as said:
+            if locked.is_set():
+                writes.set()  # the step that follows waits for the lock that the job has
+            yield said
+
+    monkeypatch.setattr(ProgressBuffer, "writing", writing)
+
+    @node.job()
+    def other() -> None:
+        assert locked.wait(60)
+
+    @node.job()
+    def book(run: Run) -> None:
+        raw = sqlite3.connect(tmp_path / "shop.db", isolation_level=None, timeout=30)
+        raw.execute("BEGIN IMMEDIATE")
+        raw.execute(f"INSERT INTO {shop.table} VALUES (?, ?)", (run.key, run.attempt))
+        run.progress(1, 2)
+        locked.set()
+        assert writes.wait(60)
+        begun = time.monotonic()
+        run.complete_in(raw, result="booked")
+        stood.append(time.monotonic() - begun)
+        raw.execute("COMMIT")
+        raw.close()
+
+    with node:
+        waits = other.enqueue()
+        assert book.options(key="one").enqueue().result("60s") == "booked"
+        waits.result("60s")
+    assert shop.effects() == [("one", 1)]
+    assert stood[0] < 3
+
+
 def test_a_rollback_of_the_users_own_lets_the_run_fail_and_be_tried_again(node, shop):
     @node.job(retries=1, retry_delay="0s")
     def book(run: Run) -> None:

@@ -31,6 +31,8 @@ class ProgressBuffer:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._held: set[_Key] = set()
+        self._under_way: dict[_Key, Note] = {}
+        """What is being written just now."""
         self._progress: dict[_Key, tuple[float, float]] = {}
         self._lines: dict[_Key, list[LogLine]] = {}
         self._sessions: dict[_Key, str] = {}
@@ -79,10 +81,14 @@ class ProgressBuffer:
                 progress = {key: self._progress.pop(key) for key in keys if key in self._progress}
                 lines = {key: self._lines.pop(key) for key in keys if key in self._lines}
                 sessions = {key: self._sessions.pop(key, None) for key in keys}
+                self._under_way = {
+                    key: Note(*key, progress.get(key), tuple(lines.get(key, ())), sessions[key]) for key in keys
+                }
             try:
-                yield tuple(Note(*key, progress.get(key), tuple(lines.get(key, ())), sessions[key]) for key in keys)
+                yield tuple(self._under_way.values())
             except BaseException:
                 with self._lock:
+                    self._under_way = {}
                     self._sessions |= {key: session for key, session in sessions.items() if session is not None}
                     self._progress = progress | self._progress
                     for key, earlier in lines.items():
@@ -90,22 +96,40 @@ class ProgressBuffer:
                 raise
             if keys:
                 with self._lock:
+                    self._under_way = {}
                     self._flushed_at = self._clock.monotonic()
 
     # --- held back for a run's transaction ----------------------------------------------------------------------------
 
-    def hold(self, occurrence: int, token: int) -> None:
-        """Keep what a run says until ``let_go``; when this returns, nothing of it is on its way to the store."""
-        with self._writing, self._lock:
-            self._held.add((occurrence, token))
+    def hold(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
+        """Keep what a run says until ``let_go``; when this returns, nothing of it is on its way to the store.
 
-    def held(self, occurrence: int, token: int) -> Note | None:
-        """Return what waits of a run, for its transaction to write."""
+        Args:
+            occurrence: of the run.
+            token: of the run.
+            most: seconds to wait for what is on its way; negative: for as long as it takes.
+        """
         key = occurrence, token
         with self._lock:
-            progress, lines = self._progress.get(key), self._lines.get(key, ())
+            self._held.add(key)
+            is_under_way = key in self._under_way
+        if is_under_way and self._writing.acquire(timeout=most):
+            self._writing.release()
+
+    def held(self, occurrence: int, token: int) -> Note | None:
+        """Return what waits of a run, for its transaction to write; and what is still on its way, if it did not wait.
+
+        That cannot arrive before a transaction which keeps it from being written, and is refused afterwards.
+        """
+        key = occurrence, token
+        with self._lock:
+            before = self._under_way.get(key)
+            progress, lines = self._progress.get(key), tuple(self._lines.get(key, ()))
             session = self._sessions.get(key)
-        return Note(*key, progress, tuple(lines), session) if progress is not None or lines else None
+        if before is not None:
+            progress, lines = progress or before.progress, (*before.lines, *lines)
+            session = session or before.session
+        return Note(*key, progress, lines, session) if progress is not None or lines else None
 
     def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None:
         """Forget what its transaction has ``written``; what else waits of the run goes the usual way."""

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 _log = Logger("cronsensus.node")
 
+SOON = 0.2
+"""Most seconds that a transaction of the user's waits for what the node writes of its run."""
+
 UNCOMMITTED = RunError(
     type="NotCommitted",
     message=(
@@ -53,8 +56,8 @@ UNCOMMITTED = RunError(
 class HeldProgress(Protocol):
     """Where progress and log lines wait; what waits of a run may be held there for its transaction to write."""
 
-    def hold(self, occurrence: int, token: int) -> None:
-        """Let no other thread write what waits of this run."""
+    def hold(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
+        """Let no other thread write what waits of this run; wait ``most`` seconds for what is being written."""
 
     def held(self, occurrence: int, token: int) -> Note | None:
         """Return what waits."""
@@ -218,7 +221,8 @@ class RunTransaction:
                     "(One that was rolled back may be followed by another.)"
                 )
             self._state = state
-        self._progress_buffer.hold(self._claim.id, self._claim.token)
+        # On SQLite their transaction may be what the node's own step waits for.
+        self._progress_buffer.hold(self._claim.id, self._claim.token, most=-1.0 if state is _State.OPEN else SOON)
 
     def _lost_words(self) -> str:
         return (

@@ -290,7 +290,7 @@ class Sweep:
 class _NoNotes:
     """Nothing is noted of a run outside of a node."""
 
-    def hold(self, occurrence: int, token: int) -> None: ...
+    def hold(self, occurrence: int, token: int, *, most: float = -1.0) -> None: ...
 
     def held(self, occurrence: int, token: int) -> Note | None:  # noqa: ARG002 - nothing is held
         return None
