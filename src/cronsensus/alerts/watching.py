@@ -144,7 +144,7 @@ class Alerts:
         then = structs.replace(then, wrong=wrong)
         events = [one for one in found if alert.wants(one) and one.job not in silent]
         now = to_micros(store.now())
-        sent = tuple(at for at in mark.sent if at > now - WINDOW // timedelta(microseconds=1))
+        sent = tuple(at for at in mark.sent if now - WINDOW // timedelta(microseconds=1) < at <= now)
         if not events:
             return structs.replace(then, sent=sent)
         if len(sent) >= AT_MOST:
@@ -162,7 +162,8 @@ class Alerts:
         stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
         nodes = "node_lost" in alert.on
         looks = wrong or expected or stalled or nodes or backlog is not None
-        if not looks or to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
+        # A mark in the future is one from before the store's clock was set back.
+        if not looks or 0 <= to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
             return [], structs.replace(mark, wrong=wrong)
         events, wrong = look_at_jobs(store, expected, wrong, now)
         if stalled or backlog is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.live_nodes import live_nodes, needs_no_node
+from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten
@@ -36,6 +37,7 @@ _MORE_CONNECTIONS = {
 _LATEST = 25
 _TOGETHER = 50
 _LOOKED_AT = 200
+_SHOWN = 5
 _MAX_READ = 1000
 
 
@@ -147,6 +149,18 @@ def check_jobs(store: Store) -> Iterator[Check]:
             f"{job.spec.name} was due {relative(job.due_at, view.now)}, and no node fired it",
             f"cronsensus why '{job.spec.name}' '{exact(job.due_at)}'",
         )
+
+
+def check_standstills(store: Store) -> Iterator[Check]:
+    """Find jobs that wait longer than their triggers say."""
+    found = list(every_standstill(store))
+    for one in found[:_SHOWN]:
+        yield Check("standstill", FAIL, one.sentence, f"cronsensus jobs rewind '{one.view.spec.name}'")
+    if len(found) > _SHOWN:
+        text = (
+            f"and {counted(len(found) - _SHOWN, 'more job')} that stand{'s' if len(found) == _SHOWN + 1 else ''} still"
+        )
+        yield Check("standstill", FAIL, text, "cronsensus jobs rewind --all")
 
 
 def check_retired(store: Store) -> Iterator[Check]:
