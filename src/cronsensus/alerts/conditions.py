@@ -13,13 +13,14 @@ from itertools import dropwhile, takewhile
 from cronsensus.alerts.events import AGAIN, SLOW, Event
 from cronsensus.durations import format_duration
 from cronsensus.insight.life import lives_of
-from cronsensus.insight.standstill import SLACK, every_standstill, find_standstill
+from cronsensus.insight.standstill import every_standstill, find_standstill
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.instants import to_micros
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.rewind import AHEAD
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
@@ -66,7 +67,7 @@ def look_at_jobs(
         for event, at in ((key.partition(":")[0], at) for key, at in told.items() if key.partition(":")[2] == name):
             # One that bears a time to come was recorded before the store's clock was set back.
             ended = None if last is None else last.finished_at
-            if last is not None and ended is not None and ended <= now + SLACK and to_micros(ended) > at:
+            if last is not None and ended is not None and ended <= now + AHEAD and to_micros(ended) > at:
                 del wrong[f"{event}:{name}"]
                 events.append(_recovered(name, last, ended, event))
         within = expected.get(name, Expected()).within
@@ -105,7 +106,7 @@ def _overdue(store: Store, job: str, last: Success | None, within: timedelta, no
         since, number, said = view.created_at, 0, "it has never succeeded"
     else:
         return
-    if since - now > SLACK and (found := store.job(job)) is not None:
+    if since - now > AHEAD and (found := store.job(job)) is not None:
         # The store's clock was set back. What was recorded before says nothing about how long success stays away.
         stands = find_standstill(found, now)
         if stands is not None and stands.until - now > within:

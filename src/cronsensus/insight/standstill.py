@@ -13,11 +13,10 @@ from itertools import islice
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.words import brief, exact, relative
 from cronsensus.model.job import JobView
+from cronsensus.model.rewind import AHEAD
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
 
-SLACK = timedelta(seconds=60)
-"""A node decides a time up to some seconds ahead, which is no standstill."""
 MOST_READ = 1000
 
 
@@ -62,10 +61,10 @@ def find_standstill(view: JobView, now: datetime) -> Standstill | None:
     if trigger is None or view.next_due is None or view.paused_at is not None or view.retired_at is not None:
         return None
     ahead = view.watermark - now
-    expected = trigger.next_after(now if ahead > SLACK else max(now, view.watermark))
-    if expected is None or expected >= view.next_due or view.next_due - now <= SLACK:
+    expected = trigger.next_after(now if ahead > AHEAD else max(now, view.watermark))
+    if expected is None or expected >= view.next_due or view.next_due - now <= AHEAD:
         return None
-    return Standstill(view, now, view.next_due, expected, ahead if ahead > SLACK else timedelta(0))
+    return Standstill(view, now, view.next_due, expected, ahead if ahead > AHEAD else timedelta(0))
 
 
 def every_standstill(store: Store) -> Iterator[Standstill]:

@@ -11,13 +11,14 @@ from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.ledger import MICROSECOND, NO_VERDICT, UNDECIDED
 from cronsensus.insight.live_nodes import nodes_alive_at
 from cronsensus.insight.reasons import clause, reason_of
-from cronsensus.insight.standstill import SLACK, find_standstill
+from cronsensus.insight.standstill import find_standstill
 from cronsensus.insight.summaries import error_text, why_ended
 from cronsensus.insight.waiting import why_it_waits
 from cronsensus.insight.words import brief, counted, exact, past, relative
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.rewind import AHEAD
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_range
@@ -167,7 +168,7 @@ class _Inquiry:
 
     def _ahead(self, born: datetime) -> str:
         """Return that an instant lies ahead of the store's clock, in brackets; nothing if it does not."""
-        return f" ({past(born, self._now)})" if born - self._now > SLACK else ""
+        return f" ({past(born, self._now)})" if born - self._now > AHEAD else ""
 
     # --- an occurrence was made ---------------------------------------------------------------------------------------
 
