@@ -258,6 +258,15 @@ class RetiresUpToNow(BrokenStore):
         job.eras[-1:-1] = later
 
 
+class ForgetsWhatIsDeclared(BrokenStore):
+    """A session is kept without what its program declares."""
+
+    rejected_by = "test_a_session_is_read_with_what_its_program_declares"
+
+    def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
+        return super()._open_session(replace(session, declares={}), lease)
+
+
 class LeavesVerdictsBehind(BrokenStore):
     """A schedule that is taken back leaves the verdicts on times that come again."""
 

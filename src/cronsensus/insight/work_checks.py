@@ -13,6 +13,7 @@ from cronsensus.insight.life import lives_of
 from cronsensus.insight.live_nodes import live_nodes, needs_no_node
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.summaries import why_ended
+from cronsensus.insight.two_programs import describe_strangers, find_twice_declared
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.masking import mask
@@ -89,6 +90,11 @@ def check_nodes(store: Store) -> Iterator[Check]:
             text = f"{one.node} died {relative(one.ended_at, now)} ({one.ended_why})"
             yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
     yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
+    for twice in find_twice_declared(live)[:_SHOWN]:
+        yield Check("programs", WARN, twice.sentence, "give each program a namespace= of its own; see where they start")
+    if (lacking := describe_strangers(live)) is not None:
+        then = "normal during a deploy that adds and removes jobs; two programs: give each a namespace= of its own"
+        yield Check("programs", WARN, lacking, then)
     yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
 
 
