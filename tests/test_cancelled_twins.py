@@ -5,6 +5,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -264,6 +265,7 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
     (Scheduler, "enqueue_many"): lambda verb, job, *_: verb([job.call(), job.call()]),
     (Scheduler, "pause"): lambda verb, job, *_: verb(job, reason="x"),
     (Scheduler, "resume"): lambda verb, *_: verb("paused"),
+    (Scheduler, "rewind"): lambda verb, *_: verb("ahead", reason="x"),
     (Scheduler, "trigger"): lambda verb, job, *_: verb(job),
     (Scheduler, "backfill"): lambda verb, job, *_: verb(job, *PAST),
     (Scheduler, "cancel"): lambda verb, _, waits, __: verb(waits, reason="x"),
@@ -311,6 +313,10 @@ class Place:
         scheduler.cancel(final, reason="so that it is final")
         scheduler.pause("paused", reason="to be resumed")
         scheduler.add_job("work", every("1h"), name="added")
+        scheduler.add_job("work", every("1h"), name="ahead")
+        ahead = scheduler.store._space.jobs["ahead"]
+        ahead.watermark += timedelta(hours=3)  # as after a clock that was set back
+        scheduler.store._space.schedule(ahead)
         once = scheduler.once("fixed", name="guarded")(lambda: None)
         once()
         self._lock = scheduler.lock("held")
@@ -336,6 +342,7 @@ class Place:
             sorted((name, str(trigger), paused is None, retired is None) for name, trigger, paused, retired in jobs),
             sorted(occurrences),
             len(store.locks()),
+            [one.spec.name for one in store.jobs() if one.watermark > store.now()],
         )
         with suppress(LeaseLost):
             self._lock.release()

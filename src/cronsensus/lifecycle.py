@@ -14,11 +14,18 @@ from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, CronsensusError, StoreError, StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.job import JobSpec
-from cronsensus.model.session import SessionSpec
+from cronsensus.model.job import JobSpec, is_internal
+from cronsensus.model.session import MOST_DECLARED, SessionSpec
+from cronsensus.once.identity import identity
 from cronsensus.opened import OpenedStore
 from cronsensus.participation import Participation, warn_of_forking_master
-from cronsensus.retirement import record_meant, tell_of_retired, warn_of_nothing, warn_of_strangers
+from cronsensus.retirement import (
+    record_meant,
+    tell_of_retired,
+    warn_of_nothing,
+    warn_of_strangers,
+    warn_of_twice_declared,
+)
 from cronsensus.scheduler_setup import Setup
 from cronsensus.starting import Start, Tries, briefly, may_come
 from cronsensus.startup.tasks import Startups
@@ -60,6 +67,7 @@ class Lifecycle:
         self._pause = Event()  # never set: a sleep that a signal handler may interrupt
         self._store_wait: StoreWait | None = None
         self._told_of_nothing = False
+        self._told_twice: set[str] = set()
         self.on_declared: Callable[[Store, Sequence[JobSpec]], None] = lambda *_: None
         """Told when the store has the definitions of a session."""
 
@@ -317,6 +325,7 @@ class Lifecycle:
             release=self._setup.release,
             concurrency=self._setup.settings.concurrency,
             functions=len(self._declared.registry),
+            declares=_identities(self._declared),
         )
 
     def declare(self, store: Store) -> bool:
@@ -346,9 +355,17 @@ class Lifecycle:
             _log.info("changed for all nodes: %s%s", _some(defined.changed), rest)
         tell_of_retired(store, defined, retire_after)
         warn_of_strangers(store.namespace, defined)
+        self._told_twice |= warn_of_twice_declared(store, self._told_twice)
         if not (defined.created or defined.changed or defined.unchanged or self._told_of_nothing):
             self._told_of_nothing = warn_of_nothing(store, self._declared.registry)
         return bool(defined.superseded or defined.kept)
+
+
+def _identities(declared: Declarations) -> dict[str, str]:
+    """Return which function is behind each declared job, of very many jobs the first."""
+    names = sorted(name for name in declared.specs_by_name if not is_internal(name))[:MOST_DECLARED]
+    functions = {name: declared.function_of(name) for name in names}
+    return {name: identity(function) for name, function in functions.items() if function is not None}
 
 
 def _some(names: tuple[str, ...]) -> str:

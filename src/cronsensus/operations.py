@@ -25,6 +25,7 @@ from cronsensus.model.states import Origin, State
 from cronsensus.node.batch import as_items
 from cronsensus.node.batch_items import Pages, write_pages
 from cronsensus.node.executors.importing import refuse_while_loading
+from cronsensus.rewinding import rewind_job
 from cronsensus.runs import next_time
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
@@ -261,6 +262,29 @@ class Operations:
         return self._acts.act({name}, lambda store: store.resume(name, by=operator, why=reason))
 
     aresume = twin(resume)
+
+    def rewind(self, job: str | Named, *, reason: str, by: str | None = None) -> datetime:
+        """Take a job's schedule back to now, after the store's clock was set back; return from when on it goes on.
+
+        A time that ran while the clock was ahead does not run again; what did not run comes when its time comes.
+
+        Args:
+            job: a job, or its name.
+            reason: for the trail.
+            by: the operator, for the trail; defaults to this node's name.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidTransition: the job does not stand still, or is paused, or each of its times has run.
+            InvalidOption: no reason.
+            StoreError: the store could not do it.
+        """
+        if not reason.strip():
+            raise InvalidOption('a schedule is taken back for a reason; write reason="…"')
+        name, operator = name_of(job), self._acts.operator(by)
+        return self._acts.act({name}, lambda store: rewind_job(store, name, by=operator, why=reason).watermark)
+
+    arewind = twin(rewind)
 
     def trigger(
         self,

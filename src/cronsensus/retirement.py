@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from cronsensus.durations import format_duration
 from cronsensus.insight.lost_jobs import read_lost_job
+from cronsensus.insight.two_programs import find_twice_declared
 from cronsensus.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
@@ -70,6 +71,21 @@ def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
             "retires the other's jobs",
             ours + common, others + common, namespace, common,
         )  # fmt: skip
+
+
+def warn_of_twice_declared(store: Store, told: Collection[str]) -> set[str]:
+    """Warn of jobs that another program declares with another function, but of those ``told``; return their names."""
+    nodes = [one for one in store.sessions() if one.is_node and one.state in {"alive", "draining"}]
+    new = [one for one in find_twice_declared(nodes) if one.job not in told]
+    for one in new[:_NAMED]:
+        _log.warning(
+            "%s; give each program a namespace of its own, Scheduler(…, namespace='…'), or the job another name. It is "
+            "normal during a deploy that moves the function",
+            one.sentence,
+        )
+    if len(new) > _NAMED:
+        _log.warning("and %d more jobs that two programs declare; see: cronsensus doctor", len(new) - _NAMED)
+    return {one.job for one in new}
 
 
 def warn_of_nothing(store: Store, functions: Collection[str]) -> bool:

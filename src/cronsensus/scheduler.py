@@ -276,6 +276,8 @@ class Scheduler:
     enqueue_batch = _Of(lambda self: self._operations.enqueue_batch)
     aenqueue_batch = _Of(lambda self: self._operations.aenqueue_batch)
 
+    rewind = _Of(lambda self: self._operations.rewind)
+    arewind = _Of(lambda self: self._operations.arewind)
     pause = _Of(lambda self: self._operations.pause)
     apause = _Of(lambda self: self._operations.apause)
     resume = _Of(lambda self: self._operations.resume)

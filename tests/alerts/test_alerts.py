@@ -26,6 +26,7 @@ from cronsensus.alerts.muting import mute, muted, unmute
 from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
 from cronsensus.alerts.words import MOST_TOLD, subject, text
+from cronsensus.clock import ManualClock
 from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.insight.work_checks import check_retired
 from cronsensus.membership.liveness import started_at
@@ -33,6 +34,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.boot import host_identity
+from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import a_session
 from tests.alerts.receivers import mails, webhooks
 from tests.hand_cluster import HandCluster
@@ -899,3 +901,18 @@ def test_a_success_is_kept_for_as_long_as_it_is_asked_for():
 
         @scheduler.job(overdue="31d")
         def monthly() -> None: ...
+
+
+def test_an_alert_goes_on_when_the_clock_of_the_store_was_set_back(tmp_path):
+    told, clock = [], ManualClock()
+    store = MemoryStore(f"memory://{tmp_path.name}", clock=clock)
+    alerts = Alerts([Alert(told.append, name="ops")], lambda: store)
+    spec = JobSpec(name=watching.JOB + "ops", function=watching.JOB + "ops")
+    store.define_jobs([spec], release="r1")
+    clock.step(timedelta(hours=8))
+    alerts.ensure(store, [spec])
+    clock.step(timedelta(hours=-8))
+    [asleep] = store.occurrences(OccurrenceFilter())
+    alerts.ensure(store, [spec])
+    [awake] = store.occurrences(OccurrenceFilter())
+    assert (asleep.due_at - store.now(), awake.due_at) == (timedelta(hours=8), store.now())

@@ -70,6 +70,7 @@ ARGUMENTS = {
     "jobs show": ["tick"],
     "jobs pause": ["tick", "--reason", "x"],
     "jobs resume": ["tick"],
+    "jobs rewind": ["tick", "--reason", "x"],
     "jobs trigger": ["tick"],
     "jobs enqueue": ["tick"],
     "jobs backfill": ["tick", "--from", "1m", "--yes"],
@@ -123,7 +124,7 @@ def test_every_command_that_prints_data_prints_one_json_document(
 def test_the_table_names_every_command_of_the_contract() -> None:
     assert list(cli.table) == CONTRACT.split()
     below = {" ".join(path) for path in ALL if len(path) == 2}
-    jobs = {f"jobs {name}" for name in ("list", "show", "pause", "resume", "trigger", "enqueue", "backfill")}
+    jobs = {f"jobs {name}" for name in ("list", "show", "pause", "resume", "rewind", "trigger", "enqueue", "backfill")}
     runs = {f"runs {name}" for name in ("list", "show", "failed", "retry", "cancel", "logs", "watch")}
     assert below == jobs | runs | {
         "nodes list",

@@ -23,6 +23,7 @@ from cronsensus.model.claim_order import first_level
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover, scheduled_key
 from cronsensus.model.plan import Plan
+from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step, Want
@@ -256,6 +257,48 @@ class RetiresUpToNow(BrokenStore):
         del job.eras[len(job.eras) - len(later) :]
         super()._retire_job(job, retire_after)
         job.eras[-1:-1] = later
+
+
+class ForgetsWhatIsDeclared(BrokenStore):
+    """A session is kept without what its program declares."""
+
+    rejected_by = "test_a_session_is_read_with_what_its_program_declares"
+
+    def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
+        return super()._open_session(replace(session, declares={}), lease)
+
+
+class LeavesVerdictsBehind(BrokenStore):
+    """A schedule that is taken back leaves the verdicts on times that come again."""
+
+    rejected_by = "test_a_verdict_on_times_that_come_again_is_withdrawn_and_one_across_now_ends_there"
+
+    def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
+        before = self._space.jobs[rewind.job].ranges
+        done = super()._rewind(rewind, by=by, why=why)
+        self._space.jobs[rewind.job].ranges = before
+        return done
+
+
+class RewindsWhatIsNoMore(BrokenStore):
+    """A schedule is taken back although a plan moved its watermark meanwhile."""
+
+    rejected_by = "test_a_step_back_that_rests_on_what_is_no_more_does_nothing"
+
+    def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
+        job = self._space.jobs[rewind.job]
+        return super()._rewind(replace(rewind, watermark_seen=job.watermark, revision=job.revision), by=by, why=why)
+
+
+class ForgetsRunsOnRewind(BrokenStore):
+    """A schedule that is taken back forgets the keys of what ran ahead, so that it runs again."""
+
+    rejected_by = "test_a_time_that_ran_while_the_clock_was_ahead_does_not_run_again"
+
+    def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
+        done = super()._rewind(rewind, by=by, why=why)
+        self._space.jobs[rewind.job].keys.clear()
+        return done
 
 
 class OwnLeaseClock(BrokenStore):

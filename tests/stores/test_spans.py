@@ -14,9 +14,10 @@ import pytest
 from cronsensus import Scheduler
 from cronsensus.errors import CronsensusError, DuplicateJob, InvalidOption, InvalidTransition
 from cronsensus.model.acquiring import Ask
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.ledger import Loss
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
+from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
@@ -33,6 +34,7 @@ SPEC = JobSpec(name="job", function="f")
 TOO_FAR = Want(limit=1, functions=(), lease=LEASE, ahead=2 * MOST_AHEAD)
 MISSED = Outcome(id=1, token=1, state=State.MISSED)
 GRANT = LockGrant(name="lock", holder="holder", token=1)
+REWIND = Rewind(job="job", revision=1, watermark_seen=NOON, watermark=NOON, next_due=None, eras=(Era(NOON, None, 1),))
 VERBS = sorted(name for name, member in vars(Store).items() if isfunction(member) and not name.startswith("_"))
 
 Calls = dict[str, Callable[[], Any]]
@@ -122,6 +124,7 @@ def calls_on(store: Store) -> Calls:
         "reclaim": store.reclaim,
         "renew": lambda: store.renew("s", lease=LEASE),
         "resume": lambda: store.resume("job", **WHO),
+        "rewind": lambda: store.rewind(REWIND, **WHO),
         "retire": lambda: store.retire("job", **WHO),
         "retry": lambda: store.retry(1, **WHO),
         "runs": lambda: store.runs(1),

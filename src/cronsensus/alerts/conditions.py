@@ -14,12 +14,14 @@ from cronsensus.alerts.events import AGAIN, SLOW, Event
 from cronsensus.durations import format_duration
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lost_jobs import find_lost_jobs, read_lost_job
+from cronsensus.insight.standstill import every_standstill, find_standstill
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.instants import to_micros
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.rewind import AHEAD
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
@@ -99,9 +101,11 @@ def look_at_jobs(
     for name in sorted({*expected, *(key.partition(":")[2] for key in told)}):
         last = last_success(store, name)
         for event, at in ((key.partition(":")[0], at) for key, at in told.items() if key.partition(":")[2] == name):
-            if last is not None and last.finished_at is not None and to_micros(last.finished_at) > at:
+            # One that bears a time to come was recorded before the store's clock was set back.
+            ended = None if last is None else last.finished_at
+            if last is not None and ended is not None and ended <= now + AHEAD and to_micros(ended) > at:
                 del wrong[f"{event}:{name}"]
-                events.append(_recovered(name, last, last.finished_at, event))
+                events.append(_recovered(name, last, ended, event))
         wanted = expected.get(name, Expected())
         if wanted.within is not None and f"overdue:{name}" not in wrong:
             events += _overdue(store, name, last, wanted.within, now, dropped=wanted.dropped)
@@ -140,7 +144,12 @@ def _overdue(
         since, number, said = view.created_at, 0, "it has never succeeded"
     else:
         return
-    if now - since > within:
+    if since - now > AHEAD and (found := store.job(job)) is not None:
+        # The store's clock was set back. What was recorded before says nothing about how long success stays away.
+        stands = find_standstill(found, now)
+        if stands is not None and stands.until - now > within:
+            yield Event(key=f"overdue:{job}:{number}", event="overdue", at=now, job=job, reason=stands.sentence)
+    elif now - since > within:
         yield Event(
             key=f"overdue:{job}:{number}",
             event="overdue",
@@ -241,6 +250,19 @@ def _stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
                     job=job,
                     scheduled_for=due,
                     reason=reason,
+                ),
+            )
+    for one in every_standstill(store):
+        if not is_internal(job := one.view.spec.name):
+            yield (
+                f"stalled:{job}",
+                Event(
+                    key=f"stalled:{job}:{to_micros(one.until)}",
+                    event="stalled",
+                    at=now,
+                    job=job,
+                    scheduled_for=one.expected,
+                    reason=one.sentence,
                 ),
             )
 

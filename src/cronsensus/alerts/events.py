@@ -110,8 +110,11 @@ def look(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = Fal
     ``takeovers``: these too. They are looked for among the newest runs, which is a read of its own. ``items``: batches
     that have succeeded although items of them failed, likewise.
     """
-    now = store.now()
-    since = max(from_micros(mark.at) - AGAIN, from_micros(mark.floor))
+    now, last_look, floor = store.now(), from_micros(mark.at), from_micros(mark.floor)
+    set_back = last_look - now > AGAIN
+    if set_back:
+        last_look, floor = now, min(floor, now - AGAIN)
+    since = max(last_look - AGAIN, floor)
     ranges = list(_of_ranges(store, max(mark.ranges - RANGES_AGAIN, mark.range_floor)))
     ended, open_batches = list(_ended(store, since)), mark.batches
     found = [*_of_occurrences(ended), *ranges, *_of_sessions(store, since)]
@@ -121,16 +124,22 @@ def look(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = Fal
         more, open_batches = _of_batches(store, ended, mark)
         found += more
     new = [one for one in found if one.key not in mark.seen]
+    known = mark.seen
+    if set_back:
+        # What bears a time between now and the last look was told before the store's clock was set back.
+        told = [one for one in new if now < one.at < from_micros(mark.at) - AGAIN]
+        known = known | {one.key: to_micros(one.at) for one in told}
+        new = [one for one in new if one.key not in known]
     # A range is found again by its id, whenever that was.
-    kept = {key: at for key, at in mark.seen.items() if at >= to_micros(since) or key.startswith((_RANGE, SLOW))}
+    kept = {key: at for key, at in known.items() if at >= to_micros(since) or key.startswith((_RANGE, SLOW))}
     seen = kept | {one.key: to_micros(one.at) for one in new}
     last = max([mark.ranges, *(int(one.key.removeprefix(_RANGE)) for one in ranges)])
-    at, floor, range_floor = to_micros(now), mark.floor, mark.range_floor
+    at, until, range_floor = to_micros(now), to_micros(floor), mark.range_floor
     if len(seen) > MOST_SEEN:  # the next look begins here, so that few of them are found again
-        floor, range_floor = at, last
+        until, range_floor = at, last
         seen = {key: then for key, then in seen.items() if then >= at or key.startswith(SLOW)}
     return sorted(new, key=lambda one: one.at), Mark(
-        at, last, floor, range_floor, seen, mark.sent, mark.wrong, mark.checked, (), mark.dropped, open_batches
+        at, last, until, range_floor, seen, mark.sent, mark.wrong, mark.checked, (), mark.dropped, open_batches
     )
 
 

@@ -40,6 +40,7 @@ from cronsensus.instants import from_micros, to_micros
 from cronsensus.logger import Logger
 from cronsensus.model.job import INTERNAL, JobSpec, is_internal
 from cronsensus.model.occurrence import Item
+from cronsensus.model.states import State
 from cronsensus.node.items import Watching
 from cronsensus.node.run import Run
 from cronsensus.stores.base import Store
@@ -48,6 +49,8 @@ EVERY = timedelta(seconds=2)
 """Between two looks."""
 CHECKED = timedelta(seconds=10)
 """Between two looks at what is expected of jobs."""
+LONGEST_SLEEP = timedelta(minutes=5)
+"""No look or try of ours is further away."""
 AT_MOST = 4
 """Messages of an alert in ``WINDOW``; what comes in between goes with the next one."""
 WINDOW = timedelta(seconds=60)
@@ -111,9 +114,16 @@ class Alerts:
         self._mind_patterns([spec.name for spec in specs if not is_internal(spec.name)])
         wanted = [Item(job=spec.name, key=KEY) for spec in specs if spec.name.startswith(JOB)]
         for made in store.enqueue(wanted):
-            # An alert that was retired had its run cancelled; it is declared again.
-            if made.state.final and store.forget(made.job, KEY, by="cronsensus", why="watched anew", only=made.id):
+            # An alert that was retired had its run cancelled; it is declared again. Or its run sleeps until a time that
+            # was, because the store's clock was set back.
+            over = made.state.final or (made.state is State.PENDING and self._sleeps_too_long(store, made.id))
+            if over and store.forget(made.job, KEY, by="cronsensus", why="watched anew", only=made.id):
                 store.enqueue([Item(job=made.job, key=KEY)])
+
+    @staticmethod
+    def _sleeps_too_long(store: Store, number: int) -> bool:
+        run = store.occurrence(number)
+        return run is not None and run.state is State.PENDING and run.due_at - store.now() > LONGEST_SLEEP
 
     def _mind_patterns(self, jobs: Sequence[str]) -> None:
         for one in self.by_name.values():
@@ -161,7 +171,7 @@ class Alerts:
         then = structs.replace(then, wrong=wrong)
         events = [one for one in found if alert.wants(one) and one.job not in silent]
         now = to_micros(store.now())
-        sent = tuple(at for at in mark.sent if at > now - WINDOW // timedelta(microseconds=1))
+        sent = tuple(at for at in mark.sent if now - WINDOW // timedelta(microseconds=1) < at <= now)
         if not events:
             return structs.replace(then, sent=sent)
         if len(sent) >= AT_MOST:
@@ -180,7 +190,8 @@ class Alerts:
         nodes = "node_lost" in alert.on
         drops = not {"overdue", "retired"}.isdisjoint(alert.on)
         looks = wrong or expected or stalled or nodes or drops or backlog is not None
-        if not looks or to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
+        # A mark in the future is one from before the store's clock was set back.
+        if not looks or 0 <= to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
             return [], structs.replace(mark, wrong=wrong)
         dropped: dict[str, Expected] = {}
         events: list[Event] = []

@@ -1,4 +1,4 @@
-"""Which times of the ledger say nothing about what came first: the store's clock was set back there."""
+"""Where the store's clock was set back, and schedules after it: times there say less than elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import islice
 
 from cronsensus.instants import parse_instant
 from cronsensus.model.ledger import CLOCK_SET_BACK
+from cronsensus.model.rewind import REWIND
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_trail_entry
 
@@ -27,13 +28,31 @@ class SetBacks:
         Then the clock went from the one to the other, back through everything between them.
         """
         if self._stretches is None:
-            self._stretches = list(_joined(sorted(_stretches(self._store))))
+            self._stretches = list(_joined(sorted(_stretches(self._store, "", CLOCK_SET_BACK))))
         return any(since <= earlier and later <= until for since, until in self._stretches)
 
 
-def _stretches(store: Store) -> Iterator[tuple[datetime, datetime]]:
-    for entry in islice(every_trail_entry(store, ""), MOST):
-        if entry.action == CLOCK_SET_BACK:
+class Rewound:
+    """The stretches over which an operator took a job's schedule back, read once, when the first doubt arises.
+
+    What ran there while the clock was ahead stays. A range written since says only that it did not run once more.
+    """
+
+    def __init__(self, store: Store, job: str) -> None:
+        self._store = store
+        self._job = job
+        self._stretches: list[tuple[datetime, datetime]] | None = None
+
+    def covers(self, at: datetime) -> bool:
+        """Whether a nominal time came again."""
+        if self._stretches is None:
+            self._stretches = list(_stretches(self._store, self._job, REWIND))
+        return any(since < at <= until for since, until in self._stretches)
+
+
+def _stretches(store: Store, target: str, action: str) -> Iterator[tuple[datetime, datetime]]:
+    for entry in islice(every_trail_entry(store, target), MOST):
+        if entry.action == action:
             yield parse_instant(entry.details["from"]), parse_instant(entry.details["until"])
 
 

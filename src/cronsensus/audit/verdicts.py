@@ -23,7 +23,7 @@ from itertools import islice
 from cronsensus.audit.nominal import MICROSECOND, MOST_COUNTED, Nominals, split
 from cronsensus.audit.report import JobReport
 from cronsensus.audit.rows import Row, succeeded_before, tally
-from cronsensus.audit.set_backs import SetBacks
+from cronsensus.audit.set_backs import Rewound, SetBacks
 from cronsensus.audit.words import Words
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
@@ -66,6 +66,7 @@ class Verdicts:
         self._pauses = list(pauses)
         self._set_backs = set_backs
         self._report = report
+        self._rewound = Rewound(store, job.spec.name)
         self._words = Words(self._name)
         self._gap: _Gap | None = None
 
@@ -85,7 +86,7 @@ class Verdicts:
             self._job = again
         self._close_gap()
         undecided.add_to(self._report)
-        for row in undecided.strays:
+        for row in (one for one in undecided.strays if not self._rewound.covers(one.at)):
             self._report.add(self._words.stray(row))
         if undecided.missing and undecided.first is not None:
             self._report.add(self._words.undecided(undecided.first, undecided.missing, self._job.watermark))
@@ -132,6 +133,8 @@ class Verdicts:
         for row in self._rows(after, until):
             self._by_hand(row)
             if not row.scheduled:
+                continue
+            if self._rewound.covers(row.at):
                 continue
             if self._nominals.has(row.at):
                 self._report.add(self._words.two_verdicts(row.at, [row], [long.range]))
@@ -183,7 +186,7 @@ class Verdicts:
                 continue
             for row in by_time[at]:
                 self._by_hand(row)
-                if row.scheduled:
+                if row.scheduled and not self._rewound.covers(at):
                     self._report.add(self._words.stray(row))
 
     def _nominal(self, at: datetime, rows: list[Row], ranges: list[LedgerRange]) -> None:
@@ -194,6 +197,8 @@ class Verdicts:
         for row in rows:
             if row not in verdicts:
                 self._by_hand(row)
+        if scheduled and ranges and self._rewound.covers(at):
+            ranges = []
         if len(scheduled) + len(ranges) > 1:
             self._report.add(self._words.two_verdicts(at, scheduled, [one.range for one in ranges]))
         for row in rows:

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from cronsensus.cli.app import application, code_at_hand, opened_store
+from cronsensus.cli.app import application, code_at_hand, complete_job, opened_store
 from cronsensus.cli.backfill import backfill
 from cronsensus.cli.enqueue import enqueue
+from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Group, Invocation
 from cronsensus.cli.next import print_times, times_data
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
@@ -18,18 +19,22 @@ from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
 from cronsensus.codec import dumps
 from cronsensus.dependencies import chain_from, edges, names_after
+from cronsensus.errors import InvalidTransition
 from cronsensus.handle import Handle
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
+from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
 from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.model.job import JobView, Policies, is_internal
 from cronsensus.model.occurrence import Enqueued, Occurrence
+from cronsensus.model.rewind import Rewind
 from cronsensus.model.states import State
+from cronsensus.rewinding import rewind_job
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
 
@@ -41,7 +46,7 @@ FINAL = tuple(state for state in State if state.final)
 
 @click.group(cls=Group)
 def jobs() -> None:
-    """List, show, pause, resume, trigger, enqueue and backfill jobs.
+    """List, show, pause, resume, rewind, trigger, enqueue and backfill jobs.
 
     cronsensus jobs list
     cronsensus jobs pause send_digest --reason "mail server is down"
@@ -251,6 +256,47 @@ def resume(names: tuple[str, ...], reason: str, by: str) -> None:
     cronsensus jobs resume send_digest
     """
     _each(names, "resumed", "was not paused", lambda store, name: store.resume(name, by=by, why=reason))
+
+
+@jobs.command()
+@click.argument("names", metavar="JOB…", nargs=-1, shell_complete=complete_job)
+@click.option("--all", "everything", is_flag=True, help="All jobs that stand still.")
+@acting(reason=True)
+def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) -> int:
+    """Take the schedules of jobs back to now, after the store's clock was set back.
+
+    Such a job stands still until the clock has come to where it was. What ran while the clock was ahead does not run
+    again; each other time comes again. See what stands still: cronsensus doctor.
+
+    cronsensus jobs rewind send_digest --reason "the clock was 8 h ahead"
+    cronsensus jobs rewind --all --reason "the clock was 8 h ahead"
+    """
+    if everything == bool(names):
+        raise click.UsageError("name the jobs, or all that stand still: --all")
+    output = Output.current()
+    done: dict[str, Rewind] = {}
+    refused: dict[str, str] = {}
+    with opened_store() as store:
+        chosen = [one.view.spec.name for one in every_standstill(store)] if everything else names
+        for name in chosen:
+            require_job(store, name)
+        for name in dict.fromkeys(chosen):
+            try:
+                done[name] = rewind_job(store, name, by=by, why=reason)
+            except InvalidTransition as error:
+                refused[name] = str(error)
+        now = store.now()
+    code = FAILED if refused else OK
+    if output.printed_json({"rewound": {name: one.next_due for name, one in done.items()}, "refused": refused}):
+        return code
+    for name, one in done.items():
+        following = "" if one.next_due is None else f"; next {exact(one.next_due)} ({relative(one.next_due, now)})"
+        output.line(f"took {name} back from {exact(one.watermark_seen)} to {exact(one.watermark)}{following}")
+    for text in refused.values():
+        message(text)
+    if not chosen:
+        output.line("no job stands still")
+    return code
 
 
 def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:

@@ -18,6 +18,7 @@ from cronsensus.cli.options import DurationType, PlaceType
 from cronsensus.cli.output import message
 from cronsensus.cli.terminal import clean
 from cronsensus.insight.live_nodes import live_nodes
+from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.words import counted, relative
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 FOREVER = "36500d"
 """``--wait`` without a time."""
+_SHOWN = 3
 
 
 @click.command(cls=Command)
@@ -149,16 +151,15 @@ def _measured(scheduler: Scheduler, at: tuple[str, int] | None, jobs: tuple[str,
 
 def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     """Say what this node runs, beside how many others, and when first: so that an idle node says why."""
-    from cronsensus.clock import SystemClock
-
-    known, now = scheduler.settings, SystemClock().now()
+    known, now = scheduler.settings, scheduler.store.now()
     others = len(live_nodes(scheduler.store))
     place = scheduler.store.describe().get("file")
     where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
     if new and not others:
         where += ", new"
+    stands = {one.view.spec.name: one for one in every_standstill(scheduler.store)}
     times = {
-        job: nominal
+        job: nominal if job not in stands else stands[job].until
         for job, declared in scheduler.jobs.items()
         if declared.trigger is not None and (nominal := declared.trigger.next_after(now)) is not None
     }
@@ -168,6 +169,12 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
         message(
             "note: memory:// is not shared with other processes; for several nodes give --url sqlite:///cronsensus.db"
         )
+    for one in list(stands.values())[:_SHOWN]:
+        message(
+            f"note: {clean(one.sentence)}; take it back to now: cronsensus jobs rewind '{clean(one.view.spec.name)}'"
+        )
+    if len(stands) > _SHOWN:
+        message(f"note: {len(stands) - _SHOWN} more stand still; see them: cronsensus jobs list")
     if times:
         first = min(times, key=lambda job: times[job])
         message(f"first: {clean(first)} {relative(times[first], now)}; Ctrl-C drains")

@@ -21,6 +21,7 @@ from cronsensus.insight.work_checks import (
     check_jobs,
     check_nodes,
     check_retired,
+    check_standstills,
     check_unreadable,
     check_waiting,
 )
@@ -49,6 +50,7 @@ def examine(store: Store) -> Iterator[Check]:
     yield from check_nodes(store)
     yield from check_connections(store, described)
     yield from check_jobs(store)
+    yield from check_standstills(store)
     yield from check_retired(store)
     yield from check_failing(store)
     yield from check_waiting(store)

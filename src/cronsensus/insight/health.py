@@ -129,7 +129,8 @@ def _overruns(store: Store, node: SessionView, now: datetime) -> Iterator[tuple[
 
 def _not_ready(store: Store, living: Sequence[SessionView]) -> str | None:
     """Return, as half a sentence, what tells that nobody decides; ``None``: nothing does."""
-    from cronsensus.insight.work_checks import OVERDUE  # more than a quick probe needs
+    from cronsensus.insight.standstill import every_standstill  # more than a quick probe needs
+    from cronsensus.insight.work_checks import OVERDUE
 
     nodes = [one for one in living if one.is_node]
     if nodes and not any(takes_work(one) for one in nodes):
@@ -137,9 +138,11 @@ def _not_ready(store: Store, living: Sequence[SessionView]) -> str | None:
     view = store.look(limit=_LOOKED_AT)
     late = [(job.due_at, job.spec.name) for job in view.jobs if job.due_at is not None]
     due, name = min(late, default=(view.now, ""))
-    if view.now - due < OVERDUE:
-        return None
-    return f"nobody has decided {name}, which was due {relative(due, view.now)}"
+    if view.now - due >= OVERDUE:
+        return f"nobody has decided {name}, which was due {relative(due, view.now)}"
+    stands = list(every_standstill(store))
+    more = f"; and {counted(len(stands) - 1, 'more job')}" if len(stands) > 1 else ""
+    return f"{stands[0].sentence}{more}" if stands else None
 
 
 def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health | None:

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Literal
 
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.standstill import find_standstill
 from cronsensus.insight.waiting import JUST_NOW
-from cronsensus.insight.words import brief, exact, relative
+from cronsensus.insight.words import brief, exact, past, relative
 from cronsensus.model.batch import shown_key
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, RunError, RunView
@@ -49,6 +50,8 @@ def job_next(view: JobView, now: datetime) -> tuple[str, str]:
         return f"when {view.spec.keeper} names it", ""
     if view.next_due is None:
         return "only when told to" if view.spec.trigger is None else "never again", ""
+    if find_standstill(view, now) is not None:
+        return f"stands still, {relative(view.next_due, now)}", exact(view.next_due, zone_of(view.spec.trigger))
     late = now - view.next_due
     when = relative(view.next_due, now) if late < JUST_NOW else f"overdue by {brief(late)}"
     return when, exact(view.next_due, zone_of(view.spec.trigger))
@@ -58,7 +61,7 @@ def run_result(one: Occurrence, now: datetime) -> str:
     """Return how an occurrence ended, and when; or where it stands."""
     text = str(one.state)
     if one.finished_at is not None:
-        text += f" {relative(one.finished_at, now)}"
+        text += f" {past(one.finished_at, now)}"
     if one.state is State.FAILED:
         text += f": {why_ended(one)}"
     elif one.state is not State.SUCCEEDED and one.reason:

@@ -11,12 +11,14 @@ from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.ledger import MICROSECOND, NO_VERDICT, UNDECIDED
 from cronsensus.insight.live_nodes import nodes_alive_at
 from cronsensus.insight.reasons import clause, reason_of
+from cronsensus.insight.standstill import find_standstill
 from cronsensus.insight.summaries import error_text, why_ended
 from cronsensus.insight.waiting import why_it_waits
-from cronsensus.insight.words import brief, counted, exact, relative
+from cronsensus.insight.words import brief, counted, exact, past, relative
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.rewind import AHEAD
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_range
@@ -92,6 +94,9 @@ class _Inquiry:
             verdict, reason, sentences = self._verdict(occurrences, nominal=nominal)
         else:
             sentences = self._not_nominal(before, after)
+        stands = find_standstill(self._view, self._now)
+        if stands is not None and self._at <= stands.until:
+            sentences += [f"{stands.sentence}.", f"Take it back to now: cronsensus jobs rewind {self._job}."]
         return Why(
             job=self._job,
             time=self._at,
@@ -154,11 +159,16 @@ class _Inquiry:
         if trigger is None:
             return [f"No: {self._job} has no trigger; it only runs when it is told to."]
         if born is not None and self._at <= born and _fires_at(trigger, self._at):
+            first = f"{exact(born, self._zone)}{self._ahead(born)}"
             return [
-                f"No: {self._job} was first declared {exact(born, self._zone)}, and a job starts after that.",
+                f"No: {self._job} was first declared {first}, and a job starts after that.",
                 f"To run it for earlier times: cronsensus jobs backfill {self._job} --from '{exact(self._at)}'.",
             ]
         return [f"No: {exact(self._at, self._zone)} is not a nominal time of {self._job} ({trigger.describe()})."]
+
+    def _ahead(self, born: datetime) -> str:
+        """Return that an instant lies ahead of the store's clock, in brackets; nothing if it does not."""
+        return f" ({past(born, self._now)})" if born - self._now > AHEAD else ""
 
     # --- an occurrence was made ---------------------------------------------------------------------------------------
 

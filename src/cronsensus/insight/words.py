@@ -39,6 +39,13 @@ def relative(instant: datetime, now: datetime) -> str:
     return f"in {brief(distance)}" if distance > timedelta(0) else f"{brief(-distance)} ago"
 
 
+def past(instant: datetime, now: datetime) -> str:
+    """Return how long ago something happened; by the clock it lies ahead where that was set back since."""
+    if instant - now < timedelta(seconds=1):
+        return relative(instant, now)
+    return f"{brief(instant - now)} ahead of the store's clock"
+
+
 def exact(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant as local time with its weekday and offset; in UTC with ``Z``."""
     local = instant.astimezone(tz)

@@ -12,7 +12,9 @@ from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.live_nodes import live_nodes, needs_no_node
 from cronsensus.insight.lost_jobs import find_lost_jobs
+from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.summaries import why_ended
+from cronsensus.insight.two_programs import describe_strangers, find_twice_declared
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.masking import mask
@@ -38,6 +40,7 @@ _MORE_CONNECTIONS = {
 _LATEST = 25
 _TOGETHER = 50
 _LOOKED_AT = 200
+_SHOWN = 5
 _MAX_READ = 1000
 
 
@@ -89,6 +92,11 @@ def check_nodes(store: Store) -> Iterator[Check]:
             text = f"{one.node} died {relative(one.ended_at, now)} ({one.ended_why})"
             yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
     yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
+    for twice in find_twice_declared(live)[:_SHOWN]:
+        yield Check("programs", WARN, twice.sentence, "give each program a namespace= of its own; see where they start")
+    if (lacking := describe_strangers(live)) is not None:
+        then = "normal during a deploy that adds and removes jobs; two programs: give each a namespace= of its own"
+        yield Check("programs", WARN, lacking, then)
     yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
 
 
@@ -149,6 +157,18 @@ def check_jobs(store: Store) -> Iterator[Check]:
             f"{job.spec.name} was due {relative(job.due_at, view.now)}, and no node fired it",
             f"cronsensus why '{job.spec.name}' '{exact(job.due_at)}'",
         )
+
+
+def check_standstills(store: Store) -> Iterator[Check]:
+    """Find jobs that wait longer than their triggers say."""
+    found = list(every_standstill(store))
+    for one in found[:_SHOWN]:
+        yield Check("standstill", FAIL, one.sentence, f"cronsensus jobs rewind '{one.view.spec.name}'")
+    if len(found) > _SHOWN:
+        text = (
+            f"and {counted(len(found) - _SHOWN, 'more job')} that stand{'s' if len(found) == _SHOWN + 1 else ''} still"
+        )
+        yield Check("standstill", FAIL, text, "cronsensus jobs rewind --all")
 
 
 def check_retired(store: Store) -> Iterator[Check]:

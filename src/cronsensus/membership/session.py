@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from cronsensus.clock import Clock
 from cronsensus.membership.lease import SessionLease
@@ -15,7 +16,14 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.boot import host_identity
 
 
-def of_this_process(name: str, *, release: str = "", concurrency: int = 0, functions: int = 0) -> SessionSpec:
+def of_this_process(
+    name: str,
+    *,
+    release: str = "",
+    concurrency: int = 0,
+    functions: int = 0,
+    declares: Mapping[str, str] = MappingProxyType({}),
+) -> SessionSpec:
     """Describe a session with a new id; one with a concurrency of zero takes no turn and runs no job of a queue."""
     from importlib.metadata import version
 
@@ -29,6 +37,7 @@ def of_this_process(name: str, *, release: str = "", concurrency: int = 0, funct
         concurrency=concurrency,
         version=version("cronsensus"),
         functions=functions,
+        declares=dict(declares),
     )
 
 

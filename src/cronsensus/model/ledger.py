@@ -77,12 +77,13 @@ class TrailEntry:
     """One act of an operator, or of the system in its place: by which name, what, to what, and why.
 
     Attributes:
-        action: the store's verb: ``pause``, ``resume``, ``trigger``, ``cancel``, ``retry``, ``backfill``, ``retire``,
-            ``drain``; ``define`` for ``define_jobs`` with ``by``; or ``CLOCK_SET_BACK``, ``LOST_MOMENT``,
+        action: the store's verb: ``pause``, ``resume``, ``rewind``, ``trigger``, ``cancel``, ``retry``, ``backfill``,
+            ``retire``, ``drain``; ``define`` for ``define_jobs`` with ``by``; or ``CLOCK_SET_BACK``, ``LOST_MOMENT``,
             ``STORE_EMPTIED``.
         target: the name of the job; for ``drain`` the id of the session; empty for what is about the store.
         details: ``occurrence`` holds the id where the act was on one; ``from`` and ``until`` (ISO 8601) the stretch
-            that may have come twice where the clock was set back, or in which the store's loss lies.
+            that may have come twice where the clock was set back, over which a ``rewind`` took a schedule back, or in
+            which the store's loss lies.
     """
 
     id: int

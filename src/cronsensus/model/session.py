@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cronsensus.errors import InvalidOption
@@ -10,6 +11,7 @@ from cronsensus.model.job import check_name
 
 _LONGEST = {"id": 100, "node": 200, "host": 200, "release": 200, "version": 50}
 """Most characters of the names in a session."""
+MOST_DECLARED = 1_000
 LONGEST_HOLDER = 400
 LONGEST_LEASE = timedelta(days=36_525)
 """The longest lease of a lock; one without an end has a hundred years."""
@@ -46,6 +48,8 @@ class SessionSpec:
         concurrency: most runs at a time; 0: no node. Such a session takes no turn and defines nothing. It holds locks,
             and what it acquired by name.
         functions: how many functions it can run; shown only.
+        declares: which function is behind each job that its program declares, by the job's name: module, name and
+            parameters. Of very many the first ``MOST_DECLARED``. Compared only, so that two programs notice each other.
     """
 
     id: str
@@ -57,6 +61,7 @@ class SessionSpec:
     concurrency: int
     version: str
     functions: int = 0
+    declares: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Check the names.
@@ -64,8 +69,8 @@ class SessionSpec:
         Raises:
             InvalidOption: a store could not keep it.
         """
-        for field, longest in _LONGEST.items():
-            check_text(getattr(self, field), longest, what=f"{field} of a session")
+        for name, longest in _LONGEST.items():
+            check_text(getattr(self, name), longest, what=f"{name} of a session")
 
     @property
     def is_node(self) -> bool:
@@ -108,6 +113,7 @@ class SessionView:
         state: ``alive``, ``draining``, ``closed`` (left in order) or ``dead`` (lease expired, or process gone).
         expires_in: what is left of the lease on the store's clock; negative when overdue.
         holds: how many runs and locks it holds.
+        declares: see ``SessionSpec``; empty where a look shows the session.
     """
 
     id: str
@@ -126,6 +132,7 @@ class SessionView:
     ended_why: str | None
     expires_in: timedelta
     holds: int
+    declares: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def is_node(self) -> bool:

@@ -305,7 +305,12 @@ class Round:
         if by := decide.clock_set(before, self._memory):
             way = "ahead" if by.total_seconds() > 0 else "back"
             # Ahead is downtime, back is a delay; neither repeats anything.
-            _log.warning("the store's clock was set %s by %s: due times follow it, nothing is repeated", way, abs(by))
+            if way == "back":  # what watches for others may wait for a time that was
+                self._session.request_declaring()
+            then = "" if way == "ahead" else "; see what stands still until it has caught up: cronsensus doctor"
+            _log.warning(
+                "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), then
+            )
         self.watch.looked(view.jobs, view.now)
         self._claiming.look(lease, view, asked)
         self.reconciling.look(lease, view)

@@ -75,6 +75,10 @@ class OwnSession:
             self._store.close_session(self._half_open)
             self._half_open = None
 
+    def request_declaring(self) -> None:
+        """Have the jobs declared once more at the next chance."""
+        self._declare_again, self._declared_at = True, self._clock.monotonic() - 2 * SAY_AGAIN
+
     def say_again(self) -> None:
         """Declare once more, and then now and then what a newer release left aside: it may have gone meanwhile."""
         if self._declare_again and self._clock.monotonic() - self._declared_at > SAY_AGAIN:

@@ -28,6 +28,7 @@ from cronsensus.model.occurrence import (
     RunView,
     Takeover,
 )
+from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
@@ -134,6 +135,8 @@ class Backend(ABC):
     def _pause(self, job: str, *, by: str, why: str) -> bool: ...
     @abstractmethod
     def _resume(self, job: str, *, by: str, why: str) -> bool: ...
+    @abstractmethod
+    def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool: ...
     @abstractmethod
     def _cancel(self, occurrence: int, *, by: str, why: str) -> State: ...
     @abstractmethod

@@ -40,6 +40,7 @@ from cronsensus.model.occurrence import (
     check_key,
     name_of,
 )
+from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView, check_lease, check_lock
 from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
@@ -580,6 +581,20 @@ class Store(Backend):
     def resume(self, job: str, *, by: str, why: str = "") -> bool:
         """End a pause; ``False`` when there is none. The next round writes the paused stretch into the ledger."""
         return self._within("resume", self._resume, job, by=by, why=why)
+
+    def rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
+        """Take a job's schedule back; ``False``, and nothing is written, if it is not as the step saw it any more.
+
+        Atomic: watermark, next due time, eras, ranges, pauses, what never began, and trail. Of two at the same instant,
+        or of one and a plan, one is carried out. What began stays: no time that has a run gets another.
+
+        Raises:
+            UnknownJob: no such job, or retired.
+            InvalidOption: it would go forward.
+        """
+        if rewind.watermark > rewind.watermark_seen or not rewind.eras:
+            raise InvalidOption(f"rewind={rewind!r}: a schedule is taken back, to a time that an era has")
+        return self._within("rewind", self._rewind, rewind, by=by, why=why)
 
     def cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence at once; ask a running one to stop (``renew`` tells its node).

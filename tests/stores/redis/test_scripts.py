@@ -20,6 +20,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.planning import plan
+from cronsensus.rewinding import rewind_job
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script, verbs
@@ -154,6 +155,10 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.define_jobs([spec, other], release=name, complete=True, by=name)
     store.pause(name, by=name, why=name)
     store.resume(name, by=name, why=name)
+    clock.step(3600)
+    assert carry_out(store, [plan(job, store.now()) for job in store.look().jobs]) == [True]
+    clock.step(-3600)
+    rewind_job(store, name, by="ada", why=name)
     clock.advance(60)
     view = store.look()
     assert [name] == [job.spec.name for job in view.jobs]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cronsensus.codec import read_payload, write_payload
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.rewind import REWIND, Rewind
+from cronsensus.model.states import Origin, State
 from cronsensus.planning import undecided_until
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow
@@ -164,6 +167,25 @@ class JobVerbs(Handle):
         row.pauses[-1] = Stretch(row.pauses[-1].start, max(row.pauses[-1].start, now))
         self._space.index_due(row)
         self._space.record(now, by, "resume", job, why)
+        return True
+
+    @writes
+    def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
+        """Take a job's schedule back."""
+        row, to = self._living_job(rewind.job), rewind.watermark
+        if row.paused_at is not None or (row.watermark, row.revision) != (rewind.watermark_seen, rewind.revision):
+            return False
+        cut = {one.id: one for one in rewind.cut}
+        row.ranges = [cut.get(one.id, one) for one in row.ranges if one.range.first <= to]
+        again = [one for time, made in row.nominal.items() if time > to for one in made]
+        for one in again:
+            if one.state is State.PENDING and one.origin is Origin.SCHEDULE and one.attempt == 0:
+                self._space.delete(one)
+        row.pauses = [replace(one, end=min(one.end or to, to)) for one in row.pauses if one.start <= to]
+        row.eras = list(rewind.eras)
+        row.watermark = to
+        self._space.schedule(row)
+        self._space.record(self._now(), by, REWIND, rewind.job, why, **rewind.details)
         return True
 
 

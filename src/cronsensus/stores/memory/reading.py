@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
@@ -213,7 +214,7 @@ class Reads(Handle):
         """Return sessions."""
         with self._changed:
             rows = reversed((self._space.sessions if ended else self._space.open).values())
-            return [self._session_view(row) for row in islice(rows, limit)]
+            return [replace(self._session_view(row), declares=row.spec.declares) for row in islice(rows, limit)]
 
     def _locks(self, name: str | None, limit: int) -> list[LockView]:
         """Return held locks, or the held places of one."""

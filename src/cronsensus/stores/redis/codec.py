@@ -384,7 +384,7 @@ def trail_entry(text: str) -> TrailEntry:
 
 def session_view(row: Row) -> SessionView:
     """Return a session as reads show it."""
-    text, started, renewed, draining, ended, ended_as, ended_why, left, holds = row
+    text, started, renewed, draining, ended, ended_as, ended_why, left, holds, *more = row
     spec = _session_spec(text)
     expires_in = timedelta(0) if left is False else timedelta(microseconds=int(left))
     if ended is not False:
@@ -408,6 +408,7 @@ def session_view(row: Row) -> SessionView:
         ended_why=given(ended_why),
         expires_in=expires_in,
         holds=holds,
+        declares=json.loads(more[0]) if more and more[0] else {},
     )
 
 

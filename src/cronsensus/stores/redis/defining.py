@@ -19,6 +19,7 @@ from cronsensus.codec import clean, dumps, write_payload
 from cronsensus.errors import StoreBusy, StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
+from cronsensus.model.rewind import Rewind
 from cronsensus.planning import next_nominal, undecided_until
 from cronsensus.stores.redis.codec import era_row, holding, length, micros, read_eras, write_json, write_range
 from cronsensus.stores.redis.errors import Refusal
@@ -162,6 +163,12 @@ class DefiningVerbs(Handle):
             return did
         raise _busy(f"definitions of release {release!r}")
 
+    def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
+        """Take a job's schedule back."""
+        *step, details = _rewound(rewind)
+        done: bool = self._decide("rewind", *step, clean(by), clean(why), details)
+        return done
+
     def _retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         for _ in range(MOST_TRIES):
@@ -221,6 +228,19 @@ class DefiningVerbs(Handle):
 
 def _busy(what: str) -> StoreBusy:
     return StoreBusy(f"{what}: other nodes changed them {MOST_TRIES} times while this one tried to; try again")
+
+
+def _rewound(rewind: Rewind) -> list[Any]:
+    """Return the step as the script takes it; see ``verbs/rewind.lua``."""
+    eras = holding(rewind.eras, rewind.watermark)
+    cut = [
+        [f"{one.id:014d}", micros(one.range.last), micros(one.decided_at), write_range(one.range)] for one in rewind.cut
+    ]
+    return [
+        rewind.job, str(rewind.revision), micros(rewind.watermark_seen), micros(rewind.watermark),
+        micros(rewind.next_due), [_era_text(era) for era in rewind.eras], _eras_text(eras),
+        micros(rewind.eras[-1].since), cut, dumps(rewind.details, what="details"),
+    ]  # fmt: skip
 
 
 def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cronsensus.codec import clean
@@ -12,7 +13,7 @@ from cronsensus.errors import StoreError
 from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.stores.redis.codec import Row, length, takeover, write_session_spec
+from cronsensus.stores.redis.codec import Row, length, takeover, write_json, write_session_spec
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.presence import SecondSign
@@ -36,10 +37,11 @@ class SessionVerbs(Handle):
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View: ...
 
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
-        text = write_session_spec(session).decode()
+        text = write_session_spec(replace(session, declares={})).decode()
+        declares = write_json(dict(session.declares)) if session.declares else None
         release = session.release if session.is_node else None
         self._own_session = session.id
-        now = self._write("open_session", session.id, session.node, text, release, length(lease))
+        now = self._write("open_session", session.id, session.node, text, release, length(lease), declares)
         if session.is_node:
             with contextlib.suppress(StoreError):  # from this moment on its connection observes the signs of the others
                 self._look(1, None, AT_ONCE)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec, JobState, Stretch
@@ -152,4 +153,5 @@ def session_view(tx: Transaction, row: AnyRow) -> SessionView:
         ended_why=row.ended_why,
         expires_in=left,
         holds=row.held_runs + row.held_locks,
+        declares=loads(text) if (text := getattr(row, "declares", None)) else {},
     )

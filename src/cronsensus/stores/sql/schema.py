@@ -410,6 +410,8 @@ sessions = Table(
     Column("version", _word(50), nullable=False),
     Column("concurrency", Integer, nullable=False),
     Column("functions", Integer, nullable=False),
+    # Which function is behind each declared job.
+    Column("declares", Long),
     Column("started_at", Big, nullable=False),
     Column("renewed_at", Big, nullable=False),
     # How often it was renewed.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from cronsensus.codec import dumps
 from cronsensus.errors import LeaseLost, StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import JobSpec, UnknownPolicies
@@ -82,7 +83,9 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
     until = tx.lease_now + lease // _MICROSECOND
     row = (
         session.id, tx.namespace, session.node, session.host, session.pid, session.pid_started, session.release,
-        session.version, session.concurrency, session.functions, tx.now, until, tx.epoch,
+        session.version, session.concurrency, session.functions,
+        dumps(dict(session.declares), what="what a session declares") if session.declares else None,
+        tx.now, until, tx.epoch,
     )  # fmt: skip
     tx.send_rows("insert_session", [row])
     mine: dict[str, Any] = {"session": session.id, "space": tx.namespace}

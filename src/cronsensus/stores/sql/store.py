@@ -38,6 +38,7 @@ from cronsensus.stores.sql import (
     reading_glances,
     reading_jobs,
     retiring,
+    rewinding,
     sessions,
     stepping,
     version,
@@ -99,6 +100,7 @@ class SqlStore(SqlHandle):
     _retire = writes(retiring.retire)
     _pause = writes(pausing.pause)
     _resume = writes(pausing.resume)
+    _rewind = writes(rewinding.rewind)
 
     # --- the scheduling round -----------------------------------------------------------------------------------------
 

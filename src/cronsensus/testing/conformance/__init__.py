@@ -56,6 +56,7 @@ pytest.register_assert_rewrite(
             "reading",
             "reserving",
             "retiring",
+            "rewinding",
             "sessions",
             "stepping",
             "transacting",
@@ -86,6 +87,7 @@ from cronsensus.testing.conformance.racing import Racing  # noqa: E402
 from cronsensus.testing.conformance.reading import Reading  # noqa: E402
 from cronsensus.testing.conformance.reserving import Reserving  # noqa: E402
 from cronsensus.testing.conformance.retiring import Retiring  # noqa: E402
+from cronsensus.testing.conformance.rewinding import Rewinding  # noqa: E402
 from cronsensus.testing.conformance.sessions import Sessions  # noqa: E402
 from cronsensus.testing.conformance.stepping import Stepping  # noqa: E402
 from cronsensus.testing.conformance.transacting import Transacting  # noqa: E402
@@ -114,6 +116,7 @@ __all__ = [
     "Reading",
     "Reserving",
     "Retiring",
+    "Rewinding",
     "Sessions",
     "Stepping",
     "StoreConformance",
@@ -144,6 +147,7 @@ class StoreConformance(
     Locks,
     Enqueuing,
     Operating,
+    Rewinding,
     Pruning,
     KeyReuse,
     Reading,

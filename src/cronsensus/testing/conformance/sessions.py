@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -362,6 +363,12 @@ class Sessions(StoreTest):
         self.store.reclaim()
         run = self.runs(claim)[0]
         assert ("crashed", claim.token, "s1", self.store.now()) == (run.end, run.token, run.session, run.finished_at)
+
+    def test_a_session_is_read_with_what_its_program_declares(self) -> None:
+        declares = {"cleanup": "billing.cleanup(größe)", "charge": "billing.charge()"}
+        self.store.open_session(replace(a_session("s1"), declares=declares), lease=LEASE)
+        self.session("s2")
+        assert {"s1": declares, "s2": {}} == {one.id: one.declares for one in self.sibling().sessions()}
 
     def test_a_run_taken_over_is_due_within_a_second_also_after_a_clock_set_back(self) -> None:
         claim = self.holding()

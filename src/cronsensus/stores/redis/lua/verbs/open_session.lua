@@ -1,5 +1,5 @@
 -- needs: sessions releases
-local session, node, spec, release, lease = unpack(args, 1, 5)
+local session, node, spec, release, lease, declares = unpack(args, 1, 6)
 have_identity()
 if call('EXISTS', session_key(session)) == 1 then
   if not alive(session) then
@@ -9,6 +9,9 @@ else
   local number = whole(call('HINCRBY', META, 'session', 1))
   call('HSET', META, 'schema', SCHEMA, 'newest', session)
   call('HSET', session_key(session), 'spec', spec, 'node', node, 'number', number, 'started', NOW)
+  if declares then
+    call('HSET', session_key(session), 'declares', declares)
+  end
   call('ZADD', SPACE .. 'sessions', number, session)
   if release then
     call('HSET', session_key(session), 'release', release)

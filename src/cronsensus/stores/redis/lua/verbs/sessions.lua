@@ -18,5 +18,6 @@ end
 local rows = {}
 for index = 1, math.min(limit, #found) do
   rows[index] = try(session_row, found[index]) or { found[index] }
+  rows[index][10] = read(session_key(found[index]), 'declares').declares
 end
 return answer(rows)

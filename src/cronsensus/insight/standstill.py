@@ -1,0 +1,75 @@
+"""Find jobs that wait longer than their triggers say, mostly because the store's clock was set back.
+
+What was decided while the clock was ahead stays decided, so such a job fires next when its watermark has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.words import brief, exact, relative
+from cronsensus.model.job import JobView
+from cronsensus.model.rewind import AHEAD
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
+
+MOST_READ = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """A job whose next time comes later than its trigger says.
+
+    Attributes:
+        until: the time that it fires next, as the store has it.
+        expected: when its trigger would fire next, counted from the store's now.
+        ahead: how far its watermark lies ahead of the store's clock; zero: it does not.
+    """
+
+    view: JobView
+    now: datetime
+    until: datetime
+    expected: datetime
+    ahead: timedelta
+
+    @property
+    def cause(self) -> str:
+        """Return why, as half a sentence."""
+        if self.ahead:
+            return f"its watermark lies {brief(self.ahead)} ahead of the store's clock"
+        return f"its trigger has a time {relative(self.expected, self.now)}, and the store a later one"
+
+    @property
+    def sentence(self) -> str:
+        """Return what stands still, until when, and why, without a full stop."""
+        until = f"{exact(self.until, zone_of(self.view.spec.trigger))} ({relative(self.until, self.now)})"
+        return f"{self.view.spec.name} stands still until {until}: {self.cause}"
+
+
+def find_standstill(view: JobView, now: datetime) -> Standstill | None:
+    """Return how a job waits longer than its trigger says; ``None``: it does not, or a pause or its end explains it.
+
+    Args:
+        view: the job.
+        now: the store's clock.
+    """
+    trigger = view.spec.trigger
+    if trigger is None or view.next_due is None or view.paused_at is not None or view.retired_at is not None:
+        return None
+    ahead = view.watermark - now
+    expected = trigger.next_after(now if ahead > AHEAD else max(now, view.watermark))
+    if expected is None or expected >= view.next_due or view.next_due - now <= AHEAD:
+        return None
+    return Standstill(view, now, view.next_due, expected, ahead if ahead > AHEAD else timedelta(0))
+
+
+def every_standstill(store: Store) -> Iterator[Standstill]:
+    """Yield the jobs that stand still, by name; of the first ``MOST_READ`` jobs."""
+    now = store.now()
+    for view in islice(every_job(store), MOST_READ):
+        if (found := find_standstill(view, now)) is not None:
+            yield found

@@ -1,0 +1,57 @@
+"""Find jobs that two programs declare in one namespace, each with a function of its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from cronsensus.insight.words import counted, shorten
+from cronsensus.model.session import SessionView
+from cronsensus.once.identity import alike
+
+_NAMED = 3
+_LONGEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class TwiceDeclared:
+    """A job that live nodes declare with different functions.
+
+    Attributes:
+        declared: function and node, one for each function.
+    """
+
+    job: str
+    declared: tuple[tuple[str, str], ...]
+
+    @property
+    def sentence(self) -> str:
+        """Return who declares what, without a full stop."""
+        who = " and by ".join(f"{shorten(function, _LONGEST)} on {node}" for function, node in self.declared[:_NAMED])
+        return f"{self.job} is declared by {who}: each of its times runs in whichever is first"
+
+
+def find_twice_declared(nodes: Iterable[SessionView]) -> list[TwiceDeclared]:
+    """Return the jobs of which these nodes do not agree on the function, by name."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for node in nodes:
+        for job, function in node.declares.items():
+            known = found.setdefault(job, [])
+            if not any(alike(function, other) for other, _ in known):
+                known.append((function, node.node))
+    return [TwiceDeclared(job, tuple(of)) for job, of in sorted(found.items()) if len(of) > 1]
+
+
+def describe_strangers(nodes: Sequence[SessionView]) -> str | None:
+    """Return, for the first two nodes that each declare a job that the other lacks, which; ``None``: there are none."""
+    for one, other in combinations(nodes, 2):
+        ours, theirs = sorted(one.declares.keys() - other.declares), sorted(other.declares.keys() - one.declares)
+        if ours and theirs and one.release != other.release:
+            return f"{one.node} alone declares {_some(ours)}, {other.node} alone {_some(theirs)}"
+    return None
+
+
+def _some(jobs: Sequence[str]) -> str:
+    more = len(jobs) - _NAMED
+    return ", ".join(jobs[:_NAMED]) + (f" and {counted(more, 'more job')}" if more > 0 else "")
