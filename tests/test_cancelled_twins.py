@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -314,9 +314,9 @@ class Place:
         scheduler.pause("paused", reason="to be resumed")
         scheduler.add_job("work", every("1h"), name="added")
         scheduler.add_job("work", every("1h"), name="ahead")
-        ahead = scheduler.store._space.jobs["ahead"]
-        ahead.watermark += timedelta(hours=3)  # as after a clock that was set back
-        scheduler.store._space.schedule(ahead)
+        space = cast("MemoryStore", scheduler.store)._space
+        space.jobs["ahead"].watermark += timedelta(hours=3)  # as after a clock that was set back
+        space.schedule(space.jobs["ahead"])
         once = scheduler.once("fixed", name="guarded")(lambda: None)
         once()
         self._lock = scheduler.lock("held")

@@ -904,7 +904,8 @@ def test_a_success_is_kept_for_as_long_as_it_is_asked_for():
 
 
 def test_an_alert_goes_on_when_the_clock_of_the_store_was_set_back(tmp_path):
-    told, clock = [], ManualClock()
+    told: list[Any] = []
+    clock = ManualClock()
     store = MemoryStore(f"memory://{tmp_path.name}", clock=clock)
     alerts = Alerts([Alert(told.append, name="ops")], lambda: store)
     spec = JobSpec(name=watching.JOB + "ops", function=watching.JOB + "ops")

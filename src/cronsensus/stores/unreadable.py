@@ -134,6 +134,19 @@ def said(error: BaseException) -> str:
     )
 
 
+def texts_by_name(value: Any) -> dict[str, str]:
+    """Return a value that is texts by name, as JSON gave it; nothing: none.
+
+    Raises:
+        StoreCorrupt: it is something else.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise StoreCorrupt(f"a stored value is no texts by name: {str(value)[:100]}")
+    return value
+
+
 def whole(value: Any) -> int:
     """Return ``value`` if it is a whole number.
 

@@ -27,7 +27,7 @@ from cronsensus.model.session import LockView, SessionSpec, SessionView
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.lenient_msgpack import decoded
-from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of
+from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of, texts_by_name
 from cronsensus.triggers import Trigger, trigger_from_json
 
 MICROSECOND = timedelta(microseconds=1)
@@ -408,7 +408,7 @@ def session_view(row: Row) -> SessionView:
         ended_why=given(ended_why),
         expires_in=expires_in,
         holds=holds,
-        declares=json.loads(more[0]) if more and more[0] else {},
+        declares=texts_by_name(json.loads(more[0]) if more and more[0] else None),
     )
 
 

@@ -15,7 +15,7 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import definition_of, eras_after, spec_of, specs_of
 from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, whole
+from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, texts_by_name, whole
 from cronsensus.stores.values import Partition, View, newest_of
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -153,5 +153,5 @@ def session_view(tx: Transaction, row: AnyRow) -> SessionView:
         ended_why=row.ended_why,
         expires_in=left,
         holds=row.held_runs + row.held_locks,
-        declares=loads(text) if (text := getattr(row, "declares", None)) else {},
+        declares=texts_by_name(loads(text) if (text := getattr(row, "declares", None)) else None),
     )

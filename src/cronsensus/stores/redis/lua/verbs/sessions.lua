@@ -17,7 +17,10 @@ else
 end
 local rows = {}
 for index = 1, math.min(limit, #found) do
-  rows[index] = try(session_row, found[index]) or { found[index] }
-  rows[index][10] = read(session_key(found[index]), 'declares').declares
+  local row = try(session_row, found[index])
+  if row then
+    row[10] = read(session_key(found[index]), 'declares').declares
+  end
+  rows[index] = row or { found[index] }
 end
 return answer(rows)
