@@ -56,6 +56,11 @@ def start(empty_folder: Path, write: Callable[..., Any]) -> Iterator[Callable[..
         process.communicate()
 
 
+def read_rest(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.read()
+
+
 def read_until(process: subprocess.Popen[str], wanted: str) -> list[str]:
     assert process.stderr is not None
     lines = []
@@ -121,6 +126,23 @@ def test_json_log_lines_carry_the_run(start: Any) -> None:
     assert record["time"].endswith("Z")
     assert (record["job"], record["attempt"], record["level"]) == ("tick", 1, "info")
     assert {"run", "key", "token", "node"} <= record.keys()
+
+
+def test_a_node_waits_for_its_store_as_long_as_it_is_told_to(start, empty_folder: Path) -> None:
+    away = ("jobs:scheduler", "--url", "sqlite:///later/jobs.db")
+    assert start(*away).wait(60) == 3
+    assert start(*away, "--wait=300ms").wait(60) == 3
+
+    node = start(*away, "--wait")
+    read_until(node, "the store is not there yet")
+    (empty_folder / "later").mkdir()
+    read_until(node, "taking part")
+
+    stopped = start("jobs:scheduler", "--url", "sqlite:///never/jobs.db", "--wait")
+    read_until(stopped, "trying again until it is")
+    stopped.send_signal(signal.SIGTERM)
+    assert stopped.wait(60) == 0
+    assert "stopped before it took part" in read_rest(stopped)
 
 
 def test_ctrl_c_drains_a_node(start: Any) -> None:

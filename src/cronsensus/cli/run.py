@@ -97,11 +97,12 @@ def run(
     # Opened before the greeting, which would else look as if it ran although it cannot.
     with StopSignals() as signals:
         for pause in (tries := Tries(wait.total_seconds())):
-            if signals.wait(pause) is not None:
-                message("stopped while it waited for the store; nothing was started")
+            if not signals.asked() and signals.wait(pause) is None:
+                with tries, connecting(known.url, message):
+                    applied = scheduler.store.migrate()
+            if signals.asked():
+                message("stopped before it took part; nothing was started")
                 return
-            with tries, connecting(known.url, message):
-                applied = scheduler.store.migrate()
     if known.log_format == "text":
         _greet(found.name, scheduler, new=bool(applied))
     # What is loaded by now stays until the end. The collector need not look through it again and again: 40 ms each
