@@ -249,7 +249,7 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/starting.lua: if tonumber(row.due)⟨⟩ > now then: > → >=": (
         "what is due in this very microsecond begins now either way"
     ),
-    "stores/redis/lua/starting.lua: if attempt⟨⟩ > 1 then: > → >=": (
+    "stores/redis/lua/starting.lua: if attempt⟨⟩ > 1 or row.reason then: > → >=": (
         "what a first attempt has not is deleted: nothing"
     ),
     "stores/redis/lua/verbs/prune.lua: if not horizon or tonumber(time)⟨⟩ > tonumber(horizon) then: > → >=": (
@@ -271,7 +271,7 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest and row.due or whole(latest): < → <=": (
         "two equal times"
     ),
-    "stores/redis/lua/claim_query.lua: if #chosen⟨⟩ >= most then: >= → >": (
+    "stores/redis/lua/claim_query.lua: while levels[at] and #chosen⟨⟩ < most do: < → <=": (
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),
     "stores/redis/lua/claim_query.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "

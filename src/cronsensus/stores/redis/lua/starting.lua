@@ -41,7 +41,8 @@ local function start(chosen, session, lease, ahead, limit)
         call('HSET', key, 'due', NOW)
       end
     end
-    if attempt > 1 or row.reason then -- a look that only waited has left no attempt, and why it waits
+    -- A look that only waited has left no attempt, and why it waits.
+    if attempt > 1 or row.reason then
       call('HDEL', key, 'reason', 'error')
     end
     local changes = {
