@@ -247,11 +247,6 @@ class Scheduler:
         """What this process's code declares."""
         return self._declared
 
-    @property
-    def overdue_after(self) -> dict[str, timedelta]:
-        """Within how long jobs are to succeed, by name, of those that this process's code says it of (``overdue=``)."""
-        return {name: within for name, (within, _) in self._declared.expected().items() if within is not None}
-
     job = _Of(lambda self: self._definitions.job)
     function = _Of(lambda self: self._definitions.function)
     add_job = _Of(lambda self: self._definitions.add_job)

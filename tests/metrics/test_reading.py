@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cronsensus import JobSpec, Scheduler
+from cronsensus import Scheduler
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.metrics import Metrics
@@ -70,9 +70,9 @@ def test_a_job_that_has_not_succeeded_within_what_its_code_says_is_overdue(monke
     clock = ManualClock()
     scheduler = Scheduler("memory://", clock=clock)
     scheduler.job(overdue="1h", name="backup")(lambda: None)
-    metrics = Metrics(scheduler)
     store = scheduler.store
-    store.define_jobs([JobSpec(name="backup", function="backup")], release="r1")
+    store.define_jobs(scheduler.declared.specs(), release="r1")
+    metrics = Metrics(store)  # of a process without the code
     clock.advance(3599)
     assert series(metrics)["job_overdue[job_name=backup]"] == 0
     clock.advance(2)

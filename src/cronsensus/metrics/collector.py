@@ -61,9 +61,7 @@ class Metrics:
     def forked(self) -> None:
         """Begin anew: the lock may have been another thread's."""
         self._lock = threading.Lock()
-        source = self._source
-        overdue_after = (lambda: source.overdue_after) if isinstance(source, Scheduler) else dict
-        self._reader = Reader(self._patterns, self._clock, overdue_after)
+        self._reader = Reader(self._patterns, self._clock)
         self._page: tuple[float, Reading, bytes] | None = None
         self._told = ""
         self._asked_at = self._interval = 0.0

@@ -5,7 +5,7 @@ All processes read the same there, so these numbers are the cluster's, whoever i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -92,11 +92,8 @@ class Reading:
 class Reader:
     """Reads, and remembers when each job succeeded last, so that it need not look for that again."""
 
-    def __init__(
-        self, jobs: Sequence[str], clock: Clock, overdue_after: Callable[[], Mapping[str, timedelta]] = dict
-    ) -> None:
-        """Choose the jobs whose names fit one of these patterns; ``overdue_after``: within how long some succeed."""
-        self._overdue_after = overdue_after
+    def __init__(self, jobs: Sequence[str], clock: Clock) -> None:
+        """Choose the jobs whose names fit one of these patterns."""
         self._patterns = tuple(jobs)
         self._clock = clock
         self._succeeded: dict[str, datetime | None] = {}
@@ -112,10 +109,9 @@ class Reader:
         views, internal = self._chosen(store)
         self._learn(store, [view.spec.name for view in views], now)
         self._troubles.learn(store, now)
-        within = self._overdue_after()
         counts, ours = store.counts(), sum(store.pending_of(internal).values())
         return Reading(
-            jobs=tuple(self._of_job(view, now, within.get(view.spec.name)) for view in views),
+            jobs=tuple(self._of_job(view, now) for view in views),
             pending=max(0, counts.pending - ours),
             oldest=_oldest(store, now),
             slots=sum(
@@ -128,8 +124,8 @@ class Reader:
             node_lost=self._troubles.node_lost,
         )
 
-    def _of_job(self, view: JobView, now: datetime, within: timedelta | None) -> JobReading:
-        name = view.spec.name
+    def _of_job(self, view: JobView, now: datetime) -> JobReading:
+        name, within = view.spec.name, view.spec.overdue
         decided_here = view.paused_at is None and view.spec.keeper is None
         due = view.next_due if decided_here else None
         succeeded = self._succeeded.get(name)
