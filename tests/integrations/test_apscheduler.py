@@ -375,6 +375,46 @@ def test_interval_that_a_job_gets_later_is_aligned_where_that_is_asked_for():
         scheduler.shutdown()
 
 
+def test_what_an_operator_cannot_make_of_a_job_is_refused_and_what_stands_all_the_same_hinders_no_time(
+    guarded, monkeypatch
+):
+    scheduler, url, _ = guarded
+    ran = threading.Event()
+    scheduler.add_job(ran.set, "cron", year=2099, id="tick")
+    scheduler.modify_job("tick", next_run_time=datetime.now(UTC))
+    wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.SUCCEEDED], "a run")
+    operator = Scheduler(url)
+    [run] = runs(url, "tick")
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    for act in (
+        lambda: operator.trigger("apscheduler:tick"),
+        lambda: operator.options("apscheduler:tick").enqueue(),
+        lambda: operator.retry(run.id, again=True),
+        lambda: operator.backfill("apscheduler:tick", day, day),
+    ):
+        with pytest.raises(InvalidOption, match=r"scheduler\.modify_job\('tick', next_run_time=datetime\.now\(UTC\)\)"):
+            act()
+    for command in (["jobs", "trigger", "apscheduler:tick"], ["runs", "retry", str(run.id), "--again"]):
+        said = subprocess.run(
+            [sys.executable, "-m", "cronsensus", "--url", url, *command], capture_output=True, text=True, check=False
+        )
+        assert said.returncode == 2, said
+        assert "next: in one of these: scheduler.modify_job('tick'" in said.stderr
+    # As an earlier release has left it.
+    with monkeypatch.context() as earlier:
+        earlier.setattr(JobSpec, "runs_elsewhere", False)
+        stray = operator.trigger("apscheduler:tick")
+    scheduler._cronsensus._participant.watch()
+    closed = wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.CANCELLED], "its end")
+    assert [(one.id, one.reason) for one in closed] == [
+        (stray.id, "it has no nominal time, and only times that the program names are run")
+    ]
+    ran.clear()
+    scheduler.modify_job("tick", next_run_time=datetime.now(UTC))
+    assert ran.wait(PATIENCE)
+    operator.stop()
+
+
 def test_run_that_the_last_replica_left_is_run_by_the_next_one_that_starts(folder):
     url, done = f"sqlite:///{folder / 'left.db'}", threading.Event()
     left = datetime(2026, 1, 1, 3, tzinfo=UTC)

@@ -1341,6 +1341,15 @@ class SkipsWhatWaits(BrokenStore):
         return super()._decide_time(job, time, intent, holder, now, room=room)
 
 
+class MakesRunsForNobody(BrokenStore):
+    """An operator makes a run of a job that only other programs run."""
+
+    rejected_by = "test_what_only_other_programs_run_is_made_by_nobody_else"
+
+    def _job_for_people(self, name: str) -> JobRow:
+        return self._living_job(name)
+
+
 class LeavesNoVerdict(BrokenStore):
     """A time that nobody ran in time leaves no trace."""
 

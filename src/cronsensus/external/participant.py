@@ -36,6 +36,8 @@ _log = Logger("cronsensus.external")
 THREADS = 4
 MOST_ASKED = 200
 """Jobs whose times are asked for in one step."""
+NO_TIME = "it has no nominal time, and only times that the program names are run"
+"""The reason of what somebody made of such a job in another way."""
 DRAIN = 10.0
 """Seconds that ``close`` waits for verdicts to be recorded."""
 
@@ -55,8 +57,12 @@ class Won:
     @property
     def time(self) -> datetime:
         """The nominal time."""
-        assert self.claim.scheduled_for is not None  # noqa: S101 - only times are acquired
+        assert self.claim.scheduled_for is not None  # noqa: S101 - the program is given no other
         return self.claim.scheduled_for
+
+    def __str__(self) -> str:
+        time = self.claim.scheduled_for
+        return f"run {self.claim.id} of {self.claim.job}" + ("" if time is None else f" at {time:%Y-%m-%d %H:%M:%S%z}")
 
 
 class Participant:
@@ -226,7 +232,7 @@ class Participant:
                 self._empty.set()
 
     def _settle(self, won: Won, outcome: Outcome) -> None:
-        named = f"{won.claim.job} at {won.time:%Y-%m-%d %H:%M:%S%z}"
+        named = str(won)
         try:
             settled = self._claims.settle(won.held, outcome)
         except StoreError as error:
@@ -245,5 +251,10 @@ class Participant:
 
     def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
         won = self._hold(held, ticket)
+        if held.claim.scheduled_for is None:
+            # Nobody can run it, and while it stands it takes the place of a time.
+            _log.warning("run %d of %s has no nominal time, so it is cancelled", held.claim.id, held.claim.job)
+            self.settle(won, State.CANCELLED, reason=NO_TIME)
+            return
         _log.info("%s at %s was left by a process that is gone: it is run here", won.claim.job, won.time)
         self._background.submit(lambda: self._on_leftover(won))
