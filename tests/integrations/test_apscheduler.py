@@ -20,6 +20,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from cronsensus import ConfigurationError, InvalidOption, Scheduler
 from cronsensus.audit import audit
+from cronsensus.clock import ManualClock
 from cronsensus.integrations.apscheduler import guard
 from cronsensus.integrations.apscheduler.aligned import Aligned
 from cronsensus.model.acquiring import Ask
@@ -372,6 +373,44 @@ def test_interval_that_a_job_gets_later_is_aligned_where_that_is_asked_for():
         scheduler.resume_job("later")
         assert scheduler.get_job("later").next_run_time.timestamp() % 3600 == 0
     finally:
+        scheduler.shutdown()
+
+
+@pytest.mark.parametrize("intent", ["run", "full"])
+def test_time_that_a_fast_clock_names_is_run_or_skipped_when_the_clock_of_the_store_says_it(folder, intent, caplog):
+    url, clock = f"sqlite:///{folder / 'fast.db'}", ManualClock(datetime.now(UTC) - timedelta(seconds=80))
+    ran, goes_on = threading.Semaphore(0), threading.Event()
+    ours = Scheduler(url, clock=clock, lease="1h")
+    scheduler = BackgroundScheduler(timezone="UTC")
+    guard(scheduler, url)
+    scheduler._cronsensus._ours = ours
+    grace = None if intent == "full" else 1
+    work = lambda: (ran.release(), goes_on.wait(PATIENCE))  # noqa: E731
+    scheduler.add_job(work, "cron", year=2099, id="tick", misfire_grace_time=grace)
+    scheduler.start()
+    try:
+        job, executor = scheduler.get_job("tick"), scheduler._executors["default"]
+        if intent == "full":
+            executor.submit_job(job, [clock.now()])
+            assert ran.acquire(timeout=PATIENCE)
+        due = datetime.now(UTC)
+        with contextlib.suppress(MaxInstancesReachedError):
+            executor.submit_job(job, [due])
+        timer = scheduler._cronsensus._participant._timer
+        wait_for(lambda: len(timer), "the wait for the clock of the store")
+        assert due not in {one.scheduled_for for one in runs(url, "tick")}
+        assert "the clock of this process is ahead of the store's: tick came due here too early" in caplog.text
+        clock.advance(due - clock.now())
+        timer.wake()
+        [one] = wait_for(lambda: [one for one in runs(url, "tick") if one.scheduled_for == due], "its verdict")
+        if intent == "full":
+            assert (one.state, one.reason) == (State.SKIPPED, "overlap")
+        else:
+            assert ran.acquire(timeout=PATIENCE)
+            goes_on.set()
+            wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.SUCCEEDED], "its end")
+    finally:
+        goes_on.set()
         scheduler.shutdown()
 
 

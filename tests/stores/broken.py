@@ -1350,6 +1350,17 @@ class MakesRunsForNobody(BrokenStore):
         return self._living_job(name)
 
 
+class GrantsTooEarly(BrokenStore):
+    """A time is won as soon as the fastest clock of a replica names it."""
+
+    rejected_by = "test_a_time_is_not_granted_before_the_clock_of_the_store_says_it"
+
+    def _decide_time(
+        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
+    ) -> Claim | NotWon:
+        return super()._decide_time(job, time, intent, holder, max(now, time), room=room)
+
+
 class LeavesNoVerdict(BrokenStore):
     """A time that nobody ran in time leaves no trace."""
 

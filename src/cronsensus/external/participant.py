@@ -23,6 +23,7 @@ from cronsensus.background import Background
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.external.leftovers import Leftovers
 from cronsensus.logger import Logger
+from cronsensus.membership.timer import Timer
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Outcome, RunError
@@ -36,6 +37,8 @@ _log = Logger("cronsensus.external")
 THREADS = 4
 MOST_ASKED = 200
 """Jobs whose times are asked for in one step."""
+ASK_AGAIN = 1.0
+"""Seconds between two tries to read the store's clock."""
 NO_TIME = "it has no nominal time, and only times that the program names are run"
 """The reason of what somebody made of such a job in another way."""
 DRAIN = 10.0
@@ -86,6 +89,7 @@ class Participant:
         self._wanted: list[tuple[JobSpec, Ask, Callable[[list[Won | NotWon] | Exception], object]]] = []
         self._asks = False
         self._leftovers = Leftovers(claims, self.functions, self._take_over)
+        self._timer = Timer(claims.clock)
 
     def functions(self) -> list[str]:
         """Return the names of the jobs that this process can run."""
@@ -109,6 +113,10 @@ class Participant:
     def submit(self, act: Callable[[], object]) -> None:
         """Do ``act`` on a thread of this, which may wait for the store."""
         self._background.submit(act)
+
+    def submit_at(self, time: datetime, act: Callable[[], object]) -> None:
+        """Do ``act`` on a thread of this when the store's clock says ``time``, unless this is closed before."""
+        self._background.submit(lambda: self._wait_for(time, act))
 
     # --- one occurrence -----------------------------------------------------------------------------------------------
 
@@ -205,6 +213,7 @@ class Participant:
             wait: for runs and their verdicts; else what still runs is free for other processes, which run it again.
         """
         self._leftovers.close()
+        self._timer.close()
         if wait and not self._empty.wait(DRAIN):
             _log.warning("%d runs have not ended: other processes may run them again", len(self._held))
         with self._lock:
@@ -213,6 +222,15 @@ class Participant:
             self.cut_off(won)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _wait_for(self, time: datetime, act: Callable[[], object]) -> None:
+        try:
+            left = (time - self._claims.store.now()).total_seconds()
+        except StoreError as error:
+            _log.debug("the store's clock cannot be read yet: %s", error)
+            self._timer.after(ASK_AGAIN, lambda: self.submit_at(time, act))
+        else:
+            self._timer.after(max(left, 0.0), lambda: self._background.submit(act))
 
     def _hold(self, held: OwnedClaim, ticket: Ticket) -> Won:
         won = Won(held, ticket)

@@ -19,6 +19,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from cronsensus.durations import Duration, parse_duration
@@ -119,6 +120,8 @@ class Guard:
         self._announced: dict[str, Any] = {}
         """Of each job that is being submitted at once: the event of what was won, once it is."""
         self._away = False
+        self._is_ahead = False
+        """Whether it is logged that this process's clock is ahead of the store's."""
         self._ends = False
         self._original = {
             name: getattr(scheduler, name)
@@ -282,16 +285,22 @@ class Guard:
         with self._lock:
             # Its own limit first: a replica that is full does not compete, so another one gets the time. What is only
             # being asked for does not count: where the store is slow, all replicas would hold back, and nobody run it.
-            full = executor._instances[job.id] + self._submitting[job.id] >= job.max_instances
+            full = self._is_full(executor, job)
             self._jobs[job.id] = job
             self._jobs.move_to_end(job.id)
             while len(self._jobs) > MOST_REMEMBERED:
                 participant.withdraw(job_name(self._jobs.popitem(last=False)[0]))
         soon = is_memory(self._scheduler, job._jobstore_alias)
         if late:
-            self._ask(participant, job, late, "late", lambda got: self._report(job, late, got), soon=soon)
+            self._ask(
+                participant, job, late, "late", lambda got: self._take(executor, job, late, named_at, got), soon=soon
+            )
         if in_time and full:
-            self._ask(participant, job, in_time, "full", lambda _: None, soon=soon)
+            # APScheduler itself tells the listeners.
+            self._ask(
+                participant, job, in_time, "full",
+                lambda got: self._wait_if_early(executor, job, in_time, named_at, got), soon=soon,
+            )  # fmt: skip
             raise MaxInstancesReachedError(job)
 
         def on_answer(got: list[Won | NotWon] | Exception) -> None:
@@ -301,6 +310,9 @@ class Guard:
             if not soon:
                 self._announced[job.id] = None
             self._ask(participant, job, in_time, "run", on_answer, soon=soon)
+
+    def _is_full(self, executor: Any, job: Any) -> bool:
+        return bool(executor._instances[job.id] + self._submitting[job.id] >= job.max_instances)
 
     def _ask(
         self,
@@ -332,12 +344,47 @@ class Guard:
         named_at: datetime,
         got: list[Won | NotWon] | Exception,
     ) -> None:
-        """Hand over what was won, and report what was refused."""
+        """Hand over what was won, report what was refused, and wait for what is early."""
         self._report(job, times, got)
+        self._wait_if_early(executor, job, times, named_at, got)
         won = [] if isinstance(got, Exception) else [one for one in got if isinstance(one, Won)]
         if won:
             waited = (datetime.now(UTC) - named_at).total_seconds()
             self._hand_over(executor, view_of(job, waited=waited), won)
+
+    def _wait_if_early(
+        self,
+        executor: Any,
+        job: Any,
+        times: Sequence[datetime],
+        named_at: datetime,
+        got: list[Won | NotWon] | Exception,
+    ) -> None:
+        """Ask again for times that came before the store's clock said them: APScheduler names none twice."""
+        participant = self._participant
+        if participant is None or isinstance(got, Exception) or NotWon.EARLY not in got:
+            return
+        if not self._is_ahead:
+            self._is_ahead = True
+            _log.warning(
+                "the clock of this process is ahead of the store's: %s came due here too early; its times are run when "
+                "the store's clock says them. Set this machine's clock",
+                job.id,
+            )
+        for time, answer in zip(times, got, strict=True):
+            if answer is NotWon.EARLY:
+                participant.submit_at(time, partial(self._name_again, executor, job, time, named_at))
+
+    def _name_again(self, executor: Any, job: Any, time: datetime, named_at: datetime) -> None:
+        """Ask for a time that was early; whether it is late says the store's clock now, which is that it is not."""
+        participant = self._participant
+        if participant is None or self._ends:
+            return
+        with self._lock:
+            intent: Intent = "full" if self._is_full(executor, job) else "run"
+        self._ask(
+            participant, job, [time], intent, lambda got: self._take(executor, job, [time], named_at, got), soon=True
+        )
 
     def _report(self, job: Any, times: Sequence[datetime], got: list[Won | NotWon] | Exception) -> None:
         """Tell the log whether the store answers, and the listeners of this replica which verdicts it has written."""

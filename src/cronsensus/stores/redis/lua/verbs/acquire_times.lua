@@ -1,6 +1,6 @@
 -- Nothing runs between the count of a job's runs and the start of another: the script is one step.
 -- needs: starting jobs room eras
-local session, lease, most, asks, verdicts = unpack(args, 1, 5)
+local session, lease, most, asks, verdicts, early = unpack(args, 1, 6)
 if not alive(session) then
   return refuse('LEASELOST')
 end
@@ -48,6 +48,9 @@ local function decide(job, intent, has_room, nominal, key)
   local number, time = job.number, tonumber(nominal)
   if not (tonumber(job.keep) and tonumber(job.priority) and job.payload) then
     return 'lost' -- it cannot be read
+  end
+  if time - now > early then
+    return 'early'
   end
   if (job.horizon and time <= tonumber(job.horizon)) or not kept_elsewhere(number, time) then
     return 'lost'
