@@ -1,5 +1,6 @@
 """APScheduler 3 in several processes, each guarded: every time is run by one of them."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
 from apscheduler.executors.base import MaxInstancesReachedError
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.triggers.cron import CronTrigger
@@ -21,6 +23,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from cronsensus import ConfigurationError, InvalidOption, Scheduler
 from cronsensus.audit import audit
 from cronsensus.clock import ManualClock
+from cronsensus.external.participant import DRAIN
 from cronsensus.integrations.apscheduler import guard
 from cronsensus.integrations.apscheduler.aligned import Aligned
 from cronsensus.model.acquiring import Ask
@@ -412,6 +415,73 @@ def test_time_that_a_fast_clock_names_is_run_or_skipped_when_the_clock_of_the_st
     finally:
         goes_on.set()
         scheduler.shutdown()
+
+
+@pytest.mark.parametrize("stops", ["by shutdown", "as its loop ends"])
+def test_what_is_won_as_an_event_loop_ends_is_free_for_others_at_once(folder, stops):
+    url = f"sqlite:///{folder / 'loop.db'}"
+    won, goes_on = threading.Event(), threading.Event()
+    scheduler = AsyncIOScheduler(timezone="UTC")
+    guard(scheduler, url)
+
+    async def program():
+        scheduler.add_job(list, "cron", year=2099, id="tick")
+        scheduler.start()
+        participant = scheduler._cronsensus._participant
+        acquire = participant.acquire
+
+        def acquire_and_wait(wanted):
+            answer = acquire(wanted)
+            won.set()
+            assert goes_on.wait(PATIENCE)
+            return answer
+
+        participant.acquire = acquire_and_wait
+        scheduler._executors["default"].submit_job(scheduler.get_job("tick"), [datetime.now(UTC)])
+        assert await asyncio.to_thread(won.wait, PATIENCE)
+        if stops == "by shutdown":
+            scheduler.shutdown()
+        return participant
+
+    participant = asyncio.run(program())
+    ended = time.monotonic()
+    goes_on.set()
+    wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.PENDING], "what was given back")
+    assert time.monotonic() - ended < DRAIN / 2
+    if stops != "by shutdown":
+        participant.close()
+        scheduler._cronsensus._ours._opened.close()
+
+
+def test_a_process_that_ends_while_a_job_runs_wins_no_more_times(folder):
+    url, program = f"sqlite:///{folder / 'ends.db'}", folder / "program.py"
+    program.write_text(
+        f"""
+import logging, sys, threading, time
+from apscheduler.schedulers.background import BackgroundScheduler
+from cronsensus.integrations.apscheduler import guard
+logging.basicConfig()
+scheduler, begun = BackgroundScheduler(timezone="UTC"), threading.Event()
+guard(scheduler, {url!r})
+@scheduler.scheduled_job("cron", second="*", id="slow")
+def slow():
+    begun.set()
+    time.sleep(4)
+@scheduler.scheduled_job("cron", second="*", id="tick")
+def tick(): pass
+scheduler.start()
+assert begun.wait({PATIENCE})
+sys.exit()
+""",
+        encoding="utf-8",
+    )
+    ended = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=2 * PATIENCE
+    )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    assert ended.stderr.count("this process runs no more times, and leaves them to others") == 1, ended.stderr
+    # Those of the second in which it was noticed.
+    assert sum(one.state is State.PENDING for name in ("tick", "slow") for one in runs(url, name)) <= 2
 
 
 def test_what_an_operator_cannot_make_of_a_job_is_refused_and_what_stands_all_the_same_hinders_no_time(

@@ -1361,6 +1361,15 @@ class GrantsTooEarly(BrokenStore):
         return super()._decide_time(job, time, intent, holder, max(now, time), room=room)
 
 
+class RunsHoweverLate(BrokenStore):
+    """A time that was given back before it began waits for ever."""
+
+    rejected_by = "test_what_is_given_back_unbegun_is_missed_past_its_grace_and_what_began_is_not"
+
+    def _create(self, *what: Any, expires_at: datetime | None = None, **more: Any) -> OccurrenceRow:
+        return super()._create(*what, **more)
+
+
 class LeavesNoVerdict(BrokenStore):
     """A time that nobody ran in time leaves no trace."""
 

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from cronsensus.background import Background
 from cronsensus.errors import LeaseLost, StoreError
@@ -161,7 +162,10 @@ class Participant:
                 try:
                     then(answer)
                 except Exception:  # noqa: BLE001 - logged; the others are to be told too
-                    _log.exception("what was won of %s could not be handed over", spec.name)
+                    _log.exception("what was won of %s could not be handed over, and is given back", spec.name)
+                    for won in () if isinstance(answer, Exception) else answer:
+                        if isinstance(won, Won) and not won.ticket.over:
+                            self.submit(partial(self.let_go, won))
 
     def settle(
         self,

@@ -343,7 +343,8 @@ class Store(Backend):
         times of one ask need room for one together, and each counts while it runs. A time that is not run gets its
         verdict here: skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller
         says so; the watermark moves as if it was won. One that waits is taken if it is due and there is room for it;
-        else it goes on waiting, without a verdict. What cannot be acquired is ``LOST``, and hinders no other. A time
+        else it goes on waiting, without a verdict. What is given back before it began is missed(late) when the job's
+        ``grace`` since its nominal time is over. What cannot be acquired is ``LOST``, and hinders no other. A time
         that lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and
         leaves no trace: a caller whose clock is fast would run it too soon for all.
 

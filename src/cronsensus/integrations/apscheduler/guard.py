@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -52,6 +52,8 @@ from cronsensus.store_wait import StoreWait
 
 _log = Logger("cronsensus.apscheduler")
 
+HANDOVER = 5
+"""Least seconds that a time which one process gives back is free for others, which look once a second for such."""
 MOST_REMEMBERED = 1000
 """Jobs that are remembered after APScheduler removed them, so that the last run of one can be taken over."""
 
@@ -117,9 +119,13 @@ class Guard:
         self._submitting: Counter[str] = Counter()
         """What an executor is being given: it may begin before the executor counts it."""
         self._jobs: OrderedDict[str, Any] = OrderedDict()
+        self._on_loop: set[Won] = set()
+        """What was won, and an event loop has not submitted yet."""
         self._announced: dict[str, Any] = {}
         """Of each job that is being submitted at once: the event of what was won, once it is."""
         self._away = False
+        self._closed = False
+        """Whether an executor takes nothing any more."""
         self._is_ahead = False
         """Whether it is logged that this process's clock is ahead of the store's."""
         self._ends = False
@@ -144,7 +150,7 @@ class Guard:
 
     def _on_start(self, *args: Any, **kwargs: Any) -> Any:
         """Open the store before the scheduler names its first time; where it is away, run nothing until it comes."""
-        self._ends = False
+        self._ends = self._closed = False
         if self._participant is None and self._store_wait is None:
             self._open_or_wait()
         return self._original["start"](*args, **kwargs)
@@ -177,9 +183,11 @@ class Guard:
         """Shut down, and record the verdicts of what ran to its end; what did not is free for other processes."""
         with self._lock:
             self._ends = True
+            left = tuple(self._on_loop)
         if self._store_wait is not None:
             self._store_wait.cancel()
             self._store_wait = None
+        self._give_back_from_loop(left)
         answer = self._original["shutdown"](wait)
         if self._participant is not None:
             closing = threading.Thread(target=self._close, args=(self._participant, wait), name="cronsensus-closing")
@@ -236,7 +244,7 @@ class Guard:
         from apscheduler.jobstores.base import JobLookupError
         from apscheduler.schedulers.base import STATE_STOPPED
 
-        if self._ends and self._scheduler.state == STATE_STOPPED:
+        if self._closed or (self._ends and self._scheduler.state == STATE_STOPPED):
             # It looks once more as it ends, with its executors closed: what is due would be gone from a shared store.
             return None
         participant = self._participant
@@ -401,12 +409,46 @@ class Guard:
             self._original["_dispatch_event"](event)
 
     def _hand_over(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
-        """Submit a view of the job to the executor, where it wants that to be done."""
+        """Submit a view of the job to the executor, where it wants that to be done; at a stop give it back."""
         loop: asyncio.AbstractEventLoop | None = getattr(executor, "_eventloop", None)
         if loop is None:
             self._submit_won(executor, view, won)
-        else:
-            loop.call_soon_threadsafe(self._submit_won, executor, view, won)
+            return
+        with self._lock:
+            ends = self._ends
+            if not ends:
+                self._on_loop.update(won)
+        try:
+            if not ends:
+                loop.call_soon_threadsafe(self._submit_on_loop, executor, view, won)
+                return
+        except RuntimeError as error:
+            # The loop is closed: its program ended without a shutdown.
+            self._name_no_more(error)
+        self._give_back_from_loop(won)
+
+    def _submit_on_loop(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
+        with self._lock:
+            kept = [one for one in won if one in self._on_loop]
+            self._on_loop.difference_update(kept)
+        if kept:  # else a shutdown has given it back
+            self._submit_won(executor, view, kept)
+
+    def _give_back_from_loop(self, won: Iterable[Won]) -> None:
+        """Give back what no loop will submit any more: it is free for other processes at once."""
+        with self._lock:
+            self._on_loop.difference_update(won)
+        for one in won:
+            self._give_back(one)
+
+    def _name_no_more(self, error: RuntimeError) -> None:
+        """Win nothing more, now that an executor takes nothing any more: this process is about to end."""
+        with self._lock:
+            known, self._closed = self._closed or self._ends, True
+        if not known:
+            _log.warning(
+                "this process runs no more times, and leaves them to others: its executor is closed (%s)", error
+            )
 
     def _submit_won(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
         from apscheduler.events import EVENT_JOB_SUBMITTED, JobSubmissionEvent
@@ -427,6 +469,8 @@ class Guard:
             if isinstance(error, MaxInstancesReachedError):
                 if at_once:
                     raise  # APScheduler tells its listeners
+            elif isinstance(error, RuntimeError) and "shutdown" in str(error):  # as concurrent.futures says
+                self._name_no_more(error)
             else:
                 _log.exception("%s could not be submitted, and is free for another process", view.id)
             return
@@ -505,5 +549,6 @@ def _is_cancelled(error: BaseException | None) -> bool:
 def _spec(job: Any) -> JobSpec:
     name = job_name(job.id)
     # The limit alone decides what may run beside what, also of what is taken over.
-    policies = Policies(concurrency=job.max_instances, overlap="allow")
+    grace = None if job.misfire_grace_time is None else timedelta(seconds=max(job.misfire_grace_time, HANDOVER))
+    policies = Policies(concurrency=job.max_instances, overlap="allow", grace=grace)
     return JobSpec(name=name, function=name, policies=policies, source="runtime")

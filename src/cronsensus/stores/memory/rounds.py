@@ -308,7 +308,9 @@ class RoundVerbs(Handle):
         refused = refusal(intent, paused=job.paused_at is not None, room=room)
         if refused is NotWon.LEFT:
             return refused
-        found = self._create(job, key, Origin.SCHEDULE, now, now, scheduled_for=time)
+        grace = job.spec.policies.grace
+        expires_at = None if grace is None else after(time, grace)
+        found = self._create(job, key, Origin.SCHEDULE, now, now, scheduled_for=time, expires_at=expires_at)
         if self._may_pass_to(job, time):
             job.watermark = time
         if refused is None:

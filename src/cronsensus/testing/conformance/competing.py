@@ -15,7 +15,7 @@ from cronsensus.model.acquiring import MOST_EARLY, Ask, Intent, NotWon
 from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, Outcome
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.fixtures import HOUR, LEASE, MINUTE, START, StoreTest
+from cronsensus.testing.conformance.fixtures import HOUR, LEASE, MINUTE, SECOND, START, StoreTest
 from cronsensus.testing.conformance.steps import give_back, settle, take
 
 LOST, FULL, LATE, PAUSED, LEFT, UNKNOWN = (
@@ -152,6 +152,19 @@ class Competing(StoreTest):
         [again] = self._won(moment(1))
         assert (cut_off.id, 2) == (again.id, again.attempt)
         assert again.token > other.token > cut_off.token
+
+    def test_what_is_given_back_unbegun_is_missed_past_its_grace_and_what_began_is_not(self) -> None:
+        self.queue(grace=MINUTE, overlap="allow")
+        self.session()
+        self.session("s2", lease=HOUR)
+        unbegun, begun = self._won(moment(1), moment(2))
+        give_back(self.store, [unbegun])
+        give_back(self.store, [begun], cut="stopped")
+        self.clock.advance(MINUTE)
+        assert State.PENDING == self.look(unbegun).state
+        self.clock.advance(SECOND)
+        assert [begun.id] == [one.id for one in take(self.store, "s2", 2, ["queue"], lease=LEASE)]
+        assert (State.MISSED, "late") == self._verdicts()[moment(1)]
 
     def test_what_waits_for_a_later_moment_is_not_taken(self) -> None:
         self.queue()
