@@ -304,6 +304,28 @@ def test_job_whose_times_differ_between_processes_is_refused(options, words):
         scheduler.start(paused=True)
 
 
+def test_all_jobs_that_a_start_refuses_are_named_at_once_and_a_moment_that_all_share_is_none_of_them():
+    scheduler = BackgroundScheduler()
+    guard(scheduler, "memory://all-refused")
+    shared = datetime.now(UTC).replace(microsecond=123_456) + timedelta(hours=1)
+    scheduler.add_job(job, "date", run_date=shared, id="shared")
+    scheduler.add_job(job, "interval", seconds=5, id="own start")
+    scheduler.add_job(job, "date", id="own now")
+    scheduler.add_job(job, "cron", second="*")
+    with pytest.raises(InvalidOption) as told:
+        scheduler.start(paused=True)
+    first, *each = str(told.value).splitlines()
+    assert first == "3 jobs cannot be guarded as they are; correct each:"
+    assert [line.split(" ha")[0].split(" counts")[0] for line in each] == [
+        "- job 'own start'", "- job 'own now'", "- job 'job'",
+    ]  # fmt: skip
+    for name in ("own start", "own now"):
+        scheduler.remove_job(name)
+    del scheduler._pending_jobs[1:]
+    scheduler.start(paused=True)
+    scheduler.shutdown()
+
+
 def test_align_puts_an_interval_on_times_that_all_processes_share():
     scheduler = BackgroundScheduler()
     guard(scheduler, "memory://aligned", align=True)

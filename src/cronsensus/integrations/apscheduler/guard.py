@@ -29,6 +29,7 @@ from cronsensus.external.observing import Observation
 from cronsensus.integrations.apscheduler.checks import (
     check_change,
     check_job,
+    check_jobs,
     check_scheduler,
     is_memory,
     job_name,
@@ -151,6 +152,7 @@ class Guard:
     def _on_start(self, *args: Any, **kwargs: Any) -> Any:
         """Open the store before the scheduler names its first time; where it is away, run nothing until it comes."""
         self._ends = self._closed = False
+        check_jobs(self._scheduler, align=self._align)
         if self._participant is None and self._store_wait is None:
             self._open_or_wait()
         return self._original["start"](*args, **kwargs)
