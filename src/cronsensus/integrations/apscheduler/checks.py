@@ -109,7 +109,7 @@ def check_jobs(scheduler: Any, *, align: bool) -> None:
     refused = []
     for job, alias, _ in scheduler._pending_jobs:
         try:
-            check_job(scheduler, job, alias, align=align)
+            check_job(scheduler, job, alias, align=align, warn=False)
         except InvalidOption as error:
             refused.append(error)
     if len(refused) == 1:
@@ -119,8 +119,8 @@ def check_jobs(scheduler: Any, *, align: bool) -> None:
         raise InvalidOption(f"{len(refused)} jobs cannot be guarded as they are; correct each:{each}")
 
 
-def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> None:
-    """Refuse, or align, a job whose times or name differ between processes.
+def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool, warn: bool = True) -> None:
+    """Refuse, or align, a job whose times or name differ between processes; with ``warn``, log what may differ.
 
     Raises:
         InvalidOption: each process would run it at times, or under a name, of its own.
@@ -140,10 +140,11 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> 
                 "of its own; give it a run_date, or for something that one process does at start use "
                 "@scheduler.startup of cronsensus"
             )
-        _log.warning(
-            "%s has a run_date with microseconds (%s): if each process reckons it from its own now, each runs it; "
-            "give all the same one", shown, trigger.run_date,
-        )  # fmt: skip
+        if warn:
+            _log.warning(
+                "%s has a run_date with microseconds (%s): if each process reckons it from its own now, each runs it; "
+                "give all the same one", shown, trigger.run_date,
+            )  # fmt: skip
         return
     if random:
         raise InvalidOption(
