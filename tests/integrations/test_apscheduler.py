@@ -410,7 +410,11 @@ def test_time_that_a_fast_clock_names_is_run_or_skipped_when_the_clock_of_the_st
     guard(scheduler, url)
     scheduler._cronsensus._ours = ours
     grace = None if intent == "full" else 1
-    work = lambda: (ran.release(), goes_on.wait(PATIENCE))  # noqa: E731
+
+    def work():
+        ran.release()
+        goes_on.wait(PATIENCE)
+
     scheduler.add_job(work, "cron", year=2099, id="tick", misfire_grace_time=grace)
     scheduler.start()
     try:

@@ -514,7 +514,9 @@ class Store(Backend):
 
         Raises:
             UnknownJob: no such job, or retired.
-            InvalidOption: a key is none that ``check_key`` allows.
+            InvalidOption: a key is none that ``check_key`` allows; or only other programs run a job
+                (``JobSpec.runs_elsewhere``), of which nobody else makes runs. ``trigger``, ``retry`` and ``backfill``
+                refuse such a job, too.
             InvalidPayload: arguments that are not JSON.
         """
         for item in items:
