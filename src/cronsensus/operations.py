@@ -19,7 +19,7 @@ from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransiti
 from cronsensus.handle import Handle, R_co, cancel, retry, retry_chain
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import JobSpec, refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Item, OccurrenceFilter, check_key
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch import as_items
@@ -502,6 +502,7 @@ def _trigger_of(store: Store, job: str) -> Trigger | None:
     view = store.job(job)
     if view is None or view.retired_at is not None:
         raise UnknownJob(unknown_job(job))
+    refuse_run_by_hand(view.spec)
     return view.spec.trigger
 
 

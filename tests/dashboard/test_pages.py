@@ -1,6 +1,7 @@
 """The pages, asked by HTTP, of a store that has a history."""
 
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cronsensus.dashboard.access import is_loopback, require_loopback
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.language import choose
 from cronsensus.errors import InvalidOption, StoreUnavailable
+from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
@@ -170,10 +172,26 @@ def test_arguments_that_are_called_like_secrets_are_hidden(pages: Browser, clust
     assert "hunter" not in text
 
 
-def test_a_job_that_another_program_keeps_says_so(cluster: HandCluster, pages: Browser) -> None:
+def test_what_another_program_keeps_is_not_shown_as_a_job_that_nobody_runs() -> None:
+    cluster = HandCluster()
     name = "apscheduler:report"
     cluster.store.define_jobs([JobSpec(name=name, function=name, source="runtime")], release="r1")
+    session = cluster.join("node-1")
+    cluster.store.acquire_times(session, [Ask(name, (cluster.store.now(),))], lease=timedelta(seconds=9))
+    cluster.store.close_session(session)
+    pages = Browser(dashboard(cluster.store))
     assert "kept by APScheduler" in pages.get("/jobs").text
+    for path in ("/", "/jobs", f"/job?name={name}"):
+        text = pages.get(path).text
+        assert re.search("APScheduler keeps (its|the) times", text), path
+        for wrong in (
+            "it runs when it is told to",
+            "does not fire by itself",
+            "nothing is due",
+            "none is needed",
+            "Run now",
+        ):
+            assert wrong not in text, (path, wrong)
 
 
 def test_what_looks_like_html_stays_text(pages: Browser, cluster: HandCluster, failed: Claim) -> None:

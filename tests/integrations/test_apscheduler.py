@@ -1,5 +1,6 @@
 """APScheduler 3 in several processes, each guarded: every time is run by one of them."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
 from apscheduler.executors.base import MaxInstancesReachedError
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.triggers.cron import CronTrigger
@@ -20,6 +22,8 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from cronsensus import ConfigurationError, InvalidOption, Scheduler
 from cronsensus.audit import audit
+from cronsensus.clock import ManualClock
+from cronsensus.external.participant import DRAIN
 from cronsensus.integrations.apscheduler import guard
 from cronsensus.integrations.apscheduler.aligned import Aligned
 from cronsensus.model.acquiring import Ask
@@ -300,6 +304,28 @@ def test_job_whose_times_differ_between_processes_is_refused(options, words):
         scheduler.start(paused=True)
 
 
+def test_all_jobs_that_a_start_refuses_are_named_at_once_and_a_moment_that_all_share_is_none_of_them():
+    scheduler = BackgroundScheduler()
+    guard(scheduler, "memory://all-refused")
+    shared = datetime.now(UTC).replace(microsecond=123_456) + timedelta(hours=1)
+    scheduler.add_job(job, "date", run_date=shared, id="shared")
+    scheduler.add_job(job, "interval", seconds=5, id="own start")
+    scheduler.add_job(job, "date", id="own now")
+    scheduler.add_job(job, "cron", second="*")
+    with pytest.raises(InvalidOption) as told:
+        scheduler.start(paused=True)
+    first, *each = str(told.value).splitlines()
+    assert first == "3 jobs cannot be guarded as they are; correct each:"
+    assert [line.split(" ha")[0].split(" counts")[0] for line in each] == [
+        "- job 'own start'", "- job 'own now'", "- job 'job'",
+    ]  # fmt: skip
+    for name in ("own start", "own now"):
+        scheduler.remove_job(name)
+    del scheduler._pending_jobs[1:]
+    scheduler.start(paused=True)
+    scheduler.shutdown()
+
+
 def test_align_puts_an_interval_on_times_that_all_processes_share():
     scheduler = BackgroundScheduler()
     guard(scheduler, "memory://aligned", align=True)
@@ -373,6 +399,155 @@ def test_interval_that_a_job_gets_later_is_aligned_where_that_is_asked_for():
         assert scheduler.get_job("later").next_run_time.timestamp() % 3600 == 0
     finally:
         scheduler.shutdown()
+
+
+@pytest.mark.parametrize("intent", ["run", "full"])
+def test_time_that_a_fast_clock_names_is_run_or_skipped_when_the_clock_of_the_store_says_it(folder, intent, caplog):
+    url, clock = f"sqlite:///{folder / 'fast.db'}", ManualClock(datetime.now(UTC) - timedelta(seconds=80))
+    ran, goes_on = threading.Semaphore(0), threading.Event()
+    ours = Scheduler(url, clock=clock, lease="1h")
+    scheduler = BackgroundScheduler(timezone="UTC")
+    guard(scheduler, url)
+    scheduler._cronsensus._ours = ours
+    grace = None if intent == "full" else 1
+
+    def work():
+        ran.release()
+        goes_on.wait(PATIENCE)
+
+    scheduler.add_job(work, "cron", year=2099, id="tick", misfire_grace_time=grace)
+    scheduler.start()
+    try:
+        job, executor = scheduler.get_job("tick"), scheduler._executors["default"]
+        if intent == "full":
+            executor.submit_job(job, [clock.now()])
+            assert ran.acquire(timeout=PATIENCE)
+        due = datetime.now(UTC)
+        with contextlib.suppress(MaxInstancesReachedError):
+            executor.submit_job(job, [due])
+        timer = scheduler._cronsensus._participant._timer
+        wait_for(lambda: len(timer), "the wait for the clock of the store")
+        assert due not in {one.scheduled_for for one in runs(url, "tick")}
+        assert "the clock of this process is ahead of the store's: tick came due here too early" in caplog.text
+        clock.advance(due - clock.now())
+        timer.wake()
+        [one] = wait_for(lambda: [one for one in runs(url, "tick") if one.scheduled_for == due], "its verdict")
+        if intent == "full":
+            assert (one.state, one.reason) == (State.SKIPPED, "overlap")
+        else:
+            assert ran.acquire(timeout=PATIENCE)
+            goes_on.set()
+            wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.SUCCEEDED], "its end")
+    finally:
+        goes_on.set()
+        scheduler.shutdown()
+
+
+@pytest.mark.parametrize("stops", ["by shutdown", "as its loop ends"])
+def test_what_is_won_as_an_event_loop_ends_is_free_for_others_at_once(folder, stops):
+    url = f"sqlite:///{folder / 'loop.db'}"
+    won, goes_on = threading.Event(), threading.Event()
+    scheduler = AsyncIOScheduler(timezone="UTC")
+    guard(scheduler, url)
+
+    async def program():
+        scheduler.add_job(list, "cron", year=2099, id="tick")
+        scheduler.start()
+        participant = scheduler._cronsensus._participant
+        acquire = participant.acquire
+
+        def acquire_and_wait(wanted):
+            answer = acquire(wanted)
+            won.set()
+            assert goes_on.wait(PATIENCE)
+            return answer
+
+        participant.acquire = acquire_and_wait
+        scheduler._executors["default"].submit_job(scheduler.get_job("tick"), [datetime.now(UTC)])
+        assert await asyncio.to_thread(won.wait, PATIENCE)
+        if stops == "by shutdown":
+            scheduler.shutdown()
+        return participant
+
+    participant = asyncio.run(program())
+    ended = time.monotonic()
+    goes_on.set()
+    wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.PENDING], "what was given back")
+    assert time.monotonic() - ended < DRAIN / 2
+    if stops != "by shutdown":
+        participant.close()
+        scheduler._cronsensus._ours._opened.close()
+
+
+def test_a_process_that_ends_while_a_job_runs_wins_no_more_times(folder):
+    url, program = f"sqlite:///{folder / 'ends.db'}", folder / "program.py"
+    program.write_text(
+        f"""
+import logging, sys, threading, time
+from apscheduler.schedulers.background import BackgroundScheduler
+from cronsensus.integrations.apscheduler import guard
+logging.basicConfig()
+scheduler, begun = BackgroundScheduler(timezone="UTC"), threading.Event()
+guard(scheduler, {url!r})
+@scheduler.scheduled_job("cron", second="*", id="slow")
+def slow():
+    begun.set()
+    time.sleep(4)
+@scheduler.scheduled_job("cron", second="*", id="tick")
+def tick(): pass
+scheduler.start()
+assert begun.wait({PATIENCE})
+sys.exit()
+""",
+        encoding="utf-8",
+    )
+    ended = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=2 * PATIENCE
+    )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    assert ended.stderr.count("this process runs no more times, and leaves them to others") == 1, ended.stderr
+    # Those of the second in which it was noticed.
+    assert sum(one.state is State.PENDING for name in ("tick", "slow") for one in runs(url, name)) <= 2
+
+
+def test_what_an_operator_cannot_make_of_a_job_is_refused_and_what_stands_all_the_same_hinders_no_time(
+    guarded, monkeypatch
+):
+    scheduler, url, _ = guarded
+    ran = threading.Event()
+    scheduler.add_job(ran.set, "cron", year=2099, id="tick")
+    scheduler.modify_job("tick", next_run_time=datetime.now(UTC))
+    wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.SUCCEEDED], "a run")
+    operator = Scheduler(url)
+    [run] = runs(url, "tick")
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    for act in (
+        lambda: operator.trigger("apscheduler:tick"),
+        lambda: operator.options("apscheduler:tick").enqueue(),
+        lambda: operator.retry(run.id, again=True),
+        lambda: operator.backfill("apscheduler:tick", day, day),
+    ):
+        with pytest.raises(InvalidOption, match=r"scheduler\.modify_job\('tick', next_run_time=datetime\.now\(UTC\)\)"):
+            act()
+    for command in (["jobs", "trigger", "apscheduler:tick"], ["runs", "retry", str(run.id), "--again"]):
+        said = subprocess.run(
+            [sys.executable, "-m", "cronsensus", "--url", url, *command], capture_output=True, text=True, check=False
+        )
+        assert said.returncode == 2, said
+        assert "next: in one of these: scheduler.modify_job('tick'" in said.stderr
+    # As an earlier release has left it.
+    with monkeypatch.context() as earlier:
+        earlier.setattr(JobSpec, "runs_elsewhere", False)
+        stray = operator.trigger("apscheduler:tick")
+    scheduler._cronsensus._participant.watch()
+    closed = wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.CANCELLED], "its end")
+    assert [(one.id, one.reason) for one in closed] == [
+        (stray.id, "it has no nominal time, and only times that the program names are run")
+    ]
+    ran.clear()
+    scheduler.modify_job("tick", next_run_time=datetime.now(UTC))
+    assert ran.wait(PATIENCE)
+    operator.stop()
 
 
 def test_run_that_the_last_replica_left_is_run_by_the_next_one_that_starts(folder):

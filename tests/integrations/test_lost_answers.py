@@ -61,7 +61,7 @@ def test_a_time_of_which_the_answer_is_lost_is_run_once(server_url: str, proxy: 
         first = datetime.now(UTC).replace(microsecond=0)
         cut.name_time(first)  # defines the job, opens the session
         assert ran.get(timeout=PATIENCE) == ("cut", first)
-        times = [first + timedelta(seconds=number) for number in (1, 2, 3)]
+        times = [first + timedelta(milliseconds=number) for number in (1, 2, 3)]
         for at in times:
             lose_next(proxy, server_url)
             with contextlib.suppress(StoreError):  # it does not know, and runs nothing; a renewal gives it back

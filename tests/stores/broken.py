@@ -1384,6 +1384,35 @@ class SkipsWhatWaits(BrokenStore):
         return super()._decide_time(job, time, intent, holder, now, room=room)
 
 
+class MakesRunsForNobody(BrokenStore):
+    """An operator makes a run of a job that only other programs run."""
+
+    rejected_by = "test_what_only_other_programs_run_is_made_by_nobody_else"
+
+    def _job_for_people(self, name: str) -> JobRow:
+        return self._living_job(name)
+
+
+class GrantsTooEarly(BrokenStore):
+    """A time is won as soon as the fastest clock of a replica names it."""
+
+    rejected_by = "test_a_time_is_not_granted_before_the_clock_of_the_store_says_it"
+
+    def _decide_time(
+        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
+    ) -> Claim | NotWon:
+        return super()._decide_time(job, time, intent, holder, max(now, time), room=room)
+
+
+class RunsHoweverLate(BrokenStore):
+    """A time that was given back before it began waits for ever."""
+
+    rejected_by = "test_what_is_given_back_unbegun_is_missed_past_its_grace_and_what_began_is_not"
+
+    def _create(self, *what: Any, expires_at: datetime | None = None, **more: Any) -> OccurrenceRow:
+        return super()._create(*what, **more)
+
+
 class LeavesNoVerdict(BrokenStore):
     """A time that nobody ran in time leaves no trace."""
 

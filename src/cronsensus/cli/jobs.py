@@ -30,7 +30,7 @@ from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
 from cronsensus.insight.words import counted, exact, relative, shorten
-from cronsensus.model.job import JobView, Policies, is_internal
+from cronsensus.model.job import JobView, Policies, is_internal, refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Occurrence
 from cronsensus.model.rewind import Rewind
 from cronsensus.model.states import State
@@ -334,8 +334,8 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         code = code_at_hand()
         rules = {} if code is None else edges(code.declared)
         chains = {name: chain_from(rules, name) for name in names} if downstream else {}
-        for name in names:
-            require_job(store, name)
+        for name in names:  # each, before any runs
+            refuse_run_by_hand(require_job(store, name).spec)
         made: list[Enqueued | Handle] = [
             # Where we have the code, it can tell whether the function can be called like that.
             store.trigger(name, by=by, why=reason)

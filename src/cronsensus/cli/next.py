@@ -81,6 +81,11 @@ def _job(name: str) -> Target:
         if view.retired_at is not None:
             raise UnknownJob(f"the job {name!r} is retired: it fires no more; see the names: cronsensus jobs list")
         trigger, paused = view.spec.trigger, None if view.paused_at is None else view.paused_why or "no reason given"
+        if view.spec.keeper is not None:
+            raise CommandError(
+                f"{view.spec.keeper} keeps the time of {name!r}: its next times are known there",
+                then=f"cronsensus jobs show {name}",
+            )
     if trigger is None:
         raise CommandError(
             f"job {name!r} has no trigger: it only runs when it is told to", then=f"cronsensus jobs trigger {name}"

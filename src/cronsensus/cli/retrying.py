@@ -11,21 +11,26 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.handle import retry
 from cronsensus.insight.as_data import made_data
 from cronsensus.model.gate import Rule
+from cronsensus.model.job import refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Occurrence, succeeded_already
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 
-def require_retryable(found: Sequence[Occurrence], again: Collection[int]) -> None:
+def require_retryable(store: Store, found: Sequence[Occurrence], again: Collection[int]) -> None:
     """Raise if a run cannot be run again, before any is; the store refuses it as well.
 
     Args:
+        store: what knows their jobs.
         found: the runs that are meant.
         again: the ids of those that may have succeeded.
 
     Raises:
         InvalidTransition: one cannot.
+        InvalidOption: one ran in a program that is not ours to start.
     """
+    for view in filter(None, map(store.job, sorted({one.job for one in found}))):
+        refuse_run_by_hand(view.spec)
     for one in found:
         refuse_item(one)
         if one.retried_as is not None:

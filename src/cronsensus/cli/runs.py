@@ -28,7 +28,7 @@ from cronsensus.insight.as_data import (
     run_data,
     trail_data,
 )
-from cronsensus.insight.failures import grouped, open_failures
+from cronsensus.insight.failures import failures_to_retry, grouped, open_failures
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
@@ -364,12 +364,12 @@ def retry(
                 message(f"{name} is left alone: {reason_left}")
         elif failed:
             begin = None if since is None else read_time(since, store.now(), what="--since")
-            found = open_failures(store, job=_known(store, job), since=begin, group=error)[::-1]
+            found = failures_to_retry(store, job=_known(store, job), since=begin, group=error)
         else:
             found = [_found(store, number) for number in numbers]
         # What comes after a run is not named, and is meant whether it succeeded or not.
         meant = {one.id for one in found if again or (downstream and one.id not in numbers)}
-        require_retryable(found, meant)
+        require_retryable(store, found, meant)
         if asks and not _agreed(output, found, "Run {} again?", dry_run=dry_run, yes=yes):
             return
         made = retry_runs(store, found, meant, by=by, why=reason)

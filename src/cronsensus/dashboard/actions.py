@@ -18,7 +18,7 @@ from cronsensus.errors import CronsensusError
 from cronsensus.handle import cancel
 from cronsensus.insight.backfill_plan import plan_backfill
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.failures import open_failures
+from cronsensus.insight.failures import failures_to_retry
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.summaries import why_ended
@@ -211,6 +211,13 @@ def retired(view: JobView) -> Text | None:
     return ("It is retired: no code declares it any more.",) if view.retired_at is not None else None
 
 
+def runs_elsewhere(view: JobView | None) -> Text | None:
+    """Return why nobody can run a job from here, if only other programs run it."""
+    if view is None or not view.spec.runs_elsewhere:
+        return None
+    return ("Another program calls it, and no node runs it.",)
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +270,7 @@ def _failures(store: Store, given: Given) -> list[Occurrence]:
     """Return what a bulk retry means, the oldest first."""
     span = given.get("since", "") or "1d"
     since = read_time(span, store.now(), what="since")
-    return open_failures(store, job=given.get("job") or None, since=since, group=given.get("error") or None)[::-1]
+    return failures_to_retry(store, job=given.get("job") or None, since=since, group=given.get("error") or None)
 
 
 def _retry_failed_form(store: Store, given: Given) -> Form:

@@ -135,6 +135,7 @@ class Now:
     Attributes:
         decided_at: when anything was last decided, as far as the newest rows tell.
         idle: why no node is needed although none is alive.
+        keeper: the program that keeps the times, if no node is needed because of it.
     """
 
     now: datetime
@@ -142,6 +143,7 @@ class Now:
     alive: int
     decided_at: datetime | None
     idle: str | None
+    keeper: str | None
     attention: tuple[Attention, ...]
     hidden: int
     running: tuple[Occurrence, ...]
@@ -285,12 +287,14 @@ def now_page(store: Store) -> Now:
     attention.sort(key=lambda one: (one.recovered, _RANK[one.kind], -one.at.timestamp()))
     due = [view for view in views if view.next_due is not None and view.paused_at is None]
     living = [node.session for node in alive]
+    idle = None if alive else needs_no_node(store, living)
     return Now(
         now=at,
         nodes=found,
         alive=len(alive),
         decided_at=max(decided, default=None),
-        idle=None if alive else needs_no_node(store, living),
+        idle=idle,
+        keeper=None if idle is None else next((view.spec.keeper for view in views if view.spec.keeper), None),
         attention=tuple(attention[:_SHOWN]),
         hidden=len(attention[_SHOWN:]),
         running=tuple(running),

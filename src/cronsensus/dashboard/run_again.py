@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cronsensus.dashboard.actions import Action, Form, Given, Text, find_run, run_form
+from cronsensus.dashboard.actions import Action, Form, Given, Text, find_run, run_form, runs_elsewhere
 from cronsensus.dependencies import edges, names_after
 from cronsensus.handle import retry_chain
 from cronsensus.model.occurrence import Occurrence
@@ -38,7 +38,8 @@ def run_again(scheduler: Scheduler | None) -> Action:
             title=("Run {0} of {1} again", one.id, one.job),
             says=tuple(says),
             button="Run again",
-            refused=_not_again(one)
+            refused=runs_elsewhere(store.job(one.job))
+            or _not_again(one)
             or (None if newest.state.final else ("It was run again already, as run {0}.", newest.id)),
             command=f"cronsensus runs retry {one.id}{again}",
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cronsensus.codec import dumps
-from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, retired
+from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, retired, runs_elsewhere
 from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
 from cronsensus.dependencies import edges, names_after
 from cronsensus.errors import InvalidOption
@@ -34,9 +34,7 @@ def run_now(scheduler: Scheduler | None) -> Action:
     def form(store: Store, given: Given) -> Form:
         view = require_job(store, given.get("job", ""))
         known = parameters(view)
-        refused = retired(view)
-        if view.spec.guarded or view.spec.keeper is not None:
-            refused = ("Another program calls it, and no node runs it.",)
+        refused = runs_elsewhere(view) or retired(view)
         says: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
         if known is None or known:
             says += (("Where nothing is written, it gets the arguments of its definition.",),)

@@ -18,11 +18,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from cronsensus.background import Background
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.external.leftovers import Leftovers
 from cronsensus.logger import Logger
+from cronsensus.membership.timer import Timer
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Outcome, RunError
@@ -36,6 +38,10 @@ _log = Logger("cronsensus.external")
 THREADS = 4
 MOST_ASKED = 200
 """Jobs whose times are asked for in one step."""
+ASK_AGAIN = 1.0
+"""Seconds between two tries to read the store's clock."""
+NO_TIME = "it has no nominal time, and only times that the program names are run"
+"""The reason of what somebody made of such a job in another way."""
 DRAIN = 10.0
 """Seconds that ``close`` waits for verdicts to be recorded."""
 
@@ -55,8 +61,12 @@ class Won:
     @property
     def time(self) -> datetime:
         """The nominal time."""
-        assert self.claim.scheduled_for is not None  # noqa: S101 - only times are acquired
+        assert self.claim.scheduled_for is not None  # noqa: S101 - the program is given no other
         return self.claim.scheduled_for
+
+    def __str__(self) -> str:
+        time = self.claim.scheduled_for
+        return f"run {self.claim.id} of {self.claim.job}" + ("" if time is None else f" at {time:%Y-%m-%d %H:%M:%S%z}")
 
 
 class Participant:
@@ -80,6 +90,7 @@ class Participant:
         self._wanted: list[tuple[JobSpec, Ask, Callable[[list[Won | NotWon] | Exception], object]]] = []
         self._asks = False
         self._leftovers = Leftovers(claims, self.functions, self._take_over)
+        self._timer = Timer(claims.clock)
 
     def functions(self) -> list[str]:
         """Return the names of the jobs that this process can run."""
@@ -103,6 +114,10 @@ class Participant:
     def submit(self, act: Callable[[], object]) -> None:
         """Do ``act`` on a thread of this, which may wait for the store."""
         self._background.submit(act)
+
+    def submit_at(self, time: datetime, act: Callable[[], object]) -> None:
+        """Do ``act`` on a thread of this when the store's clock says ``time``, unless this is closed before."""
+        self._background.submit(lambda: self._wait_for(time, act))
 
     # --- one occurrence -----------------------------------------------------------------------------------------------
 
@@ -147,7 +162,10 @@ class Participant:
                 try:
                     then(answer)
                 except Exception:  # noqa: BLE001 - logged; the others are to be told too
-                    _log.exception("what was won of %s could not be handed over", spec.name)
+                    _log.exception("what was won of %s could not be handed over, and is given back", spec.name)
+                    for won in () if isinstance(answer, Exception) else answer:
+                        if isinstance(won, Won) and not won.ticket.over:
+                            self.submit(partial(self.let_go, won))
 
     def settle(
         self,
@@ -199,6 +217,7 @@ class Participant:
             wait: for runs and their verdicts; else what still runs is free for other processes, which run it again.
         """
         self._leftovers.close()
+        self._timer.close()
         if wait and not self._empty.wait(DRAIN):
             _log.warning("%d runs have not ended: other processes may run them again", len(self._held))
         with self._lock:
@@ -207,6 +226,15 @@ class Participant:
             self.cut_off(won)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _wait_for(self, time: datetime, act: Callable[[], object]) -> None:
+        try:
+            left = (time - self._claims.store.now()).total_seconds()
+        except StoreError as error:
+            _log.debug("the store's clock cannot be read yet: %s", error)
+            self._timer.after(ASK_AGAIN, lambda: self.submit_at(time, act))
+        else:
+            self._timer.after(max(left, 0.0), lambda: self._background.submit(act))
 
     def _hold(self, held: OwnedClaim, ticket: Ticket) -> Won:
         won = Won(held, ticket)
@@ -226,7 +254,7 @@ class Participant:
                 self._empty.set()
 
     def _settle(self, won: Won, outcome: Outcome) -> None:
-        named = f"{won.claim.job} at {won.time:%Y-%m-%d %H:%M:%S%z}"
+        named = str(won)
         try:
             settled = self._claims.settle(won.held, outcome)
         except StoreError as error:
@@ -245,5 +273,10 @@ class Participant:
 
     def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
         won = self._hold(held, ticket)
+        if held.claim.scheduled_for is None:
+            # Nobody can run it, and while it stands it takes the place of a time.
+            _log.warning("run %d of %s has no nominal time, so it is cancelled", held.claim.id, held.claim.job)
+            self.settle(won, State.CANCELLED, reason=NO_TIME)
+            return
         _log.info("%s at %s was left by a process that is gone: it is run here", won.claim.job, won.time)
         self._background.submit(lambda: self._on_leftover(won))

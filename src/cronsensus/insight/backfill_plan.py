@@ -7,7 +7,7 @@ from datetime import datetime
 
 from cronsensus.errors import InvalidOption, OccurrenceTooOld
 from cronsensus.insight.words import exact
-from cronsensus.model.job import JobView
+from cronsensus.model.job import JobView, refuse_run_by_hand
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.operations import nominal_times
@@ -55,6 +55,7 @@ def plan_backfill(store: Store, view: JobView, since: datetime, until: datetime,
         InvalidOption: the stretch is the wrong way round, reaches into the future, or holds too many times.
     """
     job, trigger = view.spec.name, view.spec.trigger
+    refuse_run_by_hand(view.spec)
     if trigger is None:
         raise InvalidOption(
             f"job {job!r} has no trigger, so it has no nominal times to fill; cronsensus jobs trigger {job}"

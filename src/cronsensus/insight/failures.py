@@ -64,6 +64,16 @@ def open_failures(
     return found if group is None else [one for one in found if fingerprint_of(one.error) == group]
 
 
+def failures_to_retry(
+    store: Store, *, job: str | None = None, since: datetime | None = None, group: str | None = None
+) -> list[Occurrence]:
+    """Return what ``open_failures`` does, the oldest first, without runs of jobs that only other programs can run."""
+    found = open_failures(store, job=job, since=since, group=group)
+    views = filter(None, map(store.job, sorted({one.job for one in found})))
+    elsewhere = {view.spec.name for view in views if view.spec.runs_elsewhere}
+    return [one for one in reversed(found) if one.job not in elsewhere]
+
+
 def _failed(store: Store, job: str | None) -> Iterator[Occurrence]:
     """Yield what failed, items of a batch as it: the newest first, as it is found."""
     where, batches = OccurrenceFilter(job=job, states=(State.FAILED,)), set[int]()

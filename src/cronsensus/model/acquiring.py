@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
 
@@ -11,6 +11,8 @@ from cronsensus.instants import as_utc
 from cronsensus.model.states import Reason, State
 
 Intent = Literal["run", "full", "late"]
+MOST_EARLY = timedelta(seconds=1)
+"""The most by which a time may lie ahead of the store's clock and be won: clocks that are kept differ by less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class NotWon(StrEnum):
     """This call recorded that it is skipped(paused)."""
     LEFT = "left"
     """It is undecided: the caller does not run it, and another process may."""
+    EARLY = "early"
+    """It is undecided: it lies more than ``MOST_EARLY`` ahead of the store's clock; ask again when that says it."""
     UNKNOWN = "unknown"
     """The store knows no such job, or it is retired."""
 

@@ -358,10 +358,39 @@ class JobSpec:
         return next((who for prefix, who in KEPT_ELSEWHERE.items() if kept and self.name.startswith(prefix)), None)
 
     @property
+    def runs_elsewhere(self) -> bool:
+        """Whether only the programs that have its function make runs of it: by calls, or as another one names times.
+
+        No node has it, so whatever an operator made of it would wait for nobody.
+        """
+        return self.guarded or self.keeper is not None
+
+    @property
     def digest(self) -> str:
         """A hash of the whole definition: equal means nothing to write."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def no_run_by_hand(job: str) -> InvalidOption:
+    """Return the error for a run that somebody wants of a job which ``runs_elsewhere``, with what to do instead."""
+    for prefix, program in KEPT_ELSEWHERE.items():
+        if job.startswith(prefix):
+            named = job.removeprefix(prefix)
+            return InvalidOption(
+                f"{program} keeps the time of {job!r} and runs it in the programs that have it: nobody else can make "
+                f"a run of it; in one of these: scheduler.modify_job({named!r}, next_run_time=datetime.now(UTC))"
+            )
+    return InvalidOption(
+        f"{job!r} stands for a guarded function, which runs where it is called: nobody else can make a run of it; call "
+        f"it there, and if its key is to run anew: cronsensus once forget {job} KEY"
+    )
+
+
+def refuse_run_by_hand(spec: JobSpec) -> None:
+    """Raise ``InvalidOption`` if nobody but the programs that have its function can make a run of a job."""
+    if spec.runs_elsewhere:
+        raise no_run_by_hand(spec.name)
 
 
 class UnknownPolicies(InvalidOption):

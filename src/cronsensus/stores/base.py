@@ -344,7 +344,10 @@ class Store(Backend):
         times of one ask need room for one together, and each counts while it runs. A time that is not run gets its
         verdict here: skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller
         says so; the watermark moves as if it was won. One that waits is taken if it is due and there is room for it;
-        else it goes on waiting, without a verdict. What cannot be acquired is ``LOST``, and hinders no other.
+        else it goes on waiting, without a verdict. What is given back before it began is missed(late) when the job's
+        ``grace`` since its nominal time is over. What cannot be acquired is ``LOST``, and hinders no other. A time
+        that lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and
+        leaves no trace: a caller whose clock is fast would run it too soon for all.
 
         Atomic: all of it. The job is locked while its runs are counted, so two callers do not both get the last place.
         Idempotent: verdicts; repeated, the times are ``LOST``. Claims stand although the answer was lost, and ``renew``
@@ -512,7 +515,9 @@ class Store(Backend):
 
         Raises:
             UnknownJob: no such job, or retired.
-            InvalidOption: a key is none that ``check_key`` allows.
+            InvalidOption: a key is none that ``check_key`` allows; or only other programs run a job
+                (``JobSpec.runs_elsewhere``), of which nobody else makes runs. ``trigger``, ``retry`` and ``backfill``
+                refuse such a job, too.
             InvalidPayload: arguments that are not JSON.
         """
         for item in items:

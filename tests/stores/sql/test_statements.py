@@ -200,7 +200,7 @@ def test_fifty_jobs_at_one_time_cost_no_more_than_one(store, counter):
     policies = Policies(concurrency=1, overlap="allow")
     names = [f"job {number}" for number in range(50)]
     store.define_jobs([JobSpec(name=name, function=name, policies=policies) for name in names], release="r1")
-    first, second = ([Ask(name, (START + time * LEASE,)) for name in names] for time in (1, 2))
+    first, second = ([Ask(name, (START + time * timedelta(milliseconds=1),)) for name in names] for time in (1, 2))
     store.acquire_times("s1", [Ask(name, (START,), "late") for name in names], lease=LEASE)
     with counter.within("acquire fifty times"):
         assert all(isinstance(one, Claim) for [one] in store.acquire_times("s1", first, lease=LEASE))

@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.logger import Logger
 from cronsensus.model.job import APSCHEDULER, LONGEST_NAME
+
+_log = Logger("cronsensus.apscheduler")
 
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 """What APScheduler makes where no id is given."""
@@ -74,6 +77,8 @@ def is_memory(scheduler: Any, jobstore_alias: str) -> bool:
     """Whether a job store is this process's own."""
     from apscheduler.jobstores.memory import MemoryJobStore
 
+    if not scheduler._jobstores and jobstore_alias == "default":
+        return True  # the start makes it
     return isinstance(scheduler._lookup_jobstore(jobstore_alias), MemoryJobStore)
 
 
@@ -90,8 +95,32 @@ def needs_no_guard(scheduler: Any, job: Any) -> bool:
     return one_off and is_memory(scheduler, job._jobstore_alias)
 
 
-def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> None:
-    """Refuse, or align, a job whose times or name differ between processes.
+def named(job: Any) -> str:
+    """Return how an error names a job: by its id, if somebody gave it one."""
+    return f"job {job.name!r}" if has_random_id(job) else f"job {job.id!r}"
+
+
+def check_jobs(scheduler: Any, *, align: bool) -> None:
+    """Refuse, or align, all jobs that are to be added by the start.
+
+    Raises:
+        InvalidOption: as ``check_job`` says of one; of several what it says of each.
+    """
+    refused = []
+    for job, alias, _ in scheduler._pending_jobs:
+        try:
+            check_job(scheduler, job, alias, align=align, warn=False)
+        except InvalidOption as error:
+            refused.append(error)
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        each = "".join(f"\n- {error}" for error in refused)
+        raise InvalidOption(f"{len(refused)} jobs cannot be guarded as they are; correct each:{each}")
+
+
+def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool, warn: bool = True) -> None:
+    """Refuse, or align, a job whose times or name differ between processes; with ``warn``, log what may differ.
 
     Raises:
         InvalidOption: each process would run it at times, or under a name, of its own.
@@ -100,14 +129,22 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool) -> 
 
     if not is_memory(scheduler, jobstore_alias):
         return  # ids and times are in the store that all share
-    shown = f"job {job.name!r}"
+    shown = named(job)
     random, trigger = has_random_id(job), job.trigger
     if isinstance(trigger, DateTrigger):
-        if not random and trigger.run_date.microsecond and not hasattr(job, "next_run_time"):
+        if random or not trigger.run_date.microsecond or hasattr(job, "next_run_time"):
+            return
+        if trigger.run_date <= datetime.now(UTC):
             raise InvalidOption(
-                f"{shown} has an id and no run_date, so each process would run it at a moment of its own; give it a "
-                "run_date, or for something that one process does at start use @scheduler.startup of cronsensus"
+                f"{shown} has an id and no run_date, or one that has passed, so each process would run it at a moment "
+                "of its own; give it a run_date, or for something that one process does at start use "
+                "@scheduler.startup of cronsensus"
             )
+        if warn:
+            _log.warning(
+                "%s has a run_date with microseconds (%s): if each process reckons it from its own now, each runs it; "
+                "give all the same one", shown, trigger.run_date,
+            )  # fmt: skip
         return
     if random:
         raise InvalidOption(
@@ -168,7 +205,7 @@ def check_change(scheduler: Any, job: Any, jobstore_alias: str, changes: dict[st
     if trigger is None or isinstance(trigger, DateTrigger) or not is_memory(scheduler, jobstore_alias):
         return
     before = (getattr(trigger, "jitter", None), getattr(trigger, "start_date", None))
-    shared = changes["trigger"] = shared_trigger(f"job {job.name!r}", trigger, align=align)
+    shared = changes["trigger"] = shared_trigger(named(job), trigger, align=align)
     after = (getattr(shared, "jitter", None), getattr(shared, "start_date", None))
     if before != after and changes.get("next_run_time") is not None:
         # It was reckoned from what the trigger was.

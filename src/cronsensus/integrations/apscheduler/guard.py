@@ -16,9 +16,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from cronsensus.durations import Duration, parse_duration
@@ -28,6 +29,7 @@ from cronsensus.external.observing import Observation
 from cronsensus.integrations.apscheduler.checks import (
     check_change,
     check_job,
+    check_jobs,
     check_scheduler,
     is_memory,
     job_name,
@@ -51,6 +53,8 @@ from cronsensus.store_wait import StoreWait
 
 _log = Logger("cronsensus.apscheduler")
 
+HANDOVER = 5
+"""Least seconds that a time which one process gives back is free for others, which look once a second for such."""
 MOST_REMEMBERED = 1000
 """Jobs that are remembered after APScheduler removed them, so that the last run of one can be taken over."""
 
@@ -116,9 +120,15 @@ class Guard:
         self._submitting: Counter[str] = Counter()
         """What an executor is being given: it may begin before the executor counts it."""
         self._jobs: OrderedDict[str, Any] = OrderedDict()
+        self._on_loop: set[Won] = set()
+        """What was won, and an event loop has not submitted yet."""
         self._announced: dict[str, Any] = {}
         """Of each job that is being submitted at once: the event of what was won, once it is."""
         self._away = False
+        self._closed = False
+        """Whether an executor takes nothing any more."""
+        self._is_ahead = False
+        """Whether it is logged that this process's clock is ahead of the store's."""
         self._ends = False
         self._original = {
             name: getattr(scheduler, name)
@@ -141,7 +151,8 @@ class Guard:
 
     def _on_start(self, *args: Any, **kwargs: Any) -> Any:
         """Open the store before the scheduler names its first time; where it is away, run nothing until it comes."""
-        self._ends = False
+        self._ends = self._closed = False
+        check_jobs(self._scheduler, align=self._align)
         if self._participant is None and self._store_wait is None:
             self._open_or_wait()
         return self._original["start"](*args, **kwargs)
@@ -174,9 +185,11 @@ class Guard:
         """Shut down, and record the verdicts of what ran to its end; what did not is free for other processes."""
         with self._lock:
             self._ends = True
+            left = tuple(self._on_loop)
         if self._store_wait is not None:
             self._store_wait.cancel()
             self._store_wait = None
+        self._give_back_from_loop(left)
         answer = self._original["shutdown"](wait)
         if self._participant is not None:
             closing = threading.Thread(target=self._close, args=(self._participant, wait), name="cronsensus-closing")
@@ -233,7 +246,7 @@ class Guard:
         from apscheduler.jobstores.base import JobLookupError
         from apscheduler.schedulers.base import STATE_STOPPED
 
-        if self._ends and self._scheduler.state == STATE_STOPPED:
+        if self._closed or (self._ends and self._scheduler.state == STATE_STOPPED):
             # It looks once more as it ends, with its executors closed: what is due would be gone from a shared store.
             return None
         participant = self._participant
@@ -282,16 +295,22 @@ class Guard:
         with self._lock:
             # Its own limit first: a replica that is full does not compete, so another one gets the time. What is only
             # being asked for does not count: where the store is slow, all replicas would hold back, and nobody run it.
-            full = executor._instances[job.id] + self._submitting[job.id] >= job.max_instances
+            full = self._is_full(executor, job)
             self._jobs[job.id] = job
             self._jobs.move_to_end(job.id)
             while len(self._jobs) > MOST_REMEMBERED:
                 participant.withdraw(job_name(self._jobs.popitem(last=False)[0]))
         soon = is_memory(self._scheduler, job._jobstore_alias)
         if late:
-            self._ask(participant, job, late, "late", lambda got: self._report(job, late, got), soon=soon)
+            self._ask(
+                participant, job, late, "late", lambda got: self._take(executor, job, late, named_at, got), soon=soon
+            )
         if in_time and full:
-            self._ask(participant, job, in_time, "full", lambda _: None, soon=soon)
+            # APScheduler itself tells the listeners.
+            self._ask(
+                participant, job, in_time, "full",
+                lambda got: self._wait_if_early(executor, job, in_time, named_at, got), soon=soon,
+            )  # fmt: skip
             raise MaxInstancesReachedError(job)
 
         def on_answer(got: list[Won | NotWon] | Exception) -> None:
@@ -301,6 +320,9 @@ class Guard:
             if not soon:
                 self._announced[job.id] = None
             self._ask(participant, job, in_time, "run", on_answer, soon=soon)
+
+    def _is_full(self, executor: Any, job: Any) -> bool:
+        return bool(executor._instances[job.id] + self._submitting[job.id] >= job.max_instances)
 
     def _ask(
         self,
@@ -332,12 +354,47 @@ class Guard:
         named_at: datetime,
         got: list[Won | NotWon] | Exception,
     ) -> None:
-        """Hand over what was won, and report what was refused."""
+        """Hand over what was won, report what was refused, and wait for what is early."""
         self._report(job, times, got)
+        self._wait_if_early(executor, job, times, named_at, got)
         won = [] if isinstance(got, Exception) else [one for one in got if isinstance(one, Won)]
         if won:
             waited = (datetime.now(UTC) - named_at).total_seconds()
             self._hand_over(executor, view_of(job, waited=waited), won)
+
+    def _wait_if_early(
+        self,
+        executor: Any,
+        job: Any,
+        times: Sequence[datetime],
+        named_at: datetime,
+        got: list[Won | NotWon] | Exception,
+    ) -> None:
+        """Ask again for times that came before the store's clock said them: APScheduler names none twice."""
+        participant = self._participant
+        if participant is None or isinstance(got, Exception) or NotWon.EARLY not in got:
+            return
+        if not self._is_ahead:
+            self._is_ahead = True
+            _log.warning(
+                "the clock of this process is ahead of the store's: %s came due here too early; its times are run when "
+                "the store's clock says them. Set this machine's clock",
+                job.id,
+            )
+        for time, answer in zip(times, got, strict=True):
+            if answer is NotWon.EARLY:
+                participant.submit_at(time, partial(self._name_again, executor, job, time, named_at))
+
+    def _name_again(self, executor: Any, job: Any, time: datetime, named_at: datetime) -> None:
+        """Ask for a time that was early; whether it is late says the store's clock now, which is that it is not."""
+        participant = self._participant
+        if participant is None or self._ends:
+            return
+        with self._lock:
+            intent: Intent = "full" if self._is_full(executor, job) else "run"
+        self._ask(
+            participant, job, [time], intent, lambda got: self._take(executor, job, [time], named_at, got), soon=True
+        )
 
     def _report(self, job: Any, times: Sequence[datetime], got: list[Won | NotWon] | Exception) -> None:
         """Tell the log whether the store answers, and the listeners of this replica which verdicts it has written."""
@@ -354,12 +411,46 @@ class Guard:
             self._original["_dispatch_event"](event)
 
     def _hand_over(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
-        """Submit a view of the job to the executor, where it wants that to be done."""
+        """Submit a view of the job to the executor, where it wants that to be done; at a stop give it back."""
         loop: asyncio.AbstractEventLoop | None = getattr(executor, "_eventloop", None)
         if loop is None:
             self._submit_won(executor, view, won)
-        else:
-            loop.call_soon_threadsafe(self._submit_won, executor, view, won)
+            return
+        with self._lock:
+            ends = self._ends
+            if not ends:
+                self._on_loop.update(won)
+        try:
+            if not ends:
+                loop.call_soon_threadsafe(self._submit_on_loop, executor, view, won)
+                return
+        except RuntimeError as error:
+            # The loop is closed: its program ended without a shutdown.
+            self._name_no_more(error)
+        self._give_back_from_loop(won)
+
+    def _submit_on_loop(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
+        with self._lock:
+            kept = [one for one in won if one in self._on_loop]
+            self._on_loop.difference_update(kept)
+        if kept:  # else a shutdown has given it back
+            self._submit_won(executor, view, kept)
+
+    def _give_back_from_loop(self, won: Iterable[Won]) -> None:
+        """Give back what no loop will submit any more: it is free for other processes at once."""
+        with self._lock:
+            self._on_loop.difference_update(won)
+        for one in won:
+            self._give_back(one)
+
+    def _name_no_more(self, error: RuntimeError) -> None:
+        """Win nothing more, now that an executor takes nothing any more: this process is about to end."""
+        with self._lock:
+            known, self._closed = self._closed or self._ends, True
+        if not known:
+            _log.warning(
+                "this process runs no more times, and leaves them to others: its executor is closed (%s)", error
+            )
 
     def _submit_won(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
         from apscheduler.events import EVENT_JOB_SUBMITTED, JobSubmissionEvent
@@ -380,6 +471,8 @@ class Guard:
             if isinstance(error, MaxInstancesReachedError):
                 if at_once:
                     raise  # APScheduler tells its listeners
+            elif isinstance(error, RuntimeError) and "shutdown" in str(error):  # as concurrent.futures says
+                self._name_no_more(error)
             else:
                 _log.exception("%s could not be submitted, and is free for another process", view.id)
             return
@@ -458,5 +551,6 @@ def _is_cancelled(error: BaseException | None) -> bool:
 def _spec(job: Any) -> JobSpec:
     name = job_name(job.id)
     # The limit alone decides what may run beside what, also of what is taken over.
-    policies = Policies(concurrency=job.max_instances, overlap="allow")
+    grace = None if job.misfire_grace_time is None else timedelta(seconds=max(job.misfire_grace_time, HANDOVER))
+    policies = Policies(concurrency=job.max_instances, overlap="allow", grace=grace)
     return JobSpec(name=name, function=name, policies=policies, source="runtime")

@@ -9,6 +9,7 @@ from datetime import datetime
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
 from cronsensus.instants import LATEST, after, from_micros, to_micros
+from cronsensus.model.job import refuse_run_by_hand
 from cronsensus.model.occurrence import (
     Enqueued,
     Item,
@@ -22,7 +23,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.memory.handle import writes
 from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
-from cronsensus.stores.memory.state import OccurrenceRow
+from cronsensus.stores.memory.state import JobRow, OccurrenceRow
 
 
 class OperatingVerbs(RoundVerbs):
@@ -38,7 +39,7 @@ class OperatingVerbs(RoundVerbs):
         return made
 
     def _payload(self, item: Item) -> str:
-        job = self._living_job(item.job)
+        job = self._job_for_people(item.job)
         if item.args is None and item.kwargs is None:
             return job.payload
         args = job.spec.args if item.args is None else item.args
@@ -46,7 +47,7 @@ class OperatingVerbs(RoundVerbs):
         return write_payload(args, kwargs, what=f"arguments of {item.job!r}")
 
     def _enqueue_one(self, item: Item, payload: str, now: datetime) -> Enqueued:
-        job = self._living_job(item.job)
+        job = self._job_for_people(item.job)
         found = None if item.key is None else job.keys.get(item.key)
         if found is not None:
             return replace(enqueued(found, created=False), payload=found.payload)
@@ -89,7 +90,7 @@ class OperatingVerbs(RoundVerbs):
         self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
     ) -> Enqueued:
         """Run a job now, beside its schedule, and after it what comes after it."""
-        jobs, now = [self._living_job(name) for name in (job, *downstream)], self._now()
+        jobs, now = [self._job_for_people(name) for name in (job, *downstream)], self._now()
         found = None if key is None else jobs[0].keys.get(key)
         if found is not None:
             return enqueued(found, created=False)
@@ -127,7 +128,7 @@ class OperatingVerbs(RoundVerbs):
             raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
         if old.state is State.SUCCEEDED and not again:
             raise succeeded_already(occurrence)
-        job, now = self._living_job(old.job.spec.name), self._now()
+        job, now = self._job_for_people(old.job.spec.name), self._now()
         row = self._create(
             job,
             None,
@@ -158,7 +159,7 @@ class OperatingVerbs(RoundVerbs):
 
     @writes
     def _backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
-        row, now = self._living_job(job), self._now()
+        row, now = self._job_for_people(job), self._now()
         for time in times:
             refuse_pruned(row, time)
         answers = []
@@ -173,6 +174,12 @@ class OperatingVerbs(RoundVerbs):
         created = [answer.id for answer in answers if answer.created]
         self._space.record(now, by, "backfill", job, why, times=len(times), occurrences=created)
         return answers
+
+    def _job_for_people(self, name: str) -> JobRow:
+        """Return a job of which anybody may make a run."""
+        job = self._living_job(name)
+        refuse_run_by_hand(job.spec)
+        return job
 
     def _newest_retry(self, row: OccurrenceRow) -> OccurrenceRow:
         while row.retried_as is not None and (following := self._space.occurrences.get(row.retried_as)) is not None:

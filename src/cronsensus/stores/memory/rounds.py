@@ -13,7 +13,7 @@ from msgspec import structs
 
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import LATEST, after, to_micros
-from cronsensus.model.acquiring import VERDICTS, Ask, Intent, NotWon, refusal
+from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, Intent, NotWon, refusal
 from cronsensus.model.claim_order import priority_of
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
@@ -296,6 +296,8 @@ class RoundVerbs(Handle):
     def _decide_time(
         self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
     ) -> Claim | NotWon:
+        if time - now > MOST_EARLY:
+            return NotWon.EARLY
         if (job.horizon is not None and time <= job.horizon) or not self._is_kept_elsewhere(job, time):
             return NotWon.LOST
         key = scheduled_key(time)
@@ -306,7 +308,9 @@ class RoundVerbs(Handle):
         refused = refusal(intent, paused=job.paused_at is not None, room=room)
         if refused is NotWon.LEFT:
             return refused
-        found = self._create(job, key, Origin.SCHEDULE, now, now, scheduled_for=time)
+        grace = job.spec.policies.grace
+        expires_at = None if grace is None else after(time, grace)
+        found = self._create(job, key, Origin.SCHEDULE, now, now, scheduled_for=time, expires_at=expires_at)
         if self._may_pass_to(job, time):
             job.watermark = time
         if refused is None:

@@ -48,7 +48,7 @@ class Refusal(Exception):
 
 REFUSALS = {
     "LEASELOST", "UNKNOWNJOB", "RETIRED", "TOOOLD", "TOOEARLY", "TOOLARGE", "NOTTHERE", "FINAL", "ACTIVE", "RUNNING",
-    "AGAIN", "SCHEMA", "SETBACK",
+    "AGAIN", "SCHEMA", "SETBACK", "ELSEWHERE",
 }  # fmt: skip
 
 

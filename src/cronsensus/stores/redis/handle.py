@@ -10,6 +10,7 @@ from typing import Any
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import InvalidOption, LeaseLost, UnknownJob
 from cronsensus.instants import to_micros
+from cronsensus.model.job import no_run_by_hand
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
 from cronsensus.stores.redis.client import Client
@@ -108,4 +109,6 @@ class Handle:
                 ) from None
             if refused.word == "RETIRED":
                 raise UnknownJob(f"the job {refused.rest!r} is retired; define it again to bring it back") from None
+            if refused.word == "ELSEWHERE":
+                raise no_run_by_hand(refused.rest) from None
             raise

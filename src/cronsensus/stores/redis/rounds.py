@@ -14,7 +14,7 @@ from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreCorrupt, StoreError
 from cronsensus.instants import LATEST_MICROS, from_micros, within_stores
 from cronsensus.logger import Logger
-from cronsensus.model.acquiring import VERDICTS, Ask, NotWon
+from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, NotWon
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import (
     CUT_WORDS,
@@ -171,7 +171,7 @@ class RoundVerbs(Handle):
         verdicts = {word.value: [state.value, reason.value] for word, (state, reason) in VERDICTS.items()}
         try:
             answers, *taken = self._decide(
-                "acquire_times", session, length(lease), length(MOST_IN_FUTURE), told, verdicts
+                "acquire_times", session, length(lease), length(MOST_IN_FUTURE), told, verdicts, length(MOST_EARLY)
             )
         except Refusal as refused:
             at = from_micros(int(refused.rest))

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import StoreCorrupt
-from cronsensus.instants import from_micros, to_micros
-from cronsensus.model.acquiring import VERDICTS, Ask, Intent, NotWon, refusal
+from cronsensus.instants import from_micros, to_micros, within_stores
+from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, Intent, NotWon, refusal
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, scheduled_key, too_early
 from cronsensus.model.states import Origin
@@ -108,6 +108,8 @@ class Contest:
         return self.selection.specs[row.id]
 
     def _decide(self, row: AnyRow, spec: JobSpec, time: datetime, intent: Intent, *, room: bool) -> NotWon | None:
+        if time - from_micros(self._tx.now) > MOST_EARLY:
+            return NotWon.EARLY
         at, name = to_micros(time), (row.id, scheduled_key(time))
         if (row.horizon is not None and at <= row.horizon) or not self._is_kept_elsewhere(row.id, at):
             return NotWon.LOST
@@ -149,11 +151,13 @@ class Contest:
 
     def _create(self, row: AnyRow, spec: JobSpec, key: str, at: int) -> None:
         payload = write_payload(spec.args, spec.kwargs, what="arguments")
+        grace = spec.policies.grace
         self._new.append(
             new_row(
-                self._tx, row.id, spec, key, Origin.SCHEDULE, due_at=self._tx.now, payload=payload, scheduled_for=at
+                self._tx, row.id, spec, key, Origin.SCHEDULE, due_at=self._tx.now, payload=payload, scheduled_for=at,
+                expires_at=None if grace is None else within_stores(at + grace // timedelta(microseconds=1)),
             )
-        )
+        )  # fmt: skip
         if spec.trigger is None and (row.next_due is None or row.next_due > at):
             self._passed[row.id] = max(at, self._passed.get(row.id, at))
 

@@ -9,7 +9,7 @@ from cronsensus.codec import clean, write_payload
 from cronsensus.errors import InvalidTransition
 from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
 from cronsensus.model.ids import new_id
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import JobSpec, refuse_run_by_hand
 from cronsensus.model.occurrence import (
     Enqueued,
     Item,
@@ -48,6 +48,8 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     for name in names:
         living(name, rows.get(name))
     specs = specs_of(tx, {row.id: row for row in rows.values()})
+    for spec in specs.values():
+        refuse_run_by_hand(spec)
     for name, row in rows.items():
         tx.definitions.enqueued.note(name, row.id, definition_of(row))
     own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
@@ -141,6 +143,7 @@ def trigger(
     wanted = []
     for place, row in enumerate(rows):
         spec = specs[row.id]
+        refuse_run_by_hand(spec)
         own = write_payload(spec.args, spec.kwargs, what="arguments")
         wanted.append(
             new_row(
@@ -201,10 +204,12 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -
     if old.state == State.SUCCEEDED and not again:
         raise succeeded_already(occurrence)
     row = living(f"of occurrence {occurrence}" if locked.row is None else locked.row.name, locked.row)
+    spec = spec_of(tx, row)
+    refuse_run_by_hand(spec)
     new = new_row(
         tx,
         row.id,
-        spec_of(tx, row),
+        spec,
         new_id(),
         origin_of_retry(Origin(old.origin), old.parent),
         due_at=tx.now,
@@ -252,6 +257,7 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
     for time in times:
         refuse_pruned(job, row.horizon, time)
     spec = spec_of(tx, row)
+    refuse_run_by_hand(spec)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
     existing = {found.scheduled_for: found for one in active for found in one.rows}
     taken = keys.found()

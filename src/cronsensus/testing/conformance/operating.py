@@ -12,7 +12,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronsensus.errors import InvalidOption, InvalidPayload, InvalidTransition, OccurrenceTooOld, UnknownJob
+from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import Stretch
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest, minute
@@ -117,6 +119,29 @@ class Operating(StoreTest):
             with pytest.raises(UnknownJob):
                 self.store.backfill(name, [minute(1)], by="ann")
         assert before == self.snapshot()
+
+    def test_what_only_other_programs_run_is_made_by_nobody_else(self) -> None:
+        self.session()
+        names = ("apscheduler:tick", "once:charge")
+        self.define(*(self.job(name, trigger=None, source="runtime") for name in names), self.job())
+        [[claim]] = self.store.acquire_times("s1", [Ask(names[0], (START,))], lease=LEASE)
+        assert isinstance(claim, Claim)
+        self.finish(claim, state=State.FAILED)
+        before = self.snapshot()
+        for name in names:
+            for make in (
+                lambda job: self.store.trigger(job, by="ann"),
+                lambda job: self.store.trigger("job", by="ann", downstream=[job]),
+                lambda job: self.store.enqueue([Item(job="job"), Item(job=job, key="key")]),
+                lambda job: self.store.backfill(job, [minute(1)], by="ann"),
+            ):
+                with pytest.raises(InvalidOption, match=name):
+                    make(name)
+        with pytest.raises(InvalidOption, match="modify_job"):
+            self.store.retry(claim.id, by="ann")
+        assert before == self.snapshot()
+        self.define(self.job(names[0], trigger=None))
+        assert self.store.trigger(names[0], by="ann").created
 
     # --- pause and resume -------------------------------------------------------------------------------------------
 

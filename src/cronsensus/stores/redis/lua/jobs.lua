@@ -12,6 +12,15 @@ local function living(name)
   return job
 end
 
+-- As `living`, of a job of which anybody may make a run: none that only runs in other programs.
+local function living_here(name)
+  local job, refusal = living(name)
+  if job and call('HEXISTS', job_key(job), 'elsewhere') == 1 then
+    return nil, 'ELSEWHERE ' .. name
+  end
+  return job, refusal
+end
+
 -- Set the next due time (none: false) and index it if the job fires, at once or by `gather`; and the watermark, if one is
 -- given.
 local function set_due(job, next_due, fires, watermark, write)

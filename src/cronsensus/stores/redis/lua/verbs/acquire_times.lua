@@ -1,6 +1,6 @@
 -- Nothing runs between the count of a job's runs and the start of another: the script is one step.
 -- needs: starting jobs room eras
-local session, lease, most, asks, verdicts = unpack(args, 1, 5)
+local session, lease, most, asks, verdicts, early = unpack(args, 1, 6)
 if not alive(session) then
   return refuse('LEASELOST')
 end
@@ -19,7 +19,8 @@ local function job_of(name)
   if found == nil then
     local number = living(name)
     found = number and read(
-      job_key(number), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep', 'paused_at', 'concurrency'
+      job_key(number), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep', 'paused_at', 'concurrency',
+      'grace'
     ) or false
     if found then
       found.number, found.room = number, room_of(number, found.concurrency)
@@ -49,6 +50,9 @@ local function decide(job, intent, has_room, nominal, key)
   if not (tonumber(job.keep) and tonumber(job.priority) and job.payload) then
     return 'lost' -- it cannot be read
   end
+  if time - now > early then
+    return 'early'
+  end
   if (job.horizon and time <= tonumber(job.horizon)) or not kept_elsewhere(number, time) then
     return 'lost'
   end
@@ -67,7 +71,7 @@ local function decide(job, intent, has_room, nominal, key)
     end
     id = create(number, {
       key = key, origin = 'schedule', nominal = nominal, due = NOW, priority = job.priority, payload = job.payload,
-      keep = job.keep,
+      keep = job.keep, expires = job.grace and whole(math.min(time + (tonumber(job.grace) or LAST), LAST)),
     })
     -- Another program keeps time, and nothing before this is owed.
     if job.manual and time > tonumber(job.watermark) and (not job.next_due or tonumber(job.next_due) > time) then

@@ -2,7 +2,7 @@
 -- `times` are {nominal, its key, a spare key}.
 -- needs: occurrences jobs
 local name, times, by, why = unpack(args, 1, 4)
-local job, refusal = living(name)
+local job, refusal = living_here(name)
 if not job then
   return refuse(refusal)
 end

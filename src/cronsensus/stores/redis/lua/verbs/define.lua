@@ -56,7 +56,7 @@ end
 -- Fields, the new era, the next due time.
 local function write(job, name, fields, era, next_due)
   local key = job_key(job)
-  call('HDEL', key, 'retired_at', 'waiting_until', 'concurrency', 'manual')
+  call('HDEL', key, 'retired_at', 'waiting_until', 'concurrency', 'manual', 'elsewhere', 'grace')
   call('ZREM', WAITING, job)
   call('HSET', key, unpack(fields))
   call('RPUSH', of_job(job, 'eras'), era)

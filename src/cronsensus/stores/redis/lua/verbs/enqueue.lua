@@ -6,7 +6,7 @@ local jobs = {}
 local function job_of(name)
   local found = jobs[name]
   if not found then
-    local job, refusal = living(name)
+    local job, refusal = living_here(name)
     if not job then
       return nil, refusal
     end

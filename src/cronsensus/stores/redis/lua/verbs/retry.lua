@@ -26,7 +26,7 @@ if old.state == 'succeeded' and not again then
   return refuse('FINAL')
 end
 local name = call('HGET', job_key(old.job), 'name')
-local _, refusal = living(name)
+local _, refusal = living_here(name)
 if refusal then
   return refuse(refusal)
 end

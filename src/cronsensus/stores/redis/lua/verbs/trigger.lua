@@ -1,7 +1,7 @@
 -- Where two callers use one key, the second gets what the first made. Jobs that come after it have its nominal time.
 -- needs: occurrences jobs
 local name, key, by, why, payload, behind = unpack(args, 1, 6)
-local job, refusal = living(name)
+local job, refusal = living_here(name)
 if not job then
   return refuse(refusal)
 end
@@ -11,7 +11,7 @@ if standing then
 end
 local others = {}
 for index, one in ipairs(behind) do
-  others[index], refusal = living(one[1])
+  others[index], refusal = living_here(one[1])
   if not others[index] then
     return refuse(refusal)
   end
