@@ -519,7 +519,7 @@ def test_a_batch_that_is_retried_does_only_what_was_not_done(url):
 
 def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
     monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
-    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
     scheduler = Scheduler(url)
 
     @scheduler.job(items=range(5))
@@ -527,6 +527,60 @@ def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
 
     with scheduler:
         assert work.trigger_now().wait("20s").state is State.SUCCEEDED
+
+
+def test_a_node_that_knows_nothing_of_a_batch_wakes_it_when_its_waker_has_died(sqlite_url, monkeypatch):
+    real = batch_watch.BatchWatch.request_sweep
+    monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
+    monkeypatch.setattr(
+        batch_watch.BatchWatch, "request_sweep", lambda watch: None if "work" in watch._registry else real(watch)
+    )
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
+    runs_it, has_another = Scheduler(sqlite_url, node="a"), Scheduler(sqlite_url, node="b")
+
+    @runs_it.job()
+    def work(number: int) -> None: ...
+
+    @has_another.job()
+    def other() -> None: ...
+
+    with has_another, runs_it:
+        assert work.enqueue_batch(range(5)).wait("20s").state is State.SUCCEEDED
+
+
+def test_where_nothing_is_parked_nobody_asks_what_is(url, monkeypatch):
+    asked: list[float] = []
+    real = batch_watch.BatchWatch._pages
+
+    def pages(watch):
+        asked.append(time.monotonic())
+        return real(watch)
+
+    monkeypatch.setattr(batch_watch.BatchWatch, "_pages", pages)
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.01)
+    scheduler = Scheduler(url)
+    go = threading.Event()
+
+    @scheduler.job(every("100ms"))
+    def tick() -> None: ...
+
+    @scheduler.job(items=range(3))
+    def work(number: int) -> None:
+        go.wait(20)
+
+    with scheduler:
+        wait_until(lambda: len(runs_of(scheduler, "tick")) > 3)
+        assert asked == []
+        batch = work.trigger_now()
+        wait_until(lambda: asked)
+        go.set()
+        assert batch.wait("20s").state is State.SUCCEEDED
+        wait_until(lambda: not scheduler.store.look().parked)
+        seen = len(runs_of(scheduler, "tick"))
+        wait_until(lambda: len(runs_of(scheduler, "tick")) > seen + 2)
+        before = len(asked)
+        wait_until(lambda: len(runs_of(scheduler, "tick")) > seen + 6)
+        assert len(asked) == before
 
 
 # --- batches by hand --------------------------------------------------------------------------------------------------

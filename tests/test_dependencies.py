@@ -294,7 +294,7 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
 def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
     monkeypatch.setattr(batch_watch.BatchWatch, "tell_ended", lambda *_: None)
     monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
-    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
     scheduler = Scheduler(url)
 
     @scheduler.job(every("2s"))
@@ -315,7 +315,7 @@ def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url
 
 
 def test_what_waits_too_long_is_skipped(url, monkeypatch):
-    monkeypatch.setattr(batch_watch, "SWEEP", (0.2, 0.2))
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.2)
     scheduler = Scheduler(url)
 
     @scheduler.job(every("1h"))
@@ -646,7 +646,7 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
 @pytest.mark.parametrize("others", [True, False])
 def test_what_an_earlier_release_held_goes_on_in_one_that_has_no_such_edge(sqlite_url, monkeypatch, others):
     """It slept for ever, and as it counts as active, each later time was skipped by overlap."""
-    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
 
     on = threading.Event()
 

@@ -187,7 +187,6 @@ class Node:
             StoreError: the store cannot be used now; nothing was started. Whatever is raised, ``stop`` it.
         """
         self.round.begin()
-        self.round.batches.begin()
         _keep_logs(self, self._clock)
         for name, target in (
             ("rounds", self._turn),

@@ -306,6 +306,7 @@ class Round:
             way = "ahead" if by.total_seconds() > 0 else "back"
             # Ahead is downtime, back is a delay; neither repeats anything.
             _log.warning("the store's clock was set %s by %s: due times follow it, nothing is repeated", way, abs(by))
+        self.batches.parked = view.parked
         self.watch.looked(view.jobs, view.now)
         self._claiming.look(lease, view, asked)
         self.reconciling.look(lease, view)
@@ -370,6 +371,8 @@ class Round:
             again = bool(taken)
             self.notified |= again
         self._session.say_again()
+        if todo.sweep:
+            self.batches.request_sweep()
         if todo.prune:
             now = self._clock.monotonic()
             if self._store.prune(limit=PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:
