@@ -3,10 +3,12 @@
 The tests that carry a number tell of a bug that another scheduler had, in its public list of issues.
 """
 
+import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -16,11 +18,12 @@ import pytest
 from cronsensus import Retry, Run, Scheduler, every
 from cronsensus.audit import audit
 from cronsensus.batches import batch_by_hand
-from cronsensus.errors import BatchFailed, InvalidOption, RunFailed
+from cronsensus.errors import BatchFailed, InvalidOption, RunFailed, StoreUnavailable
 from cronsensus.model.batch import shown_key
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node import batch_items, batch_watch
+from cronsensus.stores.memory import MemoryStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -581,6 +584,131 @@ def test_where_nothing_is_parked_nobody_asks_what_is(url, monkeypatch):
         before = len(asked)
         wait_until(lambda: len(runs_of(scheduler, "tick")) > seen + 6)
         assert len(asked) == before
+
+
+# --- a store that forgets, or is away ------------------------------------------------------------------------------
+
+
+def forget_two(scheduler: Scheduler, batch: int, url: str) -> None:
+    """Have the store forget two items that are done, as a failover does that loses its tail."""
+    wait_until(lambda: states_of(scheduler, batch)[State.SUCCEEDED] == 3)
+    store = scheduler.store
+    for one in items_of(scheduler, batch)[:2]:
+        if isinstance(store, MemoryStore):
+            store._space.delete(store._space.occurrences[one.id])
+            continue
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=20)) as connection, connection:
+            connection.execute("DELETE FROM cronsensus_runs WHERE occurrence_id = ?", [one.id])
+            connection.execute("DELETE FROM cronsensus_occurrences WHERE id = ?", [one.id])
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_items_that_the_store_has_forgotten_are_listed_again(url, on_loop):
+    scheduler, go = Scheduler(url), threading.Event()
+
+    async def letters():
+        return list("abcd")
+
+    @scheduler.job(items=letters if on_loop else lambda: list("abcd"), collect=sorted)
+    def work(letter: str) -> str:
+        if letter == "d":
+            go.wait(20)
+        return letter
+
+    with scheduler:
+        batch = work.trigger_now()
+        forget_two(scheduler, batch.id, url)
+        go.set()
+        result: Any = batch.result("20s")
+        assert result == ["a", "b", "c", "d"]
+        assert len(items_of(scheduler, batch.id)) == 4
+        assert audit(scheduler.store).ok
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_batch_whose_items_cannot_be_had_again_has_failed_and_says_so(url, by_hand):
+    scheduler, go, lists = Scheduler(url), threading.Event(), iter(["abcd", "d"])
+
+    def work(letter: str) -> None:
+        if letter == "d":
+            go.wait(20)
+
+    options: dict[str, Any] = {} if by_hand else {"items": lambda: list(next(lists))}
+    job = scheduler.job(**options)(work)
+    with scheduler:
+        batch = job.enqueue_batch(list("abcd")) if by_hand else job.trigger_now()
+        forget_two(scheduler, batch.id, url)
+        go.set()
+        end = batch.wait("20s")
+        assert end.state is State.FAILED
+        assert end.error is not None
+        assert "2 of 4 items are gone: the store has forgotten them" in end.error.message
+
+
+class Away:
+    """Has a verb of the store fail once, at a call that ``when`` picks."""
+
+    def __init__(self, monkeypatch, scheduler: Scheduler, verb: str, when) -> None:
+        real, self.times = getattr(type(scheduler.store), verb), 0
+
+        def call(store, *args, **named):
+            if not self.times and when(*args):
+                self.times += 1
+                raise StoreUnavailable("the server is away; it is tried again")
+            return real(store, *args, **named)
+
+        monkeypatch.setattr(type(scheduler.store), verb, call)
+
+
+PHASES = {
+    "listed": ("_enqueue", lambda items: items[0].parent is not None and items[0].args[0] > 3),
+    "collected": ("_occurrences", lambda where, *_: where.parent is not None and where.states == (State.SUCCEEDED,)),
+    "grown": ("_enqueue", lambda items: items[0].parent is not None and items[0].args[0] == 99),
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_store_that_is_away_while_a_batch_is_at_work_is_no_fault_of_the_batch(url, phase, monkeypatch):
+    monkeypatch.setattr(batch_items, "PAGE", 4)
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=range(8), collect=sorted)
+    def work(number: int, run: Run) -> int:
+        if number == 7:
+            run.add_items([99])
+        return number
+
+    away = Away(monkeypatch, scheduler, *PHASES[phase])
+    with scheduler:
+        batch = work.trigger_now()
+        result: Any = batch.result("20s")
+        assert result == [*range(8), 99]
+        assert away.times == 1
+        assert audit(scheduler.store).ok
+
+
+@pytest.mark.parametrize(("catches", "state"), [(False, State.SUCCEEDED), (True, State.FAILED)])
+def test_what_a_job_calls_on_a_store_that_is_away_is_a_crash_unless_the_job_says_otherwise(
+    url, catches, state, monkeypatch
+):
+    scheduler = Scheduler(url)
+
+    @scheduler.job()
+    def other() -> None: ...
+
+    @scheduler.job()
+    def work() -> None:
+        try:
+            other.options(key="k").enqueue()
+        except StoreUnavailable as error:
+            if catches:
+                raise ValueError("no fan-out today") from error
+            raise
+
+    Away(monkeypatch, scheduler, "_enqueue", lambda items: items[0].key == "k")
+    with scheduler:
+        end = work.enqueue().wait("20s")
+        assert (end.state, end.crashes) == (state, 0 if catches else 1)
 
 
 # --- batches by hand --------------------------------------------------------------------------------------------------
