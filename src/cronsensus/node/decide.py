@@ -38,6 +38,8 @@ from cronsensus.stores.values import AT_ONCE, View
 
 POLL = 180.0
 """Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
+TEND = 30.0
+"""Seconds between two times that a node sees to what its program always needs in the store: the runs of its alerts."""
 RECENTLY_ACTIVE = 10.0
 """Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
 due: what comes next is more likely to come soon. From then on nodes look in turns (``lookout``)."""
@@ -462,7 +464,8 @@ def _waits_anyway(memory: Memory, view: View, facts: Facts, now: float) -> tuple
     """Return the seconds from the look to the next one where nothing comes due."""
     if view.holders or view.jobs or view.backlog:
         memory = replace(memory, active_at=now)
-    waits = [POLL]
+    # What watches for alerts may be gone; else it is looked for far more often.
+    waits = [TEND if facts.internal else POLL]
     if not facts.told:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
         waits = [_watch(memory, facts) if lately else lookout(facts.session, view.sessions, view.now).total_seconds()]
