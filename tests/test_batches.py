@@ -419,6 +419,21 @@ def test_with_stop_after_the_rest_is_not_begun(url):
     assert 3 <= len(called) < 30
 
 
+def test_with_stop_after_no_more_is_begun_than_was_claimed_when_the_last_failed(url):
+    scheduler, called = Scheduler(url, concurrency=4), []
+
+    @scheduler.job(items=range(1000), stop_after=3)
+    def work(number: int) -> None:
+        called.append(number)
+        raise ValueError("no")
+
+    with scheduler:
+        handle = work.trigger_now()
+        assert handle.wait("20s").state is State.FAILED
+        wait_until(lambda: not handle.progress().open)
+    assert 3 <= len(called) < 30
+
+
 def test_a_collector_that_fails_is_tried_again_and_the_items_are_not(url):
     scheduler, called, collected = Scheduler(url), [], []
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from cronsensus.errors import BatchFailed, InvalidOption
 from cronsensus.logger import Logger
-from cronsensus.model.batch import MOST_ITEMS, Phase, item_key, list_length, phase, shown_key
+from cronsensus.model.batch import MOST_ITEMS, Children, Phase, item_key, list_length, phase, shown_key
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.node.batch_items import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
@@ -175,7 +175,11 @@ class _Turn:
         some = self._store.occurrences(where, limit=_NAMED + 1, newest_first=False)
         named = ", ".join(shown_key(one.key) for one in some[:_NAMED]) + (", …" if len(some) > _NAMED else "")
         of = "" if self._listed is None else f" of {max(self._listed, children.total):,}"  # items may have added some
-        failed = f"{children.not_done:,}{of} items failed: {named}"
+        # Those that were not begun because it stops are no reason why it does.
+        count = (
+            children.failed if stopped and self._batch.tolerance.stops(_only_failed(children)) else children.not_done
+        )
+        failed = f"{count:,}{of} items failed: {named}"
         end = f"; no further one was begun (stop_after={self._batch.tolerance.stop_after})" if stopped else ""
         return f"{failed}{end}. See them: cronsensus runs list --batch {number} --state failed"
 
@@ -274,6 +278,10 @@ class _Turn:
             children = self._store.children([self._claim.id], limit=tolerance.counts)[self._claim.id]
             if tolerance.stops(children):
                 raise BatchFailed(self._said(stopped=True))
+
+
+def _only_failed(children: Children) -> Children:
+    return Children(children.state, failed=children.failed)
 
 
 def _named(parameter: str | None, run: Run) -> dict[str, Run]:

@@ -18,7 +18,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.batch import HELD, Sleeper, Tolerance, list_length, phase
+from cronsensus.model.batch import HELD, Children, Sleeper, Tolerance, list_length, phase
 from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
@@ -103,18 +103,27 @@ class BatchWatch:
     # --- may an item be begun? --------------------------------------------------------------------------------------
 
     def over(self, claims: Sequence[Claim]) -> set[int]:
-        """Return the batches of these claims that are over, or gone: no item of theirs is begun any more.
+        """Return the batches of these claims that are over, gone, or stopped: no item of theirs is begun any more.
+
+        One with ``stop_after`` is asked about at each claim: what was claimed when the last failed is all that it may
+        run besides.
 
         Raises:
             StoreError: they cannot be asked.
         """
         now = self._clock.monotonic()
-        batches = {claim.parent for claim in claims if claim.parent is not None}
-        unknown = [one for one in batches if now - self._open_at.get(one, -TRUSTED) >= TRUSTED]
+        batches = {one.parent: self._tolerance(one.spec.function) for one in claims if one.parent is not None}
+        unknown = {
+            one: tolerance
+            for one, tolerance in batches.items()
+            if tolerance.stop_after or now - self._open_at.get(one, -TRUSTED) >= TRUSTED
+        }
         if not unknown:
             return set()
-        found = self._of.children(unknown)
-        over = {one for one, children in found.items() if children.state is None or children.state.final}
+        found = self._of.children(list(unknown), limit=max(one.stop_after or 1 for one in unknown.values()))
+        over = {one for one, children in found.items() if _begins_nothing(children, unknown[one])}
+        for one in over:
+            self.on_over(one)
         self._open_at = {one: at for one, at in self._open_at.items() if now - at < TRUSTED}
         self._open_at |= dict.fromkeys(set(unknown) - over, now)
         return over
@@ -304,7 +313,7 @@ class BatchWatch:
         found = self.store.children(batches, limit=max(FEW, *stops) if stops else FEW)
         self._pause = PAUSE[all(one.open >= FEW for one in found.values())]
         for batch, children in found.items():
-            if children.state is None or children.state.final:
+            if _begins_nothing(children, tolerances[batch]):
                 self._open_at.pop(batch, None)
                 self.on_over(batch)
         ready = [
@@ -340,6 +349,11 @@ class BatchWatch:
     def _tolerance(self, function: str) -> Tolerance:
         registered = self._registry.get(function)
         return Tolerance() if registered is None or registered.batch is None else registered.batch.tolerance
+
+
+def _begins_nothing(children: Children, tolerance: Tolerance) -> bool:
+    """Whether no item of a batch is begun any more."""
+    return children.state is None or children.state.final or tolerance.stops(children)
 
 
 def _only_after(after: After, one: Sleeper, ended: Collection[Ended]) -> bool:
