@@ -660,6 +660,31 @@ def test_a_batch_whose_items_cannot_be_had_again_has_failed_and_says_so(url, by_
         assert "2 of 4 items are gone: the store has forgotten them" in end.error.message
 
 
+def test_a_retry_whose_first_batch_was_pruned_has_failed_and_does_not_count_without_it(sqlite_url):
+    scheduler, go, called = Scheduler(sqlite_url), threading.Event(), []
+
+    @scheduler.job(items=range(4), collect=sorted)
+    def work(number: int) -> int:
+        called.append(number)
+        if number == 3 and called.count(3) == 1:
+            raise ValueError("the first time")
+        if number == 3:
+            go.wait(20)
+        return number
+
+    with scheduler:
+        first = work.trigger_now()
+        assert first.wait("20s").state is State.FAILED
+        again = scheduler.retry(first.id)
+        wait_until(lambda: called.count(3) == 2)
+        wait_until(lambda: scheduler.store.prune(scheduler.store.now()))
+        go.set()
+        end = again.wait("20s")
+        assert end.state is State.FAILED
+        assert end.error is not None
+        assert end.error.message.startswith("upstream unknown: pruned: batch")
+
+
 class Away:
     """Has a verb of the store fail once, at a call that ``when`` picks."""
 

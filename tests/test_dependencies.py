@@ -314,6 +314,29 @@ def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url
         wait_until(lambda: ("succeeded", None) in verdicts(scheduler, "second"))
 
 
+def test_what_comes_after_a_run_that_was_pruned_meanwhile_says_so(url):
+    scheduler, go = Scheduler(url), threading.Event()
+    scheduler.store.migrate()
+    start = scheduler.store.now() + timedelta(seconds=1)
+
+    @scheduler.job(every("1h", start=start))
+    def fast() -> None: ...
+
+    @scheduler.job(every("1h", start=start))
+    def slow() -> None:
+        go.wait(20)
+
+    @scheduler.job(after=[fast, slow])
+    def foot() -> None: ...
+
+    with scheduler:
+        wait_until(lambda: verdicts(scheduler, "fast"))
+        wait_until(lambda: any((one.reason or "").startswith("waiting: for") for one in of(scheduler, "foot")))
+        wait_until(lambda: scheduler.store.prune(scheduler.store.now()))
+        go.set()
+        wait_until(lambda: verdicts(scheduler, "foot") == [("skipped", "upstream unknown: pruned: fast")])
+
+
 def test_what_waits_too_long_is_skipped(url, monkeypatch):
     monkeypatch.setattr(batch_watch, "SWEEP", 0.2)
     scheduler = Scheduler(url)

@@ -21,7 +21,7 @@ from cronsensus.errors import BatchFailed, InvalidOption
 from cronsensus.logger import Logger
 from cronsensus.model.batch import MOST_ITEMS, Children, Phase, item_key, list_length, phase, shown_key
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
-from cronsensus.model.states import Origin, State
+from cronsensus.model.states import Origin, Reason, State
 from cronsensus.node.batch_items import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.items import Asleep, Batch
@@ -133,11 +133,25 @@ class _Turn:
         return Results(self._store, (*self._before, self._claim.id), self._types)
 
     def _look_back(self) -> None:
-        """Find the batches that this one is the retry of, the oldest first."""
-        found = self._store.occurrence(self._claim.id)
+        """Find the batches that this one is the retry of, the oldest first.
+
+        Raises:
+            BatchFailed: they, or items of theirs, were pruned: it is not known what is done, or what that returned.
+        """
+        found, lists = self._store.occurrence(self._claim.id), list[int | None]()
         while found is not None and found.retry_of is not None and len(self._before) < _MOST_RETRIES:
             self._before = found.retry_of, *self._before
             found = self._store.occurrence(found.retry_of)
+            lists.insert(0, None if found is None else list_length(found.listed))
+        counted, done = self._store.children(self._before, limit=2 * MOST_ITEMS), 0
+        for number, listed in zip(self._before, lists, strict=True):
+            children = counted[number]
+            if children.state is None or children.total + done < (listed or 0):
+                raise BatchFailed(
+                    f"{Reason.UPSTREAM_PRUNED}: batch {number}, of which this is a retry, has not all of its items any "
+                    "more, so what they did is not known; start it anew, which runs all of them"
+                )
+            done += children.succeeded
 
     def _next(self) -> Phase:
         """Return ``"list"`` or ``"collect"``.
