@@ -3,10 +3,12 @@
 The tests that carry a number tell of a bug that another scheduler had, in its public list of issues.
 """
 
+import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -16,11 +18,12 @@ import pytest
 from cronsensus import Retry, Run, Scheduler, every
 from cronsensus.audit import audit
 from cronsensus.batches import batch_by_hand
-from cronsensus.errors import BatchFailed, InvalidOption, RunFailed
+from cronsensus.errors import BatchFailed, InvalidOption, RunFailed, StoreUnavailable
 from cronsensus.model.batch import shown_key
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node import batch_items, batch_watch
+from cronsensus.stores.memory import MemoryStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -416,6 +419,21 @@ def test_with_stop_after_the_rest_is_not_begun(url):
     assert 3 <= len(called) < 30
 
 
+def test_with_stop_after_no_more_is_begun_than_was_claimed_when_the_last_failed(url):
+    scheduler, called = Scheduler(url, concurrency=4), []
+
+    @scheduler.job(items=range(1000), stop_after=3)
+    def work(number: int) -> None:
+        called.append(number)
+        raise ValueError("no")
+
+    with scheduler:
+        handle = work.trigger_now()
+        assert handle.wait("20s").state is State.FAILED
+        wait_until(lambda: not handle.progress().open)
+    assert 3 <= len(called) < 30
+
+
 def test_a_collector_that_fails_is_tried_again_and_the_items_are_not(url):
     scheduler, called, collected = Scheduler(url), [], []
 
@@ -519,7 +537,7 @@ def test_a_batch_that_is_retried_does_only_what_was_not_done(url):
 
 def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
     monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
-    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
     scheduler = Scheduler(url)
 
     @scheduler.job(items=range(5))
@@ -527,6 +545,210 @@ def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
 
     with scheduler:
         assert work.trigger_now().wait("20s").state is State.SUCCEEDED
+
+
+def test_a_node_that_knows_nothing_of_a_batch_wakes_it_when_its_waker_has_died(sqlite_url, monkeypatch):
+    real = batch_watch.BatchWatch.request_sweep
+    monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
+    monkeypatch.setattr(
+        batch_watch.BatchWatch, "request_sweep", lambda watch: None if "work" in watch._registry else real(watch)
+    )
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
+    runs_it, has_another = Scheduler(sqlite_url, node="a"), Scheduler(sqlite_url, node="b")
+
+    @runs_it.job()
+    def work(number: int) -> None: ...
+
+    @has_another.job()
+    def other() -> None: ...
+
+    with has_another, runs_it:
+        assert work.enqueue_batch(range(5)).wait("20s").state is State.SUCCEEDED
+
+
+def test_where_nothing_is_parked_nobody_asks_what_is(url, monkeypatch):
+    asked: list[float] = []
+    real = batch_watch.BatchWatch._pages
+
+    def pages(watch):
+        asked.append(time.monotonic())
+        return real(watch)
+
+    monkeypatch.setattr(batch_watch.BatchWatch, "_pages", pages)
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.01)
+    scheduler = Scheduler(url)
+    go = threading.Event()
+
+    @scheduler.job(every("100ms"))
+    def tick() -> None: ...
+
+    @scheduler.job(items=range(3))
+    def work(number: int) -> None:
+        go.wait(20)
+
+    with scheduler:
+        wait_until(lambda: len(runs_of(scheduler, "tick")) > 3)
+        assert asked == []
+        batch = work.trigger_now()
+        wait_until(lambda: asked)
+        go.set()
+        assert batch.wait("20s").state is State.SUCCEEDED
+        wait_until(lambda: not scheduler.store.look().parked)
+        seen = len(runs_of(scheduler, "tick"))
+        wait_until(lambda: len(runs_of(scheduler, "tick")) > seen + 2)
+        before = len(asked)
+        wait_until(lambda: len(runs_of(scheduler, "tick")) > seen + 6)
+        assert len(asked) == before
+
+
+# --- a store that forgets, or is away ------------------------------------------------------------------------------
+
+
+def forget_two(scheduler: Scheduler, batch: int, url: str) -> None:
+    """Have the store forget two items that are done, as a failover does that loses its tail."""
+    wait_until(lambda: states_of(scheduler, batch)[State.SUCCEEDED] == 3)
+    store = scheduler.store
+    for one in items_of(scheduler, batch)[:2]:
+        if isinstance(store, MemoryStore):
+            store._space.delete(store._space.occurrences[one.id])
+            continue
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=20)) as connection, connection:
+            connection.execute("DELETE FROM cronsensus_runs WHERE occurrence_id = ?", [one.id])
+            connection.execute("DELETE FROM cronsensus_occurrences WHERE id = ?", [one.id])
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_items_that_the_store_has_forgotten_are_listed_again(url, on_loop):
+    scheduler, go = Scheduler(url), threading.Event()
+
+    async def letters():
+        return list("abcd")
+
+    @scheduler.job(items=letters if on_loop else lambda: list("abcd"), collect=sorted)
+    def work(letter: str) -> str:
+        if letter == "d":
+            go.wait(20)
+        return letter
+
+    with scheduler:
+        batch = work.trigger_now()
+        forget_two(scheduler, batch.id, url)
+        go.set()
+        result: Any = batch.result("20s")
+        assert result == ["a", "b", "c", "d"]
+        assert len(items_of(scheduler, batch.id)) == 4
+        assert audit(scheduler.store).ok
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_batch_whose_items_cannot_be_had_again_has_failed_and_says_so(url, by_hand):
+    scheduler, go, lists = Scheduler(url), threading.Event(), iter(["abcd", "d"])
+
+    def work(letter: str) -> None:
+        if letter == "d":
+            go.wait(20)
+
+    options: dict[str, Any] = {} if by_hand else {"items": lambda: list(next(lists))}
+    job = scheduler.job(**options)(work)
+    with scheduler:
+        batch = job.enqueue_batch(list("abcd")) if by_hand else job.trigger_now()
+        forget_two(scheduler, batch.id, url)
+        go.set()
+        end = batch.wait("20s")
+        assert end.state is State.FAILED
+        assert end.error is not None
+        assert "2 of 4 items are gone: the store has forgotten them" in end.error.message
+
+
+def test_a_retry_whose_first_batch_was_pruned_has_failed_and_does_not_count_without_it(sqlite_url):
+    scheduler, go, called = Scheduler(sqlite_url), threading.Event(), []
+
+    @scheduler.job(items=range(4), collect=sorted)
+    def work(number: int) -> int:
+        called.append(number)
+        if number == 3 and called.count(3) == 1:
+            raise ValueError("the first time")
+        if number == 3:
+            go.wait(20)
+        return number
+
+    with scheduler:
+        first = work.trigger_now()
+        assert first.wait("20s").state is State.FAILED
+        again = scheduler.retry(first.id)
+        wait_until(lambda: called.count(3) == 2)
+        wait_until(lambda: scheduler.store.prune(scheduler.store.now()))
+        go.set()
+        end = again.wait("20s")
+        assert end.state is State.FAILED
+        assert end.error is not None
+        assert end.error.message.startswith("upstream unknown: pruned: batch")
+
+
+class Away:
+    """Has a verb of the store fail once, at a call that ``when`` picks."""
+
+    def __init__(self, monkeypatch, scheduler: Scheduler, verb: str, when) -> None:
+        real, self.times = getattr(type(scheduler.store), verb), 0
+
+        def call(store, *args, **named):
+            if not self.times and when(*args):
+                self.times += 1
+                raise StoreUnavailable("the server is away; it is tried again")
+            return real(store, *args, **named)
+
+        monkeypatch.setattr(type(scheduler.store), verb, call)
+
+
+PHASES = {
+    "listed": ("_enqueue", lambda items: items[0].parent is not None and items[0].args[0] > 3),
+    "collected": ("_occurrences", lambda where, *_: where.parent is not None and where.states == (State.SUCCEEDED,)),
+    "grown": ("_enqueue", lambda items: items[0].parent is not None and items[0].args[0] == 99),
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_store_that_is_away_while_a_batch_is_at_work_is_no_fault_of_the_batch(url, phase, monkeypatch):
+    monkeypatch.setattr(batch_items, "PAGE", 4)
+    scheduler = Scheduler(url)
+
+    @scheduler.job(items=range(8), collect=sorted)
+    def work(number: int, run: Run) -> int:
+        if number == 7:
+            run.add_items([99])
+        return number
+
+    away = Away(monkeypatch, scheduler, *PHASES[phase])
+    with scheduler:
+        batch = work.trigger_now()
+        result: Any = batch.result("20s")
+        assert result == [*range(8), 99]
+        assert away.times == 1
+        assert audit(scheduler.store).ok
+
+
+@pytest.mark.parametrize(("catches", "state"), [(False, State.SUCCEEDED), (True, State.FAILED)])
+def test_what_a_job_calls_on_a_store_that_is_away_is_a_crash_unless_the_job_says_otherwise(
+    url, catches, state, monkeypatch
+):
+    scheduler = Scheduler(url)
+
+    @scheduler.job()
+    def other() -> None: ...
+
+    @scheduler.job()
+    def work() -> None:
+        try:
+            other.options(key="k").enqueue()
+        except StoreUnavailable as error:
+            if catches:
+                raise ValueError("no fan-out today") from error
+            raise
+
+    Away(monkeypatch, scheduler, "_enqueue", lambda items: items[0].key == "k")
+    with scheduler:
+        end = work.enqueue().wait("20s")
+        assert (end.state, end.crashes) == (state, 0 if catches else 1)
 
 
 # --- batches by hand --------------------------------------------------------------------------------------------------

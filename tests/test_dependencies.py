@@ -294,7 +294,7 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
 def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
     monkeypatch.setattr(batch_watch.BatchWatch, "tell_ended", lambda *_: None)
     monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
-    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
     scheduler = Scheduler(url)
 
     @scheduler.job(every("2s"))
@@ -314,8 +314,31 @@ def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url
         wait_until(lambda: ("succeeded", None) in verdicts(scheduler, "second"))
 
 
+def test_what_comes_after_a_run_that_was_pruned_meanwhile_says_so(url):
+    scheduler, go = Scheduler(url), threading.Event()
+    scheduler.store.migrate()
+    start = scheduler.store.now() + timedelta(seconds=1)
+
+    @scheduler.job(every("1h", start=start))
+    def fast() -> None: ...
+
+    @scheduler.job(every("1h", start=start))
+    def slow() -> None:
+        go.wait(20)
+
+    @scheduler.job(after=[fast, slow])
+    def foot() -> None: ...
+
+    with scheduler:
+        wait_until(lambda: verdicts(scheduler, "fast"))
+        wait_until(lambda: any((one.reason or "").startswith("waiting: for") for one in of(scheduler, "foot")))
+        wait_until(lambda: scheduler.store.prune(scheduler.store.now()))
+        go.set()
+        wait_until(lambda: verdicts(scheduler, "foot") == [("skipped", "upstream unknown: pruned: fast")])
+
+
 def test_what_waits_too_long_is_skipped(url, monkeypatch):
-    monkeypatch.setattr(batch_watch, "SWEEP", (0.2, 0.2))
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.2)
     scheduler = Scheduler(url)
 
     @scheduler.job(every("1h"))
@@ -646,7 +669,7 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
 @pytest.mark.parametrize("others", [True, False])
 def test_what_an_earlier_release_held_goes_on_in_one_that_has_no_such_edge(sqlite_url, monkeypatch, others):
     """It slept for ever, and as it counts as active, each later time was skipped by overlap."""
-    monkeypatch.setattr(batch_watch, "SWEEP", (0.3, 0.3))
+    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
 
     on = threading.Event()
 

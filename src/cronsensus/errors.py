@@ -121,6 +121,8 @@ class StoreError(CronsensusError):
     """The store could not do what was asked."""
 
     retryable = False
+    came_from: object = None
+    """What all handles on one store share; ``None``: no verb of a store raised it."""
 
 
 class StoreUnavailable(StoreError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -11,7 +12,7 @@ from cronsensus.bus import Bus
 from cronsensus.config import misspelt
 from cronsensus.declared import Declarations
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import ConfigurationError, CronsensusError, StoreError, StoreUnavailable
+from cronsensus.errors import ConfigurationError, CronsensusError, StoreError, StoreUnavailable, UnknownJob
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, is_internal
@@ -310,6 +311,7 @@ class Lifecycle:
             registry=self._declared.registry,
             new_session=self._new_session,
             declare=self.declare,
+            tend=self._tend,
             loop=loop,
             on_drained=drained,
             on_failed=failed,
@@ -359,6 +361,10 @@ class Lifecycle:
         if not (defined.created or defined.changed or defined.unchanged or self._told_of_nothing):
             self._told_of_nothing = warn_of_nothing(store, self._declared.registry)
         return bool(defined.superseded or defined.kept)
+
+    def _tend(self, store: Store) -> None:
+        with contextlib.suppress(UnknownJob):  # a newer release has dropped it
+            self.on_declared(store, self._declared.specs())
 
 
 def _identities(declared: Declarations) -> dict[str, str]:

@@ -28,7 +28,7 @@ from cronsensus.alerts.watching import Alerts
 from cronsensus.alerts.words import MOST_TOLD, subject, text
 from cronsensus.clock import ManualClock
 from cronsensus.errors import DuplicateJob, InvalidOption
-from cronsensus.insight.work_checks import check_retired
+from cronsensus.insight.work_checks import check_alerts, check_retired
 from cronsensus.membership.liveness import started_at
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
@@ -162,6 +162,27 @@ def test_watching_leaves_no_runs_behind(url):
         assert watch.state in {State.PENDING, State.RUNNING}
         assert watch.attempt <= 1
         assert len(scheduler.store.runs(watch.id)) <= 1
+
+
+def test_watching_that_was_cancelled_comes_back_and_doctor_says_so_meanwhile(url, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.session.TEND", 3600.0)
+    with webhooks() as hook:
+        scheduler = Scheduler(url, alerts=[Alert(hook.url, name="team", on=["failed"])])
+
+        @scheduler.job()
+        def work() -> None:
+            raise ValueError("no")
+
+        with scheduler:
+            wait_for_looks(scheduler)
+            scheduler.store.cancel(watch_of(scheduler).id, by="op", why="by name")
+            wait_until(lambda: [one.name for one in check_alerts(scheduler.store)] == ["alerts"])
+            monkeypatch.setattr("cronsensus.node.session.TEND", 0.0)
+            scheduler.store.notify()
+            wait_until(lambda: not list(check_alerts(scheduler.store)))
+            wait_for_looks(scheduler)
+            work.enqueue()
+            wait_until(lambda: hook.events)
 
 
 def test_nothing_from_before_the_alert_is_told(url):

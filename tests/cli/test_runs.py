@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Note, RunError
 from cronsensus.model.states import State
 from cronsensus.testing.conformance.steps import say
@@ -266,8 +267,11 @@ def test_what_failed_is_shown_by_error_and_run_again_in_one_act(history: Any) ->
 
 def test_what_waits_is_cancelled_in_one_act(history: Any) -> None:
     waiting = [history.store.trigger("tick", by="me").id for _ in range(2)]
+    history.store.define_jobs([JobSpec(name="cronsensus:alert:team", function="watch")], release="r", by="n")
+    [watch] = history.store.enqueue([Item(job="cronsensus:alert:team", key="watch")])
     answer = history("runs", "cancel", "--pending", "--yes", "--reason", "wrong month", "-o", "json")
     assert sorted(one["id"] for one in answer.data["runs"]) == waiting
+    assert history.store.occurrence(watch.id).state is State.PENDING, "nobody queued what watches for an alert"
     assert history.store.occurrence(history.running.id).cancel_requested is False
 
 

@@ -22,6 +22,8 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
         ([A], {"a": ["skipped"]}, Gate("skip", "upstream skipped: a")),
         ([A], {"a": ["missed"]}, Gate("skip", "upstream missing: a")),
         ([A], {"a": ["missing"]}, Gate("skip", "upstream missing: a")),
+        ([A], {"a": ["pruned"]}, Gate("skip", "upstream unknown: pruned: a")),
+        ([Rule("a", "ended")], {"a": ["pruned"]}, Gate("skip", "upstream unknown: pruned: a")),
         ([A, B], {"a": ["wait"], "b": ["failed"]}, Gate("skip", "upstream failed: b")),
         ([A], {"a": ["succeeded", "wait", "succeeded"]}, Gate("wait", "for a")),
         ([A], {"a": ["succeeded", "failed"]}, Gate("skip", "upstream failed: a")),

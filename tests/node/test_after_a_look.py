@@ -17,7 +17,7 @@ from cronsensus.node.decide import AFTER_A_LOST_RACE, ANNOUNCE_MIN_NODES, MOST_D
 from cronsensus.node.foresight import FEW, FORECAST_OFF_FOR, HORIZON
 from cronsensus.node.lead_time import SLACK
 from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Todo
-from cronsensus.node.turn_order import STAGGER, place
+from cronsensus.node.turn_order import ACTIVE, STAGGER, SWEEP, is_active, place
 from cronsensus.stores.values import AT_ONCE, Partition, View
 from cronsensus.triggers import at
 from tests.node.test_decide import (
@@ -288,6 +288,21 @@ def test_node_with_results_or_without_a_session_does_not_wait(facts: dict[str, A
 def test_idle_node_comes_after_the_end_of_the_lease_of_what_runs(left: timedelta, wait: float) -> None:
     seen = view(sessions=CROWD, holders=(holder(left=left),), coming=60 * SECOND)
     assert next_look(seen, session=IDLE)[1].look_at == pytest.approx(HERE + wait)
+
+
+def test_while_anything_is_parked_the_active_set_looks_each_five_seconds_and_sweeps() -> None:
+    seen = view(sessions=CROWD, parked=True)
+    active = [one for one in CROWD if is_active(one, CROWD, NOW)]
+    assert len(active) == ACTIVE
+    for one in CROWD:
+        todo, _ = decide.maintain(Memory(pruned_at=HERE, reclaimed_at=HERE), seen, Facts(session=one), HERE)
+        assert todo.sweep is (one in active)
+        assert not decide.maintain(Memory(), view(sessions=CROWD), Facts(session=one), HERE)[0].sweep
+        looks_in = next_look(seen, session=one)[1].look_at - HERE
+        assert is_active(one, CROWD, NOW + looks_in * SECOND)
+        assert looks_in >= SWEEP.total_seconds()
+        assert next_look(view(sessions=CROWD), session=one)[1].look_at - HERE == POLL
+    assert all(next_look(replace(seen, sessions=BOTH), session=one)[1].look_at == HERE + 5 for one in BOTH)
 
 
 def test_very_many_fruitless_rounds_and_lost_races_are_counted_like_many() -> None:

@@ -405,7 +405,7 @@ def test_a_lost_connection_closes_a_job_that_must_not_run_twice(node, any_server
     with node:
         ended = book.options(key="one").enqueue().wait("60s")
     assert (ended.state, ended.attempt) == (State.FAILED, 1)
-    assert (ended.reason or "").startswith("crashed: the store failed in its transaction: StoreUnavailable")
+    assert (ended.reason or "").startswith("crashed: the store failed under it: StoreUnavailable")
     assert shop.effects() == []
 
 

@@ -575,6 +575,15 @@ class SleepsForAWhile(BrokenStore):
         return super()._settle(outcome)
 
 
+class ShowsNothingParked(BrokenStore):
+    """Looks do not tell that anything waits to be woken: nobody would, when its waker has died."""
+
+    rejected_by = "test_a_batch_sleeps_until_it_is_woken_and_then_goes_before_its_items"
+
+    def _look(self, *args: Any) -> View:
+        return replace(super()._look(*args), parked=False)
+
+
 class PrunesWhatIsCounted(BrokenStore):
     """Items go when they are old, whether their batch counts them still or not."""
 

@@ -38,7 +38,7 @@ from cronsensus.insight.why import why
 from cronsensus.insight.words import exact
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.logger import Logger
-from cronsensus.model.job import INTERNAL, JobSpec, is_internal
+from cronsensus.model.job import ALERT, JobSpec, is_internal
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from cronsensus.node.items import Watching
@@ -56,7 +56,7 @@ AT_MOST = 4
 WINDOW = timedelta(seconds=60)
 MOST_EXPLAINED = 10
 """Events of a message, beyond which none has the sentences of ``why``: each is several reads."""
-JOB = INTERNAL + "alert:"
+JOB = ALERT
 KEY = "watch"
 OPTIONS: dict[str, Any] = {
     "retries": 2**31 - 1, "retry_delay": "1s", "retry_max_delay": "60s", "max_crashes": 2**31 - 1, "timeout": "60s",
@@ -110,7 +110,10 @@ class Alerts:
         return watch
 
     def ensure(self, store: Store, specs: Sequence[JobSpec]) -> None:
-        """See to it that the run of each alert is there: enqueued under one key, by whichever node comes first."""
+        """See to it that the run of each alert is there: enqueued under one key, by whichever node comes first.
+
+        Called when the jobs are declared, and every half minute: an operator may have cancelled it.
+        """
         self._mind_patterns([spec.name for spec in specs if not is_internal(spec.name)])
         wanted = [Item(job=spec.name, key=KEY) for spec in specs if spec.name.startswith(JOB)]
         for made in store.enqueue(wanted):

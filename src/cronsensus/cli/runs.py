@@ -34,6 +34,7 @@ from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.words import counted, read_time, relative, shorten
 from cronsensus.instants import LATEST
+from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -407,7 +408,9 @@ def cancel(
         if pending:
             where = OccurrenceFilter(job=_known(store, job), states=(State.PENDING,))
             begin = None if since is None else read_time(since, store.now(), what="--since")
-            newest = every_occurrence(store, where, newest_first=True)
+            every = every_occurrence(store, where, newest_first=True)
+            # What watches for alerts is no work that anybody queued: it is cancelled only by name.
+            newest = (one for one in every if job is not None or not is_internal(one.job))
             found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _AT_ONCE))
             if not _agreed(output, found, "Cancel {}?", dry_run=dry_run, yes=yes):
                 return

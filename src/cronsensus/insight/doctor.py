@@ -16,6 +16,7 @@ from cronsensus.insight.store_checks import (
     check_wake_ups,
 )
 from cronsensus.insight.work_checks import (
+    check_alerts,
     check_connections,
     check_failing,
     check_jobs,
@@ -52,6 +53,7 @@ def examine(store: Store) -> Iterator[Check]:
     yield from check_jobs(store)
     yield from check_standstills(store)
     yield from check_retired(store)
+    yield from check_alerts(store)
     yield from check_failing(store)
     yield from check_waiting(store)
     yield from check_unreadable(store)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
+from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunError
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -78,6 +79,8 @@ def _failed(store: Store, job: str | None) -> Iterator[Occurrence]:
     """Yield what failed, items of a batch as it: the newest first, as it is found."""
     where, batches = OccurrenceFilter(job=job, states=(State.FAILED,)), set[int]()
     for one in islice(every_occurrence(store, where, newest_first=True), MOST_READ):
+        if job is None and is_internal(one.job):
+            continue
         if one.parent is None and one.id not in batches:
             yield one
         elif one.parent is not None and one.parent not in batches:

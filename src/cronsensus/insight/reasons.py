@@ -28,6 +28,7 @@ ENGLISH: dict[Reason, str] = {
     Reason.UPSTREAM_SUCCEEDED: "what it comes after did not fail",
     Reason.UPSTREAM_SKIPPED: "what it comes after was skipped",
     Reason.UPSTREAM_MISSING: "what it comes after has no run for that time",
+    Reason.UPSTREAM_PRUNED: "what became of the job before it was pruned",
     Reason.UPSTREAM_LATE: "what it comes after was not over in time (wait_for)",
     Reason.JOB_SAID_SO: "the job said so",
 }

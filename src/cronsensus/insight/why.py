@@ -33,6 +33,7 @@ _UPSTREAM = {
     Reason.UPSTREAM_SUCCEEDED: "No: it comes after {} only if that fails, and it did not.",
     Reason.UPSTREAM_SKIPPED: "No: it comes after {}, which was skipped.",
     Reason.UPSTREAM_MISSING: "No: it comes after {}, which has no run for that time.",
+    Reason.UPSTREAM_PRUNED: "No: it comes after {}, and what became of that was pruned before it could be asked.",
     Reason.UPSTREAM_LATE: "No: it comes after {}, which was not over in time (wait_for).",
 }
 _UPSTREAM_RUNS = 20

@@ -18,6 +18,7 @@ from cronsensus.insight.two_programs import describe_strangers, find_twice_decla
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten
 from cronsensus.masking import mask
+from cronsensus.model.job import ALERT
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
@@ -193,6 +194,18 @@ def check_retired(store: Store) -> Iterator[Check]:
             f"scheduler.remove_job({name!r}), which cancels what waits"
         )
         yield Check("retired", WARN, f"no running release declares {name}{more}", then)
+
+
+def check_alerts(store: Store) -> Iterator[Check]:
+    """Find alerts that nothing watches for, because their run was cancelled."""
+    for name in (view.spec.name for view in islice(every_job(store), _MAX_READ)):
+        if not name.startswith(ALERT):
+            continue
+        where = OccurrenceFilter(job=name, states=(State.PENDING, State.RUNNING))
+        if not store.occurrences(where, limit=1):
+            text = f"nothing watches for alert {name.removeprefix(ALERT)}: its run is gone, so nothing is told"
+            then = "a node whose program has the alert starts it again within a minute; if none runs, start one"
+            yield Check("alerts", WARN, text, then)
 
 
 def check_failing(store: Store) -> Iterator[Check]:

@@ -28,7 +28,7 @@ class Ending(Struct, frozen=True, kw_only=True):
         elapsed: by the node's monotonic clock.
         begun: whether the function was called at all, as far as is known here.
         cut_off: what it ran on went away under it: no doing of the job's, so it is given back. Where it ``raised``, the
-            store failed in its transaction, and that is a crash.
+            store failed under it, and that is a crash.
     """
 
     kind: EndingKind

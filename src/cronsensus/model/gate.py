@@ -14,8 +14,11 @@ from cronsensus.model.states import Reason
 
 When = Literal["succeeded", "ended", "failed"]
 Which = Literal["same", "all_in_period", "latest_before"]
-Verdict = Literal["wait", "succeeded", "failed", "cancelled", "skipped", "missed", "missing"]
-"""Of one nominal time of a job. ``"missing"``: it was decided, and there is nothing; or there is no such job."""
+Verdict = Literal["wait", "succeeded", "failed", "cancelled", "skipped", "missed", "missing", "pruned"]
+"""Of one nominal time of a job. ``"missing"``: it was decided, and there is nothing; or there is no such job.
+
+``"pruned"``: there is nothing any more, so whatever it was is not known.
+"""
 
 _WELL: Mapping[When, frozenset[Verdict]] = {
     "succeeded": frozenset({"succeeded"}),
@@ -29,6 +32,7 @@ _REASONS: Mapping[Verdict, Reason] = {
     "skipped": Reason.UPSTREAM_SKIPPED,
     "missed": Reason.UPSTREAM_MISSING,
     "missing": Reason.UPSTREAM_MISSING,
+    "pruned": Reason.UPSTREAM_PRUNED,
 }
 
 

@@ -236,6 +236,8 @@ def check_priority(priority: int) -> None:
 
 
 INTERNAL = "cronsensus:"
+ALERT = INTERNAL + "alert:"
+"""Prefix of the jobs whose one run watches for an alert."""
 
 
 def is_internal(job: str) -> bool:

@@ -639,4 +639,4 @@ class ActiveRuns:
 def _failure(ending: Ending) -> str:
     error = ending.error
     said = "" if error is None else f": {error.type}: {error.message}"
-    return f"the store failed in its transaction{said}"
+    return f"the store failed under it{said}"

@@ -3,8 +3,9 @@
 ::
 
     claimed ──▶ list: pages of items ──▶ sleep ──▶ woken, when no item is open ──▶ collect ──▶ succeeded
-                                           ▲                     │
-                                           └── an item is open ──┘
+                 ▲                         ▲                     │
+                 │                         └── an item is open ──┤
+                 └── the store has forgotten some of them ───────┘
 
 What comes next is decided in ``model/batch.py``, from what the store has recorded, so it does not matter which node
 does it, or how often. A page that is written twice makes nothing twice: an item's key is that of its batch and its own.
@@ -17,9 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cronsensus.errors import BatchFailed, InvalidOption
-from cronsensus.model.batch import MOST_ITEMS, Phase, item_key, list_length, phase, shown_key
+from cronsensus.logger import Logger
+from cronsensus.model.batch import MOST_ITEMS, Children, Phase, item_key, list_length, phase, shown_key
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
-from cronsensus.model.states import Origin, State
+from cronsensus.model.states import Origin, Reason, State
 from cronsensus.node.batch_items import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.items import Asleep, Batch
@@ -27,7 +29,13 @@ from cronsensus.node.run import Run
 from cronsensus.stores.base import Store
 from cronsensus.typed import Types
 
+_log = Logger("cronsensus.node")
+
 _NAMED = 5
+_GONE = (
+    "the store has forgotten them, and its list cannot be had again, or does not name them any more; enqueue those "
+    "that are missing (batches by hand: enqueue_batch with another key)"
+)
 _MOST_RETRIES = 100
 
 
@@ -90,6 +98,8 @@ class _Turn:
         self._store = store
         self._types = types
         self._listed = list_length(claim.listed)
+        self._listed_anew = False
+        """Whether its list was read again, because items of it were gone."""
         self._before: tuple[int, ...] = ()
         """The batches that this one is the retry of: what succeeded in them is done."""
         self._again = 0
@@ -100,9 +110,8 @@ class _Turn:
     def here(self, *_: Any, run: Run, **__: Any) -> Any:
         """Do what comes next, on this thread."""
         self._look_back()
-        if self._next() == "list":
+        while self._next() == "list":
             self._write_all(run, self._items(run))
-            self._next()
         collect = self._batch.collect
         return None if collect is None else collect(self._results, **_named(self._batch.collect_run, run))
 
@@ -111,9 +120,8 @@ class _Turn:
         import asyncio
 
         await asyncio.to_thread(self._look_back)
-        if await asyncio.to_thread(self._next) == "list":
+        while await asyncio.to_thread(self._next) == "list":
             await self._write_all_on_loop(run)
-            await asyncio.to_thread(self._next)
         collect = self._batch.collect
         if collect is None:
             return None
@@ -125,18 +133,32 @@ class _Turn:
         return Results(self._store, (*self._before, self._claim.id), self._types)
 
     def _look_back(self) -> None:
-        """Find the batches that this one is the retry of, the oldest first."""
-        found = self._store.occurrence(self._claim.id)
+        """Find the batches that this one is the retry of, the oldest first.
+
+        Raises:
+            BatchFailed: they, or items of theirs, were pruned: it is not known what is done, or what that returned.
+        """
+        found, lists = self._store.occurrence(self._claim.id), list[int | None]()
         while found is not None and found.retry_of is not None and len(self._before) < _MOST_RETRIES:
             self._before = found.retry_of, *self._before
             found = self._store.occurrence(found.retry_of)
+            lists.insert(0, None if found is None else list_length(found.listed))
+        counted, done = self._store.children(self._before, limit=2 * MOST_ITEMS), 0
+        for number, listed in zip(self._before, lists, strict=True):
+            children = counted[number]
+            if children.state is None or children.total + done < (listed or 0):
+                raise BatchFailed(
+                    f"{Reason.UPSTREAM_PRUNED}: batch {number}, of which this is a retry, has not all of its items any "
+                    "more, so what they did is not known; start it anew, which runs all of them"
+                )
+            done += children.succeeded
 
     def _next(self) -> Phase:
         """Return ``"list"`` or ``"collect"``.
 
         Raises:
             Asleep: items are open.
-            BatchFailed: too many of them failed.
+            BatchFailed: too many of them failed, or some are gone and cannot be had again.
         """
         tolerance = self._batch.tolerance
         children = self._store.children([self._claim.id], limit=tolerance.counts)[self._claim.id]
@@ -145,7 +167,19 @@ class _Turn:
             raise Asleep("for its items", listed=self._listed)
         if step in {"stop", "fail"}:
             raise BatchFailed(self._said(stopped=step == "stop"))
+        if step == "collect" and (gone := self._count_missing()):
+            if self._listed_anew or (self._claim.origin is Origin.BATCH and not self._before):
+                raise BatchFailed(f"{gone:,} of {self._listed:,} items are gone: {_GONE}")
+            self._listed_anew = True
+            _log.warning("batch %d of %r lists its items again: %d are gone", self._claim.id, self._claim.job, gone)
+            return "list"
         return step
+
+    def _count_missing(self) -> int:
+        """Return how many items of the list are not there: a store that was restored, or failed over, forgot them."""
+        counted = self._store.children([self._claim.id, *self._before], limit=2 * MOST_ITEMS)
+        done = sum(counted[one].succeeded for one in self._before)  # of its list, and not enqueued again
+        return max(0, (self._listed or 0) - counted[self._claim.id].total - done)
 
     def _said(self, *, stopped: bool) -> str:
         """Say why a batch has failed, with the keys of some items."""
@@ -155,7 +189,11 @@ class _Turn:
         some = self._store.occurrences(where, limit=_NAMED + 1, newest_first=False)
         named = ", ".join(shown_key(one.key) for one in some[:_NAMED]) + (", …" if len(some) > _NAMED else "")
         of = "" if self._listed is None else f" of {max(self._listed, children.total):,}"  # items may have added some
-        failed = f"{children.not_done:,}{of} items failed: {named}"
+        # Those that were not begun because it stops are no reason why it does.
+        count = (
+            children.failed if stopped and self._batch.tolerance.stops(_only_failed(children)) else children.not_done
+        )
+        failed = f"{count:,}{of} items failed: {named}"
         end = f"; no further one was begun (stop_after={self._batch.tolerance.stop_after})" if stopped else ""
         return f"{failed}{end}. See them: cronsensus runs list --batch {number} --state failed"
 
@@ -176,7 +214,7 @@ class _Turn:
                 "its list was not completed: the program that called enqueue_batch ended before it was; call it again "
                 "with the same key, or items"
             )
-        done, seen = self._done(), Hashes()
+        done, seen, self._again = self._done(), Hashes(), 0
         for before in self._before:
             # In the order in which an item may pass through them, so that none is overlooked on its way.
             for state in (State.PENDING, State.RUNNING, State.FAILED, State.CANCELLED):
@@ -206,7 +244,7 @@ class _Turn:
                 self._stop_early()
         run.check()
         pages.write()
-        self._listed = pages.count + self._again
+        self._note_listed(pages.count + self._again)
 
     async def _write_all_on_loop(self, run: Run) -> None:
         import asyncio
@@ -230,7 +268,11 @@ class _Turn:
                 await asyncio.to_thread(self._stop_early)
         run.check()
         await asyncio.to_thread(pages.write)
-        self._listed = pages.count
+        self._note_listed(pages.count)
+
+    def _note_listed(self, count: int) -> None:
+        # A shorter list than before does not make up for items that are gone.
+        self._listed = max(count, self._listed or 0)
 
     def _pages(self) -> Pages:
         return Pages(self._claim.job, self._claim.id, self._batch, self._store, self._done())
@@ -245,8 +287,15 @@ class _Turn:
 
     def _stop_early(self) -> None:
         """End a list of which enough items have failed already."""
-        if self._batch.tolerance.stop_after is not None:
-            self._next()
+        tolerance = self._batch.tolerance
+        if tolerance.stop_after is not None:
+            children = self._store.children([self._claim.id], limit=tolerance.counts)[self._claim.id]
+            if tolerance.stops(children):
+                raise BatchFailed(self._said(stopped=True))
+
+
+def _only_failed(children: Children) -> Children:
+    return Children(children.state, failed=children.failed)
 
 
 def _named(parameter: str | None, run: Run) -> dict[str, Run]:

@@ -1,10 +1,11 @@
-"""Which batches can go on? Asked where an item of one has ended here, and now and then of all that sleep.
+"""Wakes batches whose items are done: when an item ends on this node, and every 5 s for all that is parked.
 
 A batch that sleeps is woken by whoever finds that nothing it waits for is open. Of two nodes whose items end in one
 instant, each asks after the commit of its own, so at least one finds none open. What is lost, because a node died in
-between, an operator acted or a run expired, is found by the look at all that sleep: each node with such jobs takes one.
-Both only wake; what the batch does then it decides by what is recorded, so waking it too often costs a look, and two at
-once do no harm.
+between, an operator acted or a run expired, is found by a sweep of all that sleeps. While a look at the store shows
+that anything does, the nodes of the active set sweep, whatever jobs they have; where nothing is parked, nothing is
+asked. Both only wake; what the batch does then it decides by what is recorded, so waking it too often costs a look, and
+two at once do no harm.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.batch import HELD, Sleeper, Tolerance, list_length, phase
+from cronsensus.model.batch import HELD, Children, Sleeper, Tolerance, list_length, phase
 from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.node import turn_order
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.upstreams import After, Gates
 from cronsensus.stores.base import Store
@@ -30,8 +32,10 @@ _log = Logger("cronsensus.node")
 PAUSE = (0.005, 0.03)
 """Least seconds between two looks at batches whose items end here: while few are open, and while there are many."""
 FEW = 20
-SWEEP = (5.0, 60.0)
-"""Seconds between two looks at all that sleep: while anything does, and otherwise."""
+SWEEP = turn_order.SWEEP.total_seconds()
+"""Least seconds between two sweeps of all that sleeps."""
+NOTHING = 3600.0
+"""Seconds until the next look where none is wanted; each request wakes the thread."""
 AGAIN = 1.0
 """Seconds after which what could not be asked is asked again."""
 TRUSTED = 1.0
@@ -51,7 +55,8 @@ class BatchWatch:
     ) -> None:
         """Watch batches in ``store``; ``wake`` has the node look for work, where it woke one.
 
-        ``on_over`` is told of a batch that is found to be over, on the thread.
+        ``on_over`` is told of a batch that is found to be over, on the thread. ``parked`` is whether this node's last
+        look showed anything that is.
         """
         self._of = store
         self._clock = clock
@@ -68,8 +73,9 @@ class BatchWatch:
         self._event = Event()
         self._stopping = Event()
         self._pause = PAUSE[0]
-        self._looked_at = float("-inf")
-        self._sweep_at = clock.monotonic() + SWEEP[0]
+        self._looked_at = self._swept_at = float("-inf")
+        self._sweep_at: float | None = None
+        self.parked = False
         self._open_at: dict[int, float] = {}
         self.on_told: Callable[[], None] = self._wake_thread
         """Has ``look`` called soon; the simulation turns it by hand."""
@@ -82,20 +88,6 @@ class BatchWatch:
             if self._own is None:
                 self._own = self._of.sibling()
             return self._own
-
-    def begin(self) -> None:
-        """Begin to watch, if this node has jobs with items, or such that come after others, or runs of its jobs sleep.
-
-        Asks on the caller's thread and on the node's handle, before that is in use.
-        """
-        if any(one.batch is not None or one.after is not None for one in self._registry.values()) or self._any_sleeps():
-            self.on_told()
-
-    def _any_sleeps(self) -> bool:
-        try:
-            return any(one.job in self._registry for one in self._of.sleeping(limit=_PAGE))
-        except StoreError:
-            return True  # asked again on the thread
 
     def stop(self) -> None:
         """Stop watching, and close the handle."""
@@ -111,18 +103,27 @@ class BatchWatch:
     # --- may an item be begun? --------------------------------------------------------------------------------------
 
     def over(self, claims: Sequence[Claim]) -> set[int]:
-        """Return the batches of these claims that are over, or gone: no item of theirs is begun any more.
+        """Return the batches of these claims that are over, gone, or stopped: no item of theirs is begun any more.
+
+        One with ``stop_after`` is asked about at each claim: what was claimed when the last failed is all that it may
+        run besides.
 
         Raises:
             StoreError: they cannot be asked.
         """
         now = self._clock.monotonic()
-        batches = {claim.parent for claim in claims if claim.parent is not None}
-        unknown = [one for one in batches if now - self._open_at.get(one, -TRUSTED) >= TRUSTED]
+        batches = {one.parent: self._tolerance(one.spec.function) for one in claims if one.parent is not None}
+        unknown = {
+            one: tolerance
+            for one, tolerance in batches.items()
+            if tolerance.stop_after or now - self._open_at.get(one, -TRUSTED) >= TRUSTED
+        }
         if not unknown:
             return set()
-        found = self._of.children(unknown)
-        over = {one for one, children in found.items() if children.state is None or children.state.final}
+        found = self._of.children(list(unknown), limit=max(one.stop_after or 1 for one in unknown.values()))
+        over = {one for one, children in found.items() if _begins_nothing(children, unknown[one])}
+        for one in over:
+            self.on_over(one)
         self._open_at = {one: at for one, at in self._open_at.items() if now - at < TRUSTED}
         self._open_at |= dict.fromkeys(set(unknown) - over, now)
         return over
@@ -167,7 +168,7 @@ class BatchWatch:
         self.on_told()
 
     def look(self) -> float:
-        """Wake what may go on of what was told, and now and then of all that sleep; return the seconds until then.
+        """Wake what may go on of what was told, and of all that sleeps if that is due; return the seconds until it is.
 
         Raises nothing; what could not be asked is asked again.
         """
@@ -182,11 +183,13 @@ class BatchWatch:
             if asked:
                 self._look_at_batches(asked)
             if held:
+                if not self.parked:
+                    # The others may sleep for minutes, and if this node dies nobody else knows that anything is parked.
+                    self.store.notify()
                 self._look_at_held(held)
-            if asked or ended or held:
-                self._sweep_at = min(self._sweep_at, self._looked_at + SWEEP[0])
-            if self._looked_at >= self._sweep_at:
-                self._sweep_at = self._looked_at + SWEEP[0 if self._sweep() else 1]
+            if self._sweep_at is not None and self._looked_at >= self._sweep_at:
+                self._sweep()
+                self._sweep_at, self._swept_at = None, self._looked_at
         except StoreError as error:
             _log.debug("batches that may go on could not be looked for: %s", error)
             with self._lock:
@@ -197,8 +200,14 @@ class BatchWatch:
         except Exception:  # noqa: BLE001 - logged
             if not self._stopping.is_set():
                 _log.exception("a mistake in cronsensus; please report it. Batches are looked at again")
-            self._sweep_at = self._looked_at + SWEEP[0]
-        return max(0.0, self._sweep_at - self._clock.monotonic())
+            self._sweep_at = self._looked_at + SWEEP
+        return NOTHING if self._sweep_at is None else max(0.0, self._sweep_at - self._clock.monotonic())
+
+    def request_sweep(self) -> None:
+        """Have the thread sweep all that sleeps, ``SWEEP`` after the last time at the earliest."""
+        if self._sweep_at is None:
+            self._sweep_at = max(self._clock.monotonic(), self._swept_at + SWEEP)
+            self.on_told()
 
     def _wake_thread(self) -> None:
         self._ensure_thread()
@@ -224,7 +233,7 @@ class BatchWatch:
             self._thread.start()
 
     def _run(self) -> None:
-        wait = SWEEP[0]
+        wait = 0.0
         while not self._stopping.is_set():
             self._event.wait(wait)
             if self._stopping.wait(max(0.0, self._looked_at + self._pause - self._clock.monotonic())):
@@ -232,14 +241,12 @@ class BatchWatch:
             self._event.clear()
             wait = self.look()
 
-    def _sweep(self) -> bool:
-        """Look at all that sleep; return whether anything does."""
-        any_asleep, gates = False, Gates(self.store)
+    def _sweep(self) -> None:
+        """Wake what may go on of all that sleeps."""
+        gates = Gates(self.store)
         for page in self._pages():
-            any_asleep = True
             self._wake_behind([one for one in page if self.after_of(one.job) is not None], gates)
             self._look_at_batches({one.id: one.job for one in page})
-        return any_asleep
 
     def _pages(self) -> Iterator[list[Sleeper]]:
         last = 0
@@ -306,7 +313,7 @@ class BatchWatch:
         found = self.store.children(batches, limit=max(FEW, *stops) if stops else FEW)
         self._pause = PAUSE[all(one.open >= FEW for one in found.values())]
         for batch, children in found.items():
-            if children.state is None or children.state.final:
+            if _begins_nothing(children, tolerances[batch]):
                 self._open_at.pop(batch, None)
                 self.on_over(batch)
         ready = [
@@ -342,6 +349,11 @@ class BatchWatch:
     def _tolerance(self, function: str) -> Tolerance:
         registered = self._registry.get(function)
         return Tolerance() if registered is None or registered.batch is None else registered.batch.tolerance
+
+
+def _begins_nothing(children: Children, tolerance: Tolerance) -> bool:
+    """Whether no item of a batch is begun any more."""
+    return children.state is None or children.state.final or tolerance.stops(children)
 
 
 def _only_after(after: After, one: Sleeper, ended: Collection[Ended]) -> bool:

@@ -31,13 +31,15 @@ from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.planned import at_once, fair_part, plans_of
 from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Question, Todo
-from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, lookout, partition_of, turn
+from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, lookout, next_sweep, partition_of, turn
 from cronsensus.stores.values import AT_ONCE, View
 
 # --- waits ------------------------------------------------------------------------------------------------------------
 
 POLL = 180.0
 """Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
+TEND = 30.0
+"""Seconds between two times that a node sees to what its program always needs in the store: the runs of its alerts."""
 RECENTLY_ACTIVE = 10.0
 """Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
 due: what comes next is more likely to come soon. From then on nodes look in turns (``lookout``)."""
@@ -392,7 +394,7 @@ def _after_races(memory: Memory, lost: int, taken: Iterable[Plan]) -> Memory:
 
 
 def maintain(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Memory]:
-    """Decide what to do about what others left: sessions that are overdue or dead, and what was kept long enough.
+    """Decide what to do about what others left: overdue or dead sessions, what is parked, what was kept long enough.
 
     A node may find its own session overdue, and never dead. One batch is pruned a round, so that nothing due waits.
     """
@@ -402,9 +404,10 @@ def maintain(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo
         dead = tuple(one for one in others if one in facts.gone or memory.absences.is_gone(one))
     overdue = any(holder.expires_in <= timedelta(0) for holder in view.holders)
     prune = now - memory.pruned_at > HOUSEKEEPING
+    sweep = view.parked and is_active(facts.session, view.sessions, view.now)
     if not dead and not overdue and now - memory.reclaimed_at < TIDY:
-        return Todo(prune=prune), memory
-    return Todo(reclaim=dead, prune=prune), replace(memory, reclaimed_at=now)
+        return Todo(prune=prune, sweep=sweep), memory
+    return Todo(reclaim=dead, prune=prune, sweep=sweep), replace(memory, reclaimed_at=now)
 
 
 # --- until the next look ---------------------------------------------------------------------------------------------
@@ -461,10 +464,13 @@ def _waits_anyway(memory: Memory, view: View, facts: Facts, now: float) -> tuple
     """Return the seconds from the look to the next one where nothing comes due."""
     if view.holders or view.jobs or view.backlog:
         memory = replace(memory, active_at=now)
-    waits = [POLL]
+    # What watches for alerts may be gone; else it is looked for far more often.
+    waits = [TEND if facts.internal else POLL]
     if not facts.told:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
         waits = [_watch(memory, facts) if lately else lookout(facts.session, view.sessions, view.now).total_seconds()]
+    if view.parked:
+        waits.append((next_sweep(facts.session, view.sessions, view.now) - view.now).total_seconds())
     if memory.lost_races:
         waits.append(AFTER_A_LOST_RACE * 2.0 ** min(memory.lost_races, MOST_DOUBLINGS))
     return waits, memory

@@ -93,6 +93,7 @@ class Round:
         executors: Mapping[str, Executor],
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
+        tend: Callable[[Store], None] = lambda _: None,
         on_session: Callable[[SessionLease], None] = lambda _: None,
         on_work: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
@@ -111,6 +112,7 @@ class Round:
             executors: by the names of ``Registered.executor``.
             new_session: describes a session with a new id.
             declare: puts the application's jobs; called for each new session and again while it returns ``True``.
+            tend: sees every half minute to what the program always needs in the store.
             on_session: told of each new session (the heartbeat renews it from then on).
             on_work: told when the lease begins to protect something, or must be asked about (the heartbeat hurries).
             wake: has the next round begin now; called from executors' threads.
@@ -133,7 +135,9 @@ class Round:
         self._run_log = RunLog(self.stats)
         self._run_events = RunEvents(bus or Bus(clock), settings.name)
         self._told_lost: str | None = None
-        self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
+        self._session = OwnSession(
+            store, clock, settings, new_session=new_session, declare=declare, tend=tend, on_shorter=on_work
+        )
 
         def wake_with_news() -> None:
             self.news = True
@@ -311,6 +315,7 @@ class Round:
             _log.warning(
                 "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), then
             )
+        self.batches.parked = view.parked
         self.watch.looked(view.jobs, view.now)
         self._claiming.look(lease, view, asked)
         self.reconciling.look(lease, view)
@@ -375,6 +380,8 @@ class Round:
             again = bool(taken)
             self.notified |= again
         self._session.say_again()
+        if todo.sweep:
+            self.batches.request_sweep()
         if todo.prune:
             now = self._clock.monotonic()
             if self._store.prune(limit=PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:

@@ -337,7 +337,7 @@ class Run:
         return ending if self._run_transaction is None else self._run_transaction.verdict(ending)
 
     def was_cut_off(self, error: BaseException) -> bool:
-        """Whether ``error`` comes of a transaction of this run's in which the store failed."""
+        """Whether ``error`` ended this run because its store failed under it."""
         return self._run_transaction is not None and self._run_transaction.was_cut_off(error)
 
     def at_end(self, act: Callable[[], None]) -> None:

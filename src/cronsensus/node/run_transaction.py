@@ -31,7 +31,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunError
 from cronsensus.model.states import State
 from cronsensus.node.forks import leave_if_forked
-from cronsensus.stores.base import Store
+from cronsensus.stores.base import Store, is_passing_failure
 from cronsensus.this_process import this_process
 from cronsensus.typed import UNTYPED, Types
 
@@ -180,7 +180,13 @@ class RunTransaction:
         self._result = text
 
     def was_cut_off(self, error: BaseException) -> bool:
-        """Whether ``error``, or what it came from, left the block because the store failed; runs code of the job."""
+        """Whether ``error`` ended the run because the store failed, by no doing of the job's; runs code of the job.
+
+        That is so if it, or what it came from, left the block of a transaction, where the job has no choice. Of any
+        other call of this store only the error itself counts: code that caught it and raised another has decided.
+        """
+        if is_passing_failure(self._store, error):
+            return True
         seen: set[int] = set()
         waiting = [] if self._cut_off_by is None else [error]
         while waiting:

@@ -9,6 +9,7 @@ from cronsensus.clock import Clock
 from cronsensus.membership.lease import IDLE_LEASE, SessionLease
 from cronsensus.membership.session import opened
 from cronsensus.model.session import SessionSpec
+from cronsensus.node.decide import TEND
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
 
@@ -33,6 +34,7 @@ class OwnSession:
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
         on_shorter: Callable[[], None],
+        tend: Callable[[Store], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -40,9 +42,10 @@ class OwnSession:
         self._length = max(settings.lease, IDLE_LEASE)
         self._new_session = new_session
         self._declare = declare
+        self._tend = tend
         self._on_shorter = on_shorter
         self._declare_again = False
-        self._declared_at = clock.monotonic()
+        self._declared_at = self._tended_at = clock.monotonic()
         self._half_open: str | None = None
         self.lease: SessionLease | None = None
         self.opened_at: datetime | None = None
@@ -80,8 +83,14 @@ class OwnSession:
         self._declare_again, self._declared_at = True, self._clock.monotonic() - 2 * SAY_AGAIN
 
     def say_again(self) -> None:
-        """Declare once more, and then now and then what a newer release left aside: it may have gone meanwhile."""
+        """Declare once more, and then now and then what a newer release left aside: it may have gone meanwhile.
+
+        What the program always needs besides is seen to as often.
+        """
         if self._declare_again and self._clock.monotonic() - self._declared_at > SAY_AGAIN:
             # Noted before, or a store that refuses would be asked in each round.
             self._declared_at = self._clock.monotonic()
             self._declare_again = self._declare(self._store)
+        if self._clock.monotonic() - self._tended_at >= TEND:
+            self._tended_at = self._clock.monotonic()
+            self._tend(self._store)

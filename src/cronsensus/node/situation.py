@@ -200,6 +200,7 @@ class Todo:
         early: how long what is due is left to nodes earlier in turn order; negative: no longer.
         reclaim: take the runs of overdue sessions back, and of these, which are dead; ``None``: of none.
         prune: prune what was kept long enough.
+        sweep: wake what is parked and waits for nothing any more.
         renew: have the session renewed now: its lease is not trusted.
         read_neighbours: read which nodes are on this host, before the sleep.
         not_planned: jobs whose definition cannot be planned, and why.
@@ -222,6 +223,7 @@ class Todo:
     early: timedelta = AT_ONCE
     reclaim: tuple[str, ...] | None = None
     prune: bool = False
+    sweep: bool = False
     renew: bool = False
     read_neighbours: bool = False
     not_planned: tuple[tuple[JobState, Exception], ...] = ()

@@ -30,6 +30,10 @@ TERM = timedelta(seconds=10)
 IDLE_STEP = timedelta(milliseconds=500)
 """How long after a due time the first idle node looks, and how much later each further one does."""
 LONGEST_IDLE = timedelta(seconds=10)
+SWEEP = timedelta(seconds=5)
+"""Time between two looks of an active node at all that is parked, while anything is."""
+LONGEST_TERMS = 18
+"""Terms after which a node asks again whether it belongs to the active set, however many nodes there are."""
 IN_TIME = timedelta(milliseconds=500)
 """How long before its own term in the active set a node looks, so that it knows what is due in it."""
 LOOKOUT = timedelta(milliseconds=350)
@@ -71,6 +75,17 @@ def idle_until(session: str, sessions: Sequence[str], instant: datetime) -> date
             return max(instant + LAST_PLACE * STAGGER, term - IN_TIME)
         term += TERM
     return until
+
+
+def next_sweep(session: str, sessions: Sequence[str], now: datetime) -> datetime:
+    """Return when ``session`` next sees to what is parked: every ``SWEEP`` in the active set, else in a later term.
+
+    By the terms of ``now`` and not of what is due next: so each node has its turn, also one that alone has a job.
+    """
+    at, last = now + SWEEP, now + LONGEST_TERMS * TERM
+    while at < last and not is_active(session, sessions, at):
+        at = _term(at) + TERM
+    return at
 
 
 def lookout(session: str, sessions: Sequence[str], now: datetime) -> timedelta:

@@ -233,6 +233,8 @@ class Gates:
             return _seen(newest[0])
         if ranges := self._store.ranges(job, since=time, until=time, limit=1):
             return _Seen("skipped" if ranges[0].range.state is State.SKIPPED else "missed", None)
+        if view.horizon is not None and time <= view.horizon:
+            return _Seen("pruned", None)
         if view.watermark >= time or view.retired_at is not None:
             return _Seen("missing", None)
         if view.paused_at is not None and time >= view.paused_at:

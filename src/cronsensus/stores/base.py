@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from cronsensus.codec import write_payload
-from cronsensus.errors import InvalidOption
+from cronsensus.errors import InvalidOption, StoreError
 from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.batch import Children, Sleeper
@@ -89,11 +89,15 @@ class Store(Backend):
         self._spans.span = span
 
     def _within(self, verb: str, do: Callable[P, Answer], /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        # Asked for once: another thread may take it away.
-        if (span := self._spans.span) is None:
-            return do(*args, **kwargs)
-        with span(verb):
-            return do(*args, **kwargs)
+        try:
+            # Asked for once: another thread may take it away.
+            if (span := self._spans.span) is None:
+                return do(*args, **kwargs)
+            with span(verb):
+                return do(*args, **kwargs)
+        except StoreError as error:
+            error.came_from = self._spans
+            raise
 
     @property
     def unreadable(self) -> tuple[str, ...]:
@@ -848,3 +852,10 @@ class Store(Backend):
     def describe(self) -> dict[str, Any]:
         """Return what ``doctor`` shows: where, schema version, settings that matter. No secrets."""
         return self._within("describe", self._describe)
+
+
+def is_passing_failure(store: Store, error: BaseException) -> bool:
+    """Whether ``store`` raised this error, by whatever handle on it, and may do what was asked later."""
+    if not isinstance(error, StoreError):
+        return False
+    return error.retryable and error.came_from is store._spans  # noqa: SLF001 - of its own module

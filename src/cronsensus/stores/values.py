@@ -96,6 +96,7 @@ class View:
             the session wrote down, and shows none now. The process is gone, or its connection was cut off just now.
             This is evidence, not proof: look again before acting on it.
         age: seconds that passed between the arrival of ``now`` and the end of the look, which may ask more than once.
+        parked: whether anything waits until it is woken: a batch, or a run that comes after others.
     """
 
     now: datetime
@@ -108,6 +109,7 @@ class View:
     sessions: tuple[str, ...]
     absent: tuple[str, ...] = ()
     age: float = 0.0
+    parked: bool = False
 
     @property
     def due(self) -> list[JobState]:

@@ -12,6 +12,7 @@ from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.result import raised, returned
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.cranks import Crank
+from tests.simulation.cluster.faults import Fault
 from tests.simulation.cluster.stage import Process
 
 _KINDS: tuple[EndingKind, ...] = ("returned", "raised", "retry", "skipped", "cancelled")
@@ -67,6 +68,10 @@ class Work:
         self._done(self.call, _ending(kind, run.cancel_reason if run.cancelled.is_set() else "as it said"))
 
 
+DIES = 0.02
+"""How probable it is that a node dies while it lists or collects."""
+
+
 class PhaseWork(Work):
     """A batch that lists or collects: the real function, which asks the store, on a crank of its own."""
 
@@ -75,6 +80,9 @@ class PhaseWork(Work):
         claim = self.call.claim
         self._crank = Crank(self.node, f"{self.node.name}.phase{claim.id}", self._turn)
         self.node.phases.append(self._crank)
+        stage = self.node.stage
+        if not stage.calm and stage.rng.random() < DIES:  # it is so short that no trouble at random meets it
+            self._crank.fault = Fault("crash", stage.rng.choice([1, 2, 3]))
         self._crank.wake()
 
     def _turn(self) -> float:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import LATEST, after, from_micros, to_micros
+from cronsensus.instants import after, from_micros, to_micros
 from cronsensus.model.job import refuse_run_by_hand
 from cronsensus.model.occurrence import (
     Enqueued,
@@ -68,7 +68,7 @@ class OperatingVerbs(RoundVerbs):
     @writes
     def _awaken(self, numbers: Sequence[int]) -> int:
         rows = [self._space.occurrences.get(number) for number in numbers]
-        asleep = [row for row in rows if row is not None and row.state is State.PENDING and row.due_at >= LATEST]
+        asleep = [row for row in rows if row is not None and row.is_parked]
         for row in asleep:
             self._space.wake(row, max(row.created_at, row.scheduled_for or row.created_at))
         if asleep:

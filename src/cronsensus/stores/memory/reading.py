@@ -10,7 +10,6 @@ from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.codec import read_payload
-from cronsensus.instants import LATEST
 from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView
@@ -298,7 +297,7 @@ class Reads(Handle):
     def _sleeping(self, after: int, limit: int) -> list[Sleeper]:
         with self._changed:
             rows = (self._space.occurrences[number] for number in self._space.listed.after(after))
-            asleep = (row for row in rows if row.state is State.PENDING and row.due_at >= LATEST)
+            asleep = (row for row in rows if row.is_parked)
             return [
                 Sleeper(row.id, row.job.spec.name, row.scheduled_for, row.created_at) for row in islice(asleep, limit)
             ]

@@ -83,6 +83,7 @@ class RoundVerbs(Handle):
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in holders),
                 sessions=tuple(turning[:MOST_SESSIONS_SHOWN]),
+                parked=any(space.occurrences[one].is_parked for one in space.listed),
             )
 
     # --- step ---------------------------------------------------------------------------------------------------------

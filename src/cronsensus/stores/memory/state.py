@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cronsensus.clock import Clock
-from cronsensus.instants import to_micros
+from cronsensus.instants import LATEST, to_micros
 from cronsensus.interrupts import Condition
 from cronsensus.model.claim_order import level_when_woken
 from cronsensus.model.job import Era, JobSpec, Stretch
@@ -150,6 +150,11 @@ class OccurrenceRow:
     listed: int | None = None
     runs: list[RunView] = field(default_factory=list)
     lines: list[tuple[int, int, LogLine]] = field(default_factory=list)
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it waits until it is woken."""
+        return self.state is State.PENDING and self.due_at >= LATEST
 
     def run_under(self, token: int) -> RunView | None:
         """Return the run that held ``token``."""

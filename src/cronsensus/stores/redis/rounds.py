@@ -82,7 +82,7 @@ class RoundVerbs(Handle):
         """Look, along the indexes; jobs that are not due are not touched."""
         through: list[socket.socket] = []
         told, known_guests = self._guests
-        now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs = self._read(
+        now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs, parked = self._read(
             "look", limit, newest_of(limit), *(partition or (0, 1)), length(ahead), self._own_session,
             self._observer.known, told, tell=through.append,
         )  # fmt: skip
@@ -99,6 +99,7 @@ class RoundVerbs(Handle):
             holders=tuple(session_views(self._unreadable, holders)),
             sessions=tuple(sorted(one for one in turning if one not in known_guests)[:MOST_SESSIONS_SHOWN]),
             absent=self._observer.note(through[-1], opened, given(signs)),
+            parked=parked,
         )
 
     def _states(self, rows: Sequence[Row]) -> list[JobState]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
-from cronsensus.instants import from_micros
+from cronsensus.instants import LATEST_MICROS, from_micros
 from cronsensus.model.job import Era, JobSpec, JobState, Stretch
 from cronsensus.model.session import SessionView
 from cronsensus.stores.sql.dialect import AnyRow
@@ -31,7 +31,7 @@ def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timede
     further = ahead // _MICROSECOND
     asked: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
     for _ in range(LOOKS):
-        rows = tx.look("look", **asked, most=limit + 1, ahead=further)
+        rows = tx.look("look", **asked, most=limit + 1, ahead=further, never=LATEST_MICROS)
         seen = rows[0]
         due_rows: Sequence[AnyRow] = ()
         if seen.listed_jobs:
@@ -60,6 +60,7 @@ def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timede
             sorted(row.id for row in rows if row.turns == 1 and _takes_turns(tx, row))[:MOST_SESSIONS_SHOWN]
         ),
         age=tx.dialect.monotonic() - tx.came_at,
+        parked=seen.parked is not None,
     )
 
 

@@ -153,9 +153,11 @@ class Batching(StoreTest):
         view = self.store.look()
         assert view.backlog
         assert view.next_pending in {None, LATEST}
+        assert view.parked
         assert self.store.awaken([batch.id]) == 1
         assert self.store.awaken([batch.id]) == 0
         assert self.store.sleeping() == []
+        assert not self.store.look().parked, "nodes ask of what is parked as long as a look shows some"
         woken, *items = self.claim()
         assert (batch.id, 2, batch.attempt) == (woken.id, woken.listed, woken.attempt)
         assert len(items) == 2

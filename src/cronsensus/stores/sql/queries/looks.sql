@@ -86,8 +86,8 @@ FROM cronsensus_jobs AS j
 WHERE j.namespace = :space AND j.wake_at <= :until AND j.id % :of = :place
 
 -- name: look
--- types: now bigint
--- Read which jobs are due, what waits, which sessions hold runs and which take turns, and the clock. One row for each session that takes turns, one for each that holds runs (which may be the same), one without when there is none. Sessions that are not nodes and hold no run are not read. Race: none is kept out; the answer is compared again before anything is done by it.
+-- types: now bigint, never bigint
+-- Read which jobs are due, what waits, whether anything is parked, which sessions hold runs and which take turns, and the clock. One row for each session that takes turns, one for each that holds runs (which may be the same), one without when there is none. Sessions that are not nodes and hold no run are not read. Race: none is kept out; the answer is compared again before anything is done by it.
 {part: clock} {part: levels}
 SELECT seen.*, watched.*
 FROM (
@@ -98,7 +98,10 @@ FROM (
         (SELECT j.wake_at FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.wake_at > {part: now}
             ORDER BY j.wake_at LIMIT 1) AS next_job,
         (SELECT 1 FROM levels WHERE {part: level_is_due} LIMIT 1) AS backlog,
-        ({part: next_pending}) AS next_pending
+        ({part: next_pending}) AS next_pending,
+        (SELECT 1 FROM cronsensus_occurrences AS o {index: listed}
+            WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AND o.state = 'pending'
+                AND +o.due_at = :never AND o.id > 0 ORDER BY o.id LIMIT 1) AS parked
 ) AS seen
 LEFT JOIN (
     SELECT 1 AS turns, 0 AS held_runs, 0 AS held_locks, {part: session} FROM {part: turning}

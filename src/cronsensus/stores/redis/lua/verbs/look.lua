@@ -72,6 +72,7 @@ local next_pending = first
 if first and tonumber(first) <= now then
   next_pending = call('ZRANGEBYSCORE', PENDING, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 end
+local parked = call('ZREVRANGEBYSCORE', PENDING, '+inf', whole(LAST), 'LIMIT', 0, 1)[1] ~= nil
 local holders, holding = {}, call('ZRANGE', SPACE .. 'holding', 0, -1)
 for index, session in ipairs(holding) do
   holders[index] = try(session_row, session) or { session }
@@ -132,5 +133,5 @@ end
 return answer({
   NOW, jobs, more, next_job and at_score(next_job) or false, first and tonumber(first) <= now or false,
   next_pending and at_score(next_pending) or false, holders, taking_turns,
-  guests, opened, signs(),
+  guests, opened, signs(), parked,
 })
