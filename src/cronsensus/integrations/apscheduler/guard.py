@@ -189,6 +189,8 @@ class Guard:
         if self._store_wait is not None:
             self._store_wait.cancel()
             self._store_wait = None
+            if self._participant is None:
+                self._ours._opened.close()  # what a last try may have opened
         self._give_back_from_loop(left)
         answer = self._original["shutdown"](wait)
         if self._participant is not None:
