@@ -15,7 +15,6 @@ import pytest
 from cronsensus.alerts.muting import mute
 from cronsensus.cli import cli
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item
 
 CONTRACT = (
     "demo next explain run lint migrate dashboard jobs runs nodes locks alerts trail once graph ledger why audit "
@@ -112,7 +111,9 @@ def test_every_command_that_prints_data_prints_one_json_document(
     cluster.fire()
     guarded = JobSpec(name="once:charge", function="once:charge", source="runtime")
     cluster.store.define_jobs([guarded], release="r1")
-    cluster.store.enqueue([Item(job=guarded.name, key="k")])
+    claim = cluster.store.acquire("session-of-node-1", guarded.name, key="k", lease=timedelta(hours=1))
+    assert claim is not None
+    cluster.finish(claim)
     cluster.every("tock", "1h")
     mute(cluster.store, "tock", timedelta(hours=1), by="ada", why="new disk")
     cluster.store.lock("reindex", "web-1", ttl=timedelta(hours=1))

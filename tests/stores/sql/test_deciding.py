@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import delete
 
 from cronsensus.clock import ManualClock
-from cronsensus.instants import to_micros
+from cronsensus.instants import LATEST_MICROS, to_micros
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.plan import Plan, PlannedOccurrence
@@ -150,7 +150,7 @@ def test_a_look_reads_the_clock_once_if_nothing_has_read_it_and_else_goes_by_wha
     monkeypatch.setattr(store._dialect, "read_clocks", noting("read_clocks"))
 
     def looks(tx: Transaction) -> int:
-        [seen] = tx.look("look", space="default", of=1, place=0, most=1, ahead=0)
+        [seen] = tx.look("look", space="default", of=1, place=0, most=1, ahead=0, never=LATEST_MICROS)
         assert seen.asked == tx.now
         return tx.now
 
