@@ -62,7 +62,7 @@ def _batch_ended_before_its_last_item(history: History) -> None:
     batch = history.wake(batch)
     history.end(batch)
     history.wait(5)
-    history.end(items[2])
+    history.end(items[2], State.SKIPPED, "job: nothing to do")
 
 
 def _end_of_an_item_moved(history: History) -> None:

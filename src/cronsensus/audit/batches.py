@@ -25,8 +25,8 @@ from cronsensus.stores.pages import every_occurrence
 
 _REMEMBERED = 1_000
 """Batches that were there: of their items it is not asked again."""
-_WORKED = frozenset({State.SUCCEEDED, State.FAILED})
-"""Ends of items whose function was called. What was written late is cancelled after its batch has ended."""
+_WORKED = frozenset({State.SUCCEEDED, State.FAILED, State.SKIPPED})
+"""Ends that only the function of an item brings about. What was written late is cancelled after its batch has ended."""
 
 
 class _Batch(NamedTuple):

@@ -691,7 +691,8 @@ class Store(Backend):
         if before is not None:
             # Noted first, so that the trail knows of a prune that dies half-way; and once, however often it goes on.
             act, newest = Prune(before), self._trail("", None, 1)
-            if not newest or (newest[0].action, newest[0].details) != (act.action, act.details):
+            is_noted = newest and (newest[0].action, newest[0].details) == (act.action, act.details)
+            if not is_noted or newest[0].at < before:
                 self._note_in_trail(act, by)
         return self._prune(before, limit)
 
