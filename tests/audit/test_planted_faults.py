@@ -152,7 +152,7 @@ FAULTS: dict[str, tuple[Callable[[History], None], str, str]] = {
     "a batch is gone": (_batch_gone, "stray", "which the store does not have"),
     "a batch ended before its last item": (_batch_ended_before_its_last_item, "early", "after its batch"),
     "the end of an item was moved": (_end_of_an_item_moved, "early", "after its batch"),
-    "a batch is parked for ever": (_batch_parked, "stuck", "is parked, but its items ended"),
+    "a batch is parked for ever": (_batch_parked, "stuck", "is asleep, but its items ended"),
     "a nominal time is gone": (_time_gone, "missing", "no verdict"),
     "it began before its upstream ended": (_began_before_its_upstream_ended, "early", "but comes after 'right'"),
     "its start was moved before that end": (_start_moved_before_the_end_of_its_upstream, "early", "comes after 'left'"),
@@ -166,7 +166,7 @@ FAULTS: dict[str, tuple[Callable[[History], None], str, str]] = {
         "missing",
         "is skipped (upstream failed",
     ),
-    "a dependent is parked for ever": (_dependent_parked, "stuck", "is parked, but what it comes after ended"),
+    "a dependent is parked for ever": (_dependent_parked, "stuck", "is asleep, but what it comes after ended"),
     "it started before it was due": (_started_before_it_was_due, "early", "before it was due"),
 }
 

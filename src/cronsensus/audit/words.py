@@ -123,7 +123,7 @@ class Words:
     def parked(self, occurrence: Occurrence, what: str, ago: timedelta) -> Finding:
         """An occurrence that waits to be woken, and waits for nothing."""
         since = format_duration(timedelta(seconds=round(ago.total_seconds())))
-        waits = f"is parked, but {what} ended {since} ago, and no node woke it: does any node run?"
+        waits = f"is asleep, but {what} ended {since} ago, and no node woke it: does any node run?"
         return self._about(occurrence, "stuck", waits)
 
     def attempts_overlap(self, occurrence: Occurrence, first: RunView, second: RunView) -> Finding:
