@@ -68,6 +68,11 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/once/test_coordinator.py*", "workers of StartupCoordinator that are recycled and killed"),
     ("tests/once/test_left.py*", "a signal at each line of a call"),
     # The same promise on one more kind of store, held by the conformance suite and by the other kinds.
+    *(
+        (f"tests/audit/*[[]{store}-*", "the table of faults runs on memory and SQLite in every commit")
+        for store in ("postgres", "mysql", "redis")
+    ),
+    *((f"tests/audit/*[[]{store}]", "the same") for store in ("postgres", "mysql", "redis")),
     ("tests/lock/*[[]mysql*", "locks and guards run on SQLite, PostgreSQL and Redis in every commit"),
     ("tests/lock/*redlock*", "the same"),
     ("tests/once/*[[]mysql*", "the same"),

@@ -68,7 +68,7 @@ class Watched:
     def losses(self) -> list[Loss]:
         """Return what it would tell the store."""
         told: list[Loss] = []
-        store: Any = SimpleNamespace(note_loss=lambda loss, by: told.append(loss))
+        store: Any = SimpleNamespace(note_in_trail=lambda loss, by: told.append(loss))
         self.watch.tell(store)
         return told
 

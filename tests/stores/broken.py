@@ -21,6 +21,7 @@ from cronsensus.instants import LATEST
 from cronsensus.model.acquiring import Ask, Intent, NotWon
 from cronsensus.model.claim_order import first_level
 from cronsensus.model.job import JobSpec
+from cronsensus.model.ledger import Loss, Prune
 from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.rewind import Rewind
@@ -1027,6 +1028,14 @@ class BackfillsWhatSucceeded(BrokenStore):
 
 
 # --- pruning ----------------------------------------------------------------------------------------------------------
+
+
+class PrunesUnnoticed(BrokenStore):
+    """Nobody can tell what was pruned by hand from what was lost."""
+
+    rejected_by = "test_a_prune_that_goes_by_no_keep_stands_in_the_trail_once"
+
+    def _note_in_trail(self, act: Loss | Prune, by: str) -> None: ...
 
 
 class PrunesWithoutHorizon(BrokenStore):

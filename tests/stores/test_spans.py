@@ -108,7 +108,7 @@ def calls_on(store: Store) -> Calls:
         "logs": lambda: store.logs(1),
         "look": store.look,
         "migrate": store.migrate,
-        "note_loss": lambda: store.note_loss(Loss(None, NOON, emptied=False, why="test"), by="ada"),
+        "note_in_trail": lambda: store.note_in_trail(Loss(None, NOON, emptied=False, why="test"), by="ada"),
         "notify": store.notify,
         "now": store.now,
         "occurrence": lambda: store.occurrence(1),

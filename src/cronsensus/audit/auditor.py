@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from cronsensus.audit import losses
 from cronsensus.audit.nominal import MICROSECOND, Nominals
+from cronsensus.audit.prunes import Prunes
 from cronsensus.audit.report import JobReport, Report
 from cronsensus.audit.runs import Runs, Sessions
 from cronsensus.audit.set_backs import SetBacks
@@ -51,8 +52,9 @@ def audit(
         since: the first nominal time to judge. Defaults to the beginning.
         until: the last nominal time to judge. Defaults to the store's now, and is never later.
         tolerance: how long a nominal time may stay undecided, and a run stay with a dead session.
-        after: what jobs come after, by name (``dependencies.edges``), which the store does not know. Then it also looks
-            for runs that began before what they come after had ended, for the same nominal time.
+        after: what jobs come after, by name (``dependencies.edges``), which the store does not know. Then it also
+            judges by what became of these for the same nominal time: runs that began before or against them, what was
+            skipped without a cause in them, and what is parked although they have ended.
         on_job: told of each job as soon as it is judged.
 
     Raises:
@@ -65,13 +67,14 @@ def audit(
     until = now if until is None else min(as_utc(until, what="until"), now)
     report = Report(since=since, until=until)
     report.notes += losses.notes(store, since, until)
-    sessions, set_backs = Sessions(store), SetBacks(store)
+    sessions, set_backs, prunes = Sessions(store), SetBacks(store), Prunes(store)
     for job in _jobs(store, jobs):
         result = _audit_job(
             store,
             job,
             sessions=sessions,
             set_backs=set_backs,
+            prunes=prunes,
             since=since,
             until=until,
             now=now,
@@ -89,6 +92,7 @@ def _audit_job(
     *,
     sessions: Sessions,
     set_backs: SetBacks,
+    prunes: Prunes,
     since: datetime | None,
     until: datetime,
     now: datetime,
@@ -113,6 +117,7 @@ def _audit_job(
         report,
         sessions=sessions,
         set_backs=set_backs,
+        prunes=prunes,
         tolerance=tolerance,
         rules=rules,
         defined_at=history.eras[-1].since if history.eras else None,

@@ -1,55 +1,108 @@
-"""Ask of each batch: are its items what it says, and of each item: is there a batch?
+"""Ask of each batch: are its items what it says, and of each item: is there a batch, and did it wait for the item?
 
-Only what the store can know: how many failures a job tolerates stands in code. What ``keep`` may have deleted is not
-asked for. A batch that failed or was cancelled may have items that wait: they are cancelled as nodes come to them.
+Only what the store can know: how many failures a job tolerates stands in code. What ``keep`` or an operator's prune may
+have deleted is not asked for. A batch that failed or was cancelled may have items that wait: they are cancelled as
+nodes come to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from cronsensus.audit.report import Finding
+from cronsensus.audit.prunes import Prunes
+from cronsensus.audit.report import Finding, JobReport
+from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
+from cronsensus.instants import LATEST, format_instant
 from cronsensus.model.batch import list_length
 from cronsensus.model.job import JobView
-from cronsensus.model.occurrence import Occurrence
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_occurrence
 
 _REMEMBERED = 1_000
 """Batches that were there: of their items it is not asked again."""
+_WORKED = frozenset({State.SUCCEEDED, State.FAILED, State.SKIPPED})
+"""Ends that only the function of an item brings about. What was written late is cancelled after its batch has ended."""
+
+
+class _Batch(NamedTuple):
+    """A batch that is there; times only of one that succeeded: when its last attempt started, and when it ended."""
+
+    id: int
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
 
 
 class Batches:
     """Judges the batches of one job, and the items of its batches."""
 
-    def __init__(self, store: Store, job: JobView, words: Words, tolerance: timedelta) -> None:
+    def __init__(
+        self,
+        store: Store,
+        job: JobView,
+        words: Words,
+        report: JobReport,
+        *,
+        set_backs: SetBacks,
+        prunes: Prunes,
+        tolerance: timedelta,
+    ) -> None:
         self._store = store
         self._keep = job.spec.policies.keep
+        self._retired = job.retired_at is not None
         self._words = words
+        self._report = report
+        self._set_backs = set_backs
+        self._prunes = prunes
         self._tolerance = tolerance
         self._now = store.now()
-        self._there: set[int] = set()
+        self._there: dict[int, _Batch] = {}
+        self._has_noted = False
 
-    def judge(self, occurrence: Occurrence) -> Iterator[Finding]:
+    def judge(self, occurrence: Occurrence, runs: Sequence[RunView]) -> Iterator[Finding]:
         """Yield what is wrong; each call looks anew."""
-        if self._now - occurrence.created_at >= self._keep:
-            return
         if occurrence.parent is not None:
-            if not self._is_there(occurrence.parent):
-                yield self._words.orphan(occurrence, occurrence.parent)
-        elif occurrence.state is State.SUCCEEDED and (listed := list_length(occurrence.listed)) is not None:
-            yield from self._of_success(occurrence, listed)
+            yield from self._of_item(occurrence, occurrence.parent)
+        elif (listed := list_length(occurrence.listed)) is not None:
+            if occurrence.state is State.SUCCEEDED:
+                yield from self._of_success(occurrence, listed)
+            elif is_parked(occurrence) and not self._retired:
+                yield from self._of_parked(occurrence, runs)
 
-    def _is_there(self, batch: int) -> bool:
-        if batch not in self._there:
-            if self._store.children([batch])[batch].state is None:
-                return False
+    def _of_item(self, item: Occurrence, parent: int) -> Iterator[Finding]:
+        batch = self._read_batch(parent)
+        if batch is None:
+            if not self._may_be_pruned(item.created_at):
+                yield self._words.orphan(item, parent)
+            return
+        started, ended, done = batch.started_at, batch.finished_at, item.finished_at
+        if started is None or ended is None or done is None or item.state not in _WORKED:
+            return
+        # What a frozen lister added while the last attempt collected was not there to wait for.
+        if item.created_at < started and ended < done:
+            finding = self._words.outlived(item, done, parent, ended)
+            if self._set_backs.may_have_swapped(ended, done):
+                self._report.leave_open(finding)
+            else:
+                yield finding
+
+    def _read_batch(self, number: int) -> _Batch | None:
+        if (known := self._there.get(number)) is not None:
+            return known
+        row = self._store.occurrence(number)
+        if row is None:
+            return None
+        succeeded = row.state is State.SUCCEEDED
+        batch = _Batch(number, row.started_at, row.finished_at) if succeeded else _Batch(number)
+        if row.state.final:
             if len(self._there) >= _REMEMBERED:
                 self._there.clear()
-            self._there.add(batch)
-        return True
+            self._there[number] = batch
+        return batch
 
     def _of_success(self, batch: Occurrence, listed: int) -> Iterator[Finding]:
         items = self._store.children([batch.id], limit=listed + 1)[batch.id]
@@ -58,5 +111,35 @@ class Batches:
         if items.open and self._now - ended > self._tolerance:
             yield self._words.left_open(batch, items.open)
         # What is retried by hand leaves out what had succeeded; nothing lists that anew.
-        if batch.retry_of is None and items.total < listed:
+        if batch.retry_of is None and items.total < listed and not self._may_be_pruned(batch.created_at):
             yield self._words.items_missing(batch, items.total, listed)
+
+    def _of_parked(self, batch: Occurrence, runs: Sequence[RunView]) -> Iterator[Finding]:
+        children = self._store.children([batch.id])[batch.id]
+        if children.state is not State.PENDING or children.open:
+            return
+        now, last = self._store.now(), batch.created_at
+        ends = [run.finished_at for run in runs if run.finished_at is not None]
+        items = every_occurrence(self._store, OccurrenceFilter(parent=batch.id), newest_first=True)
+        for end in (*ends, *(item.finished_at or now for item in items)):
+            last = max(last, end)
+            if now - last <= self._tolerance:
+                return
+        yield self._words.parked(batch, "its items", now - last)
+
+    def _may_be_pruned(self, since: datetime) -> bool:
+        """Whether what ended after ``since`` may be gone, by ``keep`` or by an operator."""
+        if self._now - since >= self._keep:
+            return True
+        if not self._prunes.reached(since):
+            return False
+        if not self._has_noted:
+            self._has_noted = True
+            when = format_instant(since)
+            self._report.notes.append(f"batches up to that of {when} were pruned in part by hand, and are not counted")
+        return True
+
+
+def is_parked(occurrence: Occurrence) -> bool:
+    """Whether an occurrence waits to be woken, without a due time."""
+    return occurrence.state is State.PENDING and occurrence.listed is not None and occurrence.due_at >= LATEST

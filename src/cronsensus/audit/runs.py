@@ -21,6 +21,7 @@ from itertools import pairwise
 
 from cronsensus.audit.batches import Batches
 from cronsensus.audit.nominal import Nominals
+from cronsensus.audit.prunes import Prunes
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.upstreams import Upstreams
@@ -125,6 +126,7 @@ class Runs:
         *,
         sessions: Sessions,
         set_backs: SetBacks,
+        prunes: Prunes,
         tolerance: timedelta,
         rules: Sequence[Rule] = (),
         defined_at: datetime | None = None,
@@ -138,8 +140,12 @@ class Runs:
         self._tolerance = tolerance
         self._words = Words(job.spec.name)
         self._overlaps = Overlaps()
-        self._batches = Batches(store, job, self._words, tolerance)
-        self._upstreams = Upstreams(store, rules, self._words, report, set_backs, since=defined_at)
+        self._batches = Batches(
+            store, job, self._words, report, set_backs=set_backs, prunes=prunes, tolerance=tolerance
+        )
+        self._upstreams = Upstreams(
+            store, job, rules, self._words, report, set_backs=set_backs, tolerance=tolerance, since=defined_at
+        )
 
     def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
         """Judge what belongs to nominal times in (after, until], or has none and was made in [since, until]."""
@@ -204,14 +210,14 @@ class Runs:
             for first, second in _met(runs)
             if not self._is_open(first, second)
         ]
-        due = None if any(run.end == "snoozed" for run in runs) else self._due(occurrence)
-        if runs and due is not None and runs[0].started_at < due:
-            findings.append(words.early(occurrence, runs[0].started_at, due))
+        run, due = self._due(occurrence, runs)
+        if run is not None and due is not None and run.started_at < due:
+            findings.append(words.early(occurrence, run.started_at, due))
         if occurrence.state is State.RUNNING:
             dead = self._sessions.dead_for(occurrence.session, runs[-1].started_at if runs else occurrence.created_at)
             if dead is not None and dead[0] > self._tolerance:
                 findings.append(words.stuck(occurrence, dead[1], dead[0]))
-        return [*findings, *self._batches.judge(occurrence), *self._upstreams.judge(occurrence, runs)]
+        return [*findings, *self._batches.judge(occurrence, runs), *self._upstreams.judge(occurrence, runs)]
 
     @staticmethod
     def _stale(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:
@@ -234,14 +240,19 @@ class Runs:
             return "is succeeded, although no current run says so"
         return None
 
-    def _due(self, occurrence: Occurrence) -> datetime | None:
-        """Return when the first run might start, by the trigger; ``None``: its definition is gone."""
+    def _due(self, occurrence: Occurrence, runs: Sequence[RunView]) -> tuple[RunView | None, datetime | None]:
+        """Return a run of which it is known when it might start, and that; ``None``: of no run, or not when."""
         at = occurrence.scheduled_for
         if at is not None:
             by_trigger = _by_schedule(occurrence) and not self._nominals.kept_elsewhere(at)
-            return self._nominals.due(self._job.spec.name, at) if by_trigger else None
+            due = self._nominals.due(self._job.spec.name, at) if by_trigger else None
+            return (runs[0] if runs else None), due
+        # What waits gets another due time with each look, and may leave no record of it: the one that stands there is
+        # that of the newest claim, if that came to its end or still runs.
         untouched = occurrence.attempt == 1 and occurrence.crashes == 0 and occurrence.failures == 0
-        return occurrence.due_at if untouched else None
+        newest = runs[-1] if runs and untouched and runs[-1].token == occurrence.token else None
+        claimed = newest is not None and (newest.end in RECORDED or occurrence.state is State.RUNNING)
+        return (newest if claimed else None), occurrence.due_at
 
     def _look_for_overlaps(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
         spec, ruled_since = self._job.spec, self._nominals.ruled_since

@@ -1,23 +1,44 @@
-"""Did anything begin before what it comes after had ended? Edges are code, so it is asked where there is the code."""
+"""Did anything begin, or not run, against what it comes after? Edges are code, so it is asked where there is the code.
+
+A gate reads the newest occurrence of an upstream's nominal time. When it did so is not recorded: at some moment between
+the claim and the end of its run. A run is accused only if it was against its rules at each of these moments.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple, cast
 
+from cronsensus.audit.batches import is_parked
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
-from cronsensus.model.gate import Rule
+from cronsensus.model.batch import HELD
+from cronsensus.model.gate import Rule, Verdict, is_against
+from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
-from cronsensus.model.states import Reason, State
+from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.base import Store
 
 MOST = 100
-_AT_THE_GATE = (
-    Reason.UPSTREAM_FAILED, Reason.UPSTREAM_SUCCEEDED, Reason.UPSTREAM_SKIPPED, Reason.UPSTREAM_MISSING,
-    Reason.UPSTREAM_LATE,
-)  # fmt: skip
+GATE = timedelta(seconds=1)
+"""How long a gate may take to be asked after the claim, and a commit may follow the time that it bears."""
+_AT_THE_GATE = "upstream "
+"""How reasons begin of what was skipped because of an upstream."""
+_SAYS: dict[Reason, frozenset[Verdict]] = {
+    Reason.UPSTREAM_FAILED: frozenset({"failed", "cancelled"}),
+    Reason.UPSTREAM_SUCCEEDED: frozenset({"succeeded"}),
+    Reason.UPSTREAM_SKIPPED: frozenset({"skipped"}),
+}
+"""What reasons say of an upstream. The others may be about a time without an occurrence, or about how long it took."""
+
+
+class _Seen(NamedTuple):
+    """What a gate saw of an upstream if it was asked at one moment; without an occurrence: that it is not there yet."""
+
+    verdict: Verdict
+    occurrence: Occurrence
 
 
 class Upstreams:
@@ -31,41 +52,133 @@ class Upstreams:
     def __init__(
         self,
         store: Store,
+        job: JobView,
         rules: Sequence[Rule],
         words: Words,
         report: JobReport,
-        set_backs: SetBacks,
         *,
+        set_backs: SetBacks,
+        tolerance: timedelta,
         since: datetime | None,
     ) -> None:
         self._store = store
-        self._jobs = [rule.job for rule in rules if rule.which == "same"]
+        self._rules = [rule for rule in rules if rule.which == "same"]
+        self._has_others = len(self._rules) < len(rules)
+        self._retired = job.retired_at is not None
         self._words = words
         self._report = report
         self._set_backs = set_backs
+        self._tolerance = tolerance
         self._since = since
 
     def judge(self, occurrence: Occurrence, runs: Sequence[RunView]) -> Iterator[Finding]:
-        """Give a finding for each upstream before whose first end the occurrence began."""
+        """Yield what is wrong. Upstreams are read after the runs: what had ended for them is known to have."""
         at = occurrence.scheduled_for
-        if not runs or at is None or _is_skipped_at_its_gate(occurrence):
+        if at is None or not self._rules:
             return
-        started = runs[0].started_at
-        if self._since is not None and started < self._since:
+        if is_parked(occurrence) and occurrence.listed == HELD:
+            yield from self._of_parked(occurrence, at)
+        elif _is_skipped_at_its_gate(occurrence):
+            yield from self._of_skipped(occurrence, at, runs)
+        elif (run := self._begun(occurrence, runs)) is not None and self._is_ruled(run.started_at):
+            for rule in self._rules:
+                yield from self._of_begun(occurrence, at, run, rule)
+
+    def _is_ruled(self, moment: datetime) -> bool:
+        return self._since is None or moment >= self._since
+
+    def _of_begun(self, occurrence: Occurrence, at: datetime, run: RunView, rule: Rule) -> Iterator[Finding]:
+        """Judge a run of which it is known that its function was called."""
+        started = run.started_at
+        until = started + GATE if run.finished_at is None else min(run.finished_at, started + GATE)
+        upstream = self._read(rule.job, at)
+        seen = _between(upstream, started - GATE, until)
+        if not seen or any(one.verdict != "wait" and not is_against(rule, one.verdict) for one in seen):
             return
-        for job in self._jobs:
-            where = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
-            # Asked after the runs were read: what had ended by then is known to have.
-            found = self._store.occurrences(where, limit=MOST, newest_first=False)
-            ends = [one.finished_at for one in found if one.finished_at is not None]
-            ended = min(ends, default=None)
-            if not found or (ended is not None and ended <= started):
-                continue
-            finding = self._words.before_upstream(occurrence, started, found[0], ended)
-            if ended is not None and self._set_backs.may_have_swapped(started, ended):
-                self._report.leave_open(finding)
-            else:
-                yield finding
+        last = seen[-1]
+        if last.verdict == "wait":
+            finding = self._words.before_upstream(occurrence, started, last.occurrence, last.occurrence.finished_at)
+        else:
+            finding = self._words.against_upstream(occurrence, last.occurrence)
+        yield from self._unless_swapped(finding, started, upstream)
+
+    def _of_skipped(self, occurrence: Occurrence, at: datetime, runs: Sequence[RunView]) -> Iterator[Finding]:
+        """Judge one that says that it was skipped because of an upstream."""
+        said, _, job = (occurrence.reason or "").partition(": ")
+        ended = occurrence.finished_at
+        says = next((verdicts for reason, verdicts in _SAYS.items() if reason == said), None)
+        if says is None or ended is None or all(rule.job != job for rule in self._rules):
+            return
+        claimed = runs[-1].started_at if runs and runs[-1].end == "skipped" else occurrence.created_at
+        if not self._is_ruled(claimed):
+            return
+        upstream = self._read(job, at)
+        seen = _between(upstream, claimed - GATE, ended)
+        if seen and all(one.verdict not in says for one in seen):
+            finding = self._words.skipped_wrongly(occurrence, seen[-1].occurrence)
+            yield from self._unless_swapped(finding, ended, upstream)
+
+    def _of_parked(self, occurrence: Occurrence, at: datetime) -> Iterator[Finding]:
+        """Judge one that waits to be woken: until its upstreams have ended, and no longer."""
+        if self._has_others or self._retired:
+            return
+        last = occurrence.created_at
+        for rule in self._rules:
+            upstream = self._read(rule.job, at)
+            if not upstream or upstream[-1].finished_at is None:
+                return
+            last = max(last, upstream[-1].finished_at)
+        ago = self._store.now() - last
+        if ago > self._tolerance:
+            yield self._words.parked(occurrence, "what it comes after", ago)
+
+    def _begun(self, occurrence: Occurrence, runs: Sequence[RunView]) -> RunView | None:
+        """Return the first run of which it is known that a function was called; a claim alone is none.
+
+        A run that was cut off, given back or cancelled may have stood before its gate still.
+        """
+        for run in runs:
+            if run.end in {"succeeded", "retry", "snoozed"}:
+                return run
+            if run.end == "failed" and not (run.reason or "").startswith(Reason.CRASHED):
+                return run
+            if run.end == "skipped" and not (run.reason or "").startswith(_AT_THE_GATE):
+                return run
+            if run.end is None and occurrence.state is State.RUNNING and occurrence.reason != Reason.RESERVED:
+                return run if self._store.now() - run.started_at > self._tolerance else None
+        return None
+
+    def _read(self, job: str, at: datetime) -> list[Occurrence]:
+        """Return what there is of an upstream's nominal time, in the order of its making."""
+        where = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
+        return self._store.occurrences(where, limit=MOST, newest_first=False)
+
+    def _unless_swapped(self, finding: Finding, moment: datetime, upstream: Sequence[Occurrence]) -> Iterator[Finding]:
+        """Yield a finding, unless a clock that was set back leaves open what came before what."""
+        times = [time for one in upstream for time in (one.created_at, one.finished_at) if time is not None]
+        if any(self._set_backs.may_have_swapped(min(moment, time), max(moment, time)) for time in times):
+            self._report.leave_open(finding)
+        else:
+            yield finding
+
+
+def _between(upstream: Sequence[Occurrence], since: datetime, until: datetime) -> list[_Seen]:
+    """Return what a gate may have seen between two moments, included; nothing: that cannot be known.
+
+    A time whose first occurrence there is was not made by its schedule may have had another one before, or a range.
+    """
+    if not upstream:
+        return []
+    times = {time for one in upstream for time in (one.created_at, one.finished_at) if time is not None}
+    seen = []
+    for moment in sorted({since, *(time for time in times if since < time <= until)}):
+        made = [one for one in upstream if one.created_at <= moment]
+        if not made and not (upstream[0].origin is Origin.SCHEDULE and upstream[0].retry_of is None):
+            return []
+        newest = made[-1] if made else upstream[0]
+        has_ended = newest.finished_at is not None and newest.finished_at <= moment
+        seen.append(_Seen(cast("Verdict", str(newest.state)) if has_ended else "wait", newest))
+    return seen
 
 
 def _is_skipped_at_its_gate(occurrence: Occurrence) -> bool:

@@ -110,6 +110,22 @@ class Words:
             f"started at {format_instant(started)}, but comes after {upstream.job!r}, whose run {upstream.id} {end}",
         )
 
+    def against_upstream(self, occurrence: Occurrence, upstream: Occurrence) -> Finding:
+        """A run that began although what it comes after had ended otherwise than it asks for."""
+        what = f"ran, but comes after {upstream.job!r}, whose run {upstream.id} is {upstream.state}"
+        return self._about(occurrence, "stray", what)
+
+    def skipped_wrongly(self, occurrence: Occurrence, upstream: Occurrence) -> Finding:
+        """An occurrence that was skipped because of an upstream that had not ended like that."""
+        what = f"is skipped ({occurrence.reason}), but run {upstream.id} of {upstream.job!r} is {upstream.state}"
+        return self._about(occurrence, "missing", what)
+
+    def parked(self, occurrence: Occurrence, what: str, ago: timedelta) -> Finding:
+        """An occurrence that waits to be woken, and waits for nothing."""
+        since = format_duration(timedelta(seconds=round(ago.total_seconds())))
+        waits = f"is asleep, but {what} ended {since} ago, and no node woke it: does any node run?"
+        return self._about(occurrence, "stuck", waits)
+
     def attempts_overlap(self, occurrence: Occurrence, first: RunView, second: RunView) -> Finding:
         """Two attempts of one occurrence at the same time."""
         ended = "had not ended" if first.finished_at is None else f"ended at {format_instant(first.finished_at)}"
@@ -140,6 +156,11 @@ class Words:
     def orphan(self, item: Occurrence, batch: int) -> Finding:
         """An item whose batch is not there, although neither is old enough to be pruned."""
         return self._about(item, "stray", f"is an item of batch {batch}, which the store does not have")
+
+    def outlived(self, item: Occurrence, ended: datetime, batch: int, over: datetime) -> Finding:
+        """An item that ended after its batch had succeeded."""
+        what = f"ended at {format_instant(ended)}, after its batch {batch} had succeeded at {format_instant(over)}"
+        return self._about(item, "early", what)
 
     def left_open(self, batch: Occurrence, count: int) -> Finding:
         """A batch that succeeded before its items had ended."""

@@ -10,6 +10,7 @@ from cronsensus.cli.app import opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
+from cronsensus.cli.options import whoami
 from cronsensus.cli.output import Cell, Output, message
 from cronsensus.insight.words import exact, read_time
 from cronsensus.masking import mask
@@ -85,9 +86,9 @@ def prune(before: str | None, *, yes: bool) -> None:
                 about=f"what ended before {exact(bound)} is to be deleted, whatever each job's keep says",
                 then="the same with --yes; or without --before, which goes by each job's keep",
             )
-        deleted = batch = store.prune(bound, limit=_AT_ONCE)
+        deleted = batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
         while batch == _AT_ONCE:
-            batch = store.prune(bound, limit=_AT_ONCE)
+            batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
             deleted += batch
             if output.terminal:
                 message(f"{deleted:,} so far")

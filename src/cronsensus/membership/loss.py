@@ -239,7 +239,7 @@ class StoreWatch:
             losses, self._to_tell = self._to_tell, []
         while losses:
             try:
-                store.note_loss(losses[0], by=self._name)
+                store.note_in_trail(losses[0], by=self._name)
             except StoreError:
                 with self._lock:
                     self._to_tell[:0] = losses

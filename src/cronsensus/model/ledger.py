@@ -28,6 +28,8 @@ LOST_MOMENT = "store lost a moment"
 """The action of an entry that a node makes: the store went back to an earlier state, and what came after it is gone."""
 STORE_EMPTIED = "store emptied"
 """The action of an entry that a node makes: the store that it knew is gone, and this one began since."""
+PRUNE = "prune"
+"""The action of an entry for a prune that goes by no ``keep``: what ended before ``until`` may be gone since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,28 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Prune:
+    """A prune that goes by no job's ``keep``: what ended before a moment may be gone since."""
+
+    before: datetime
+
+    @property
+    def action(self) -> str:
+        """Return what the trail calls it."""
+        return PRUNE
+
+    @property
+    def why(self) -> str:
+        """Return the reason, which is not asked for."""
+        return ""
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Return the moment, as the trail keeps it."""
+        return {"until": format_instant(self.before)}
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
     """Which store this is: made with it, and never again.
 
@@ -78,12 +102,12 @@ class TrailEntry:
 
     Attributes:
         action: the store's verb: ``pause``, ``resume``, ``rewind``, ``trigger``, ``cancel``, ``retry``, ``backfill``,
-            ``retire``, ``drain``; ``define`` for ``define_jobs`` with ``by``; or ``CLOCK_SET_BACK``, ``LOST_MOMENT``,
-            ``STORE_EMPTIED``.
+            ``retire``, ``drain``; ``define`` for ``define_jobs`` with ``by``; ``PRUNE``; or ``CLOCK_SET_BACK``,
+            ``LOST_MOMENT``, ``STORE_EMPTIED``.
         target: the name of the job; for ``drain`` the id of the session; empty for what is about the store.
         details: ``occurrence`` holds the id where the act was on one; ``from`` and ``until`` (ISO 8601) the stretch
             that may have come twice where the clock was set back, over which a ``rewind`` took a schedule back, or in
-            which the store's loss lies.
+            which the store's loss lies; ``until`` the moment before which a ``prune`` deleted what had ended.
     """
 
     id: int

@@ -15,7 +15,7 @@ from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView
-from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
     Enqueued,
@@ -215,6 +215,6 @@ class Backend(ABC):
     @abstractmethod
     def _identity(self) -> Identity | None: ...
     @abstractmethod
-    def _note_loss(self, loss: Loss, by: str) -> None: ...
+    def _note_in_trail(self, act: Loss | Prune, by: str) -> None: ...
     @abstractmethod
     def _describe(self) -> dict[str, Any]: ...

@@ -25,7 +25,7 @@ from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
-from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
     Enqueued,
@@ -45,6 +45,7 @@ from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, 
 from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.backend import Backend
+from cronsensus.stores.clock_watch import BY_ITSELF
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
@@ -674,7 +675,7 @@ class Store(Backend):
 
     # --- maintenance -----------------------------------------------------------------------------------------------
 
-    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
+    def prune(self, before: datetime | None = None, *, limit: int = 1000, by: str = BY_ITSELF) -> int:
         """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; say how many.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
@@ -687,8 +688,22 @@ class Store(Backend):
         ``REMEMBERED`` these go: a retired job of which nothing else is left, with its eras and pauses; entries of the
         trail; and a release of which no session lives, if a later one has been known for that long. None of these are
         counted.
+
+        With ``before`` the trail first gets an entry (``PRUNE``, under the name ``by``). The audit then knows why an
+        item or a batch is not there.
         """
-        return self._within("prune", self._prune, before, limit)
+        if before is not None:
+            before = as_utc(before, what="before")
+        return self._within("prune", self._prune_noted, before, limit, by)
+
+    def _prune_noted(self, before: datetime | None, limit: int, by: str) -> int:
+        if before is not None:
+            # Noted first, so that the trail knows of a prune that dies half-way; and once, however often it goes on.
+            act, newest = Prune(before), self._trail("", None, 1)
+            is_noted = newest and (newest[0].action, newest[0].details) == (act.action, act.details)
+            if not is_noted or newest[0].at < before:
+                self._note_in_trail(act, by)
+        return self._prune(before, limit)
 
     def wait(self, timeout: float) -> bool:
         """Block up to ``timeout`` seconds of real time for a notification; ``True``: there was one.
@@ -845,9 +860,9 @@ class Store(Backend):
         """
         return self._within("identity", self._identity)
 
-    def note_loss(self, loss: Loss, *, by: str) -> None:
-        """Write into the trail that the store lost something, for the audit and for people."""
-        self._within("note_loss", self._note_loss, loss, by)
+    def note_in_trail(self, act: Loss | Prune, *, by: str) -> None:
+        """Write into the trail what the store lost, or what is pruned by hand, for the audit and for people."""
+        self._within("note_in_trail", self._note_in_trail, act, by)
 
     def describe(self) -> dict[str, Any]:
         """Return what ``doctor`` shows: where, schema version, settings that matter. No secrets."""

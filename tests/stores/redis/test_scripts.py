@@ -225,7 +225,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
         listing()
     store.trail(target=name)
     assert store.identity() is not None
-    store.note_loss(Loss(since=None, until=START, emptied=False, why=name), by=name)
+    store.note_in_trail(Loss(since=None, until=START, emptied=False, why=name), by=name)
     store.define_jobs([spec], release=name, complete=True)  # the other is retired
     store.open_session(_session(f"{name} dies"), lease=SECOND)
     clock.advance(2)

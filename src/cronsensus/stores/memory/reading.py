@@ -13,7 +13,7 @@ from cronsensus.codec import read_payload
 from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView
-from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import State
@@ -332,9 +332,9 @@ class Reads(Handle):
         return self._space.identity
 
     @writes
-    def _note_loss(self, loss: Loss, by: str) -> None:
-        """Write into the trail what was lost."""
-        self._space.record(self._now(), by, loss.action, "", loss.why, **loss.details)
+    def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
+        """Write into the trail what is about the store."""
+        self._space.record(self._now(), by, act.action, "", act.why, **act.details)
 
     def _describe(self) -> dict[str, Any]:
         """Return what ``doctor`` shows."""

@@ -11,7 +11,7 @@ from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView, Stretch
-from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
 from cronsensus.stores.redis.codec import (
@@ -233,9 +233,9 @@ class Reads(Handle):
         found, born = self._read("identity")
         return None if found is False else Identity(found, instant(born))
 
-    def _note_loss(self, loss: Loss, by: str) -> None:
-        """Write into the trail what was lost."""
-        self._write("note_loss", [clean(by), loss.action, "", clean(loss.why), dumps(loss.details, what="details")])
+    def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
+        """Write into the trail what is about the store."""
+        self._write("note_in_trail", [clean(by), act.action, "", clean(act.why), dumps(act.details, what="details")])
 
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""

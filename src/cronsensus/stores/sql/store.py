@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from cronsensus.errors import LeaseLost, SchemaMismatch
 from cronsensus.instants import from_micros
 from cronsensus.model.job import JobSpec
-from cronsensus.model.ledger import Identity, Loss
+from cronsensus.model.ledger import Identity, Loss, Prune
 from cronsensus.model.occurrence import (
     Claim,
     Enqueued,
@@ -373,9 +373,9 @@ class SqlStore(SqlHandle):
         return None if found.id is None else Identity(str(found.id), from_micros(found.since))
 
     @repeated
-    def _note_loss(self, loss: Loss, by: str) -> None:
+    def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
         with self._writing() as tx:
-            record(tx, by, loss.action, "", loss.why, **loss.details)
+            record(tx, by, act.action, "", act.why, **act.details)
 
     @repeated
     def _describe(self) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import pytest
 
 from cronsensus.errors import OccurrenceTooOld
+from cronsensus.instants import format_instant
 from cronsensus.model.job import JobHistory
+from cronsensus.model.ledger import PRUNE
 from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
@@ -52,6 +54,19 @@ class Pruning(StoreTest):
             self.clock.advance(MINUTE)
         assert 1 == self.store.prune(START + MINUTE)
         assert [minute(1), minute(2)] == [one.finished_at for one in self.all()]
+
+    def test_a_prune_that_goes_by_no_keep_stands_in_the_trail_once(self) -> None:
+        self.queue()
+        self.session(lease=DAY)
+        for _ in range(3):
+            self.done(lease=DAY)
+        self.clock.advance(MINUTE)
+        assert 0 == self.store.prune()
+        assert [] == self.store.trail()
+        bound = self.store.now()
+        assert [2, 1] == [self.store.prune(bound, limit=2, by="ann") for _ in range(2)]
+        [entry] = self.store.trail(target="")
+        assert (PRUNE, "ann", {"until": format_instant(bound)}) == (entry.action, entry.by, entry.details)
 
     def test_when_it_ended_counts_and_not_when_it_was_made(self) -> None:
         self.queue()

@@ -143,7 +143,7 @@ class Sessions(StoreTest):
     def test_a_loss_stands_in_the_trail(self) -> None:
         self.session()
         for since, emptied in ((START, False), (None, True)):
-            self.store.note_loss(Loss(since, minute(1), emptied=emptied, why="a sign"), by="a node")
+            self.store.note_in_trail(Loss(since, minute(1), emptied=emptied, why="a sign"), by="a node")
         second, first = self.store.trail(target="")
         assert (LOST_MOMENT, "a node", "a sign") == (first.action, first.by, first.why)
         assert (Loss(START, minute(1), emptied=False, why="").details, STORE_EMPTIED) == (first.details, second.action)

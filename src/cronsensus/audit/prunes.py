@@ -1,0 +1,37 @@
+"""What was pruned by hand, whatever ``keep`` says: what is gone with it is not missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+
+from cronsensus.instants import parse_instant
+from cronsensus.model.ledger import PRUNE
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_trail_entry
+
+MOST = 10_000
+
+
+class Prunes:
+    """Up to which moment operators pruned, by the trail, which notes a prune before it begins."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._last: datetime | None = None
+
+    def reached(self, moment: datetime) -> bool:
+        """Whether what ended right after ``moment`` may be pruned.
+
+        The trail is read anew for each doubt that it has not settled: an operator may prune while the audit reads.
+        """
+        if self._last is None or moment >= self._last:
+            self._last = max(self._bounds(), default=None)
+        return self._last is not None and moment < self._last
+
+    def _bounds(self) -> Iterator[datetime]:
+        for entry in islice(every_trail_entry(self._store, ""), MOST):
+            if entry.action == PRUNE:
+                # What ended after the prune was not there for it, whatever bound it was given.
+                yield min(parse_instant(entry.details["until"]), entry.at)
