@@ -46,7 +46,7 @@ from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.transacting import RunTransaction
-from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, View, check_ahead
+from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, Pruned, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
 
 P = ParamSpec("P")
@@ -674,13 +674,18 @@ class Store(Backend):
 
     # --- maintenance -----------------------------------------------------------------------------------------------
 
-    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
+    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> Pruned:
         """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; say how many.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
         that a pruned occurrence can never run again. An occurrence above the watermark stays, because only its key
         keeps a plan from making it a second time. So do the items of a batch that is not over.
+
+        By ``keep``, what something open needs stays. While an occurrence is parked until its upstreams are over, all
+        stays that has a nominal time and was kept still when the parked one was created. A batch stays with its items while its retry is open, and
+        while its retry was itself retried and is there. By ``before`` all of that goes too, and ``Pruned.needed`` says
+        how many there were: such an occurrence is then skipped, or the retry fails, as ``upstream unknown: pruned``.
 
         Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and for ``HISTORY_KEPT`` at
         least, and leave no time undecided; horizon and watermark rise to the end of an era that goes. After

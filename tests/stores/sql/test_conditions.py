@@ -407,6 +407,46 @@ CASES = [
         )
         for statement in ("old_occurrences", "old_of_job")
     ),
+    *(
+        Case(
+            f"{statement} and what comes after it",
+            statement,
+            _o,
+            [{**OLD, "finished_at": 4}, {**OLD, "finished_at": 5, "scheduled_for": None}],
+            [{"finished_at": 5, "scheduled_for": 10}],
+            beside=[(_j, {**JOB, "keep": 5})],
+            asked={"before": None, "now": NOW, "waiting_since": 10, "needed_from": 5},
+        )
+        for statement in ("old_occurrences", "old_of_job")
+    ),
+    *(
+        Case(
+            f"{statement} and retries",
+            statement,
+            _o,
+            [{**BATCH, "id": 9, "state": "failed", "finished_at": NOW}],
+            [{"finished_at": None}, {"retried_as": 10}],
+            beside=[(_j, {**JOB, "keep": 5}), (_o, {**OLD, "retried_as": 9})],
+            asked={"before": None, "now": NOW},
+        )
+        for statement in ("old_occurrences", "old_of_job")
+    ),
+    *(
+        Case(
+            f"{statement} and retries of batches",
+            statement,
+            _o,
+            [{**BATCH, "id": 9, "state": "failed", "finished_at": NOW}],
+            [{"finished_at": None}, {"retried_as": 10}],
+            beside=[
+                (_j, {**JOB, "keep": 5}),
+                (_o, {**BATCH, "key": "first", "state": "failed", "finished_at": NOW, "retried_as": 9}),
+                (_o, {**OLD, **ITEM}),
+            ],
+            asked={"before": None, "now": NOW},
+        )
+        for statement in ("old_occurrences", "old_of_job")
+    ),
     _old("old of our jobs", "old_occurrences", _j, [JOB], NOT_OUR_JOB, beside=(_o, OLD)),
     _old("our jobs with old", "jobs_with_old", _j, [JOB], NOT_OUR_JOB, beside=(_o, OLD)),
     _old("old ranges", "old_ranges", _v, [RANGE], NOT_OLD_RANGE),
