@@ -683,9 +683,10 @@ class Store(Backend):
         keeps a plan from making it a second time. So do the items of a batch that is not over.
 
         By ``keep``, what something open needs stays. While an occurrence is parked until its upstreams are over, all
-        stays that has a nominal time and was kept still when the parked one was created. A batch stays with its items while its retry is open, and
-        while its retry was itself retried and is there. By ``before`` all of that goes too, and ``Pruned.needed`` says
-        how many there were: such an occurrence is then skipped, or the retry fails, as ``upstream unknown: pruned``.
+        stays that has a nominal time and was kept still when the parked one was created. A batch stays with its items
+        while its retry is open, and while its retry was itself retried and is there. By ``before`` all of that goes
+        too, and ``Pruned.needed`` says how many there were: the parked one is then skipped, or the retry fails, as
+        ``upstream unknown: pruned``.
 
         Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and for ``HISTORY_KEPT`` at
         least, and leave no time undecided; horizon and watermark rise to the end of an era that goes. After
