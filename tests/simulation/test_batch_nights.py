@@ -13,7 +13,7 @@ from tests.simulation.test_simulation import told
 
 NIGHTS = int(os.environ.get("CRONSENSUS_TEST_BATCH_NIGHTS") or 60)
 AT_ONCE = 10
-FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True)}
+FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True), "prunes": Parts(prunes=True)}
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from tests.simulation.test_simulation import told
 
 NIGHTS = int(os.environ.get("CRONSENSUS_TEST_DIAMOND_NIGHTS") or 30)
 AT_ONCE = 10
-FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True)}
+FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True), "prunes": Parts(prunes=True)}
 
 
 def night(seed: int, parts: Parts | None = None) -> Simulation:

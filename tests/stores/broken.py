@@ -589,8 +589,18 @@ class PrunesWhatIsCounted(BrokenStore):
 
     rejected_by = "test_items_stay_as_long_as_their_batch_is_open"
 
-    def _may_go(self, row: OccurrenceRow) -> bool:
+    def _may_go(self, row: OccurrenceRow, before: datetime) -> bool:
         return row.scheduled_for is None or row.scheduled_for <= row.job.watermark
+
+
+class PrunesItemsBeforeTheirBatch(BrokenStore):
+    """Items go when they are old, although their batch, which may be tried again, is not."""
+
+    rejected_by = "test_items_are_not_pruned_before_their_batch"
+
+    def _may_go(self, row: OccurrenceRow, before: datetime) -> bool:
+        batch = self._space.occurrences.get(row.parent or 0)
+        return super()._may_go(row, before) or (batch is not None and batch.state.final)
 
 
 class PrunesWhatIsRetried(BrokenStore):

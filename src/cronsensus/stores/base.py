@@ -680,7 +680,8 @@ class Store(Backend):
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
         that a pruned occurrence can never run again. An occurrence above the watermark stays, because only its key
-        keeps a plan from making it a second time. So do the items of a batch that is not over.
+        keeps a plan from making it a second time. So do the items of a batch that is not over, or not for
+        as long.
 
         By ``keep``, what something open needs stays. While an occurrence is parked until its upstreams are over, all
         stays that has a nominal time and was kept still when the parked one was created. A batch stays with its items

@@ -400,8 +400,8 @@ CASES = [
             f"{statement} and batches",
             statement,
             _o,
-            [{**BATCH, "state": "failed", "finished_at": NOW}, {**BATCH, "id": 9}],
-            [{"finished_at": None}],
+            [{**BATCH, "job_id": 6, "state": "failed", "finished_at": NOW - 1}, {**BATCH, "id": 9}],
+            [{"finished_at": None}, {"finished_at": NOW}],
             beside=[(_j, JOB), (_o, {**OLD, **ITEM})],
             asked=BEFORE,
         )
@@ -440,7 +440,7 @@ CASES = [
             [{"finished_at": None}, {"retried_as": 10}],
             beside=[
                 (_j, {**JOB, "keep": 5}),
-                (_o, {**BATCH, "key": "first", "state": "failed", "finished_at": NOW, "retried_as": 9}),
+                (_o, {**BATCH, "job_id": 6, "state": "failed", "finished_at": 1, "retried_as": 9}),
                 (_o, {**OLD, **ITEM}),
             ],
             asked={"before": None, "now": NOW},

@@ -74,7 +74,7 @@ class MaintenanceVerbs(Handle):
         old = (
             self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)
         )
-        may_go = (row for row in old if self._may_go(row))
+        may_go = (row for row in old if self._may_go(row, before))
         rows = [*islice((row for row in may_go if not (spare and self._is_needed(row, needed_from))), limit)]
         over = (one for one in job.ranges if one.range.last < before)
         gone = [
@@ -100,9 +100,9 @@ class MaintenanceVerbs(Handle):
         retry = None if batch is None or batch.retried_as is None else self._space.occurrences.get(batch.retried_as)
         return retry is not None and (not retry.state.final or retry.retried_as is not None)
 
-    def _may_go(self, row: OccurrenceRow) -> bool:
+    def _may_go(self, row: OccurrenceRow, before: datetime) -> bool:
         batch = None if row.parent is None else self._space.occurrences.get(row.parent)
-        if batch is not None and not batch.state.final:
+        if batch is not None and (batch.finished_at is None or batch.finished_at >= before):
             return False
         return row.scheduled_for is None or row.scheduled_for <= row.job.watermark
 

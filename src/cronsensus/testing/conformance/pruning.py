@@ -200,6 +200,20 @@ class Pruning(StoreTest):
         assert 3 == self.store.prune()
         assert [retry] == [one.id for one in self.all()]
 
+    def test_items_are_not_pruned_before_their_batch(self) -> None:
+        self.queue(keep="1h")
+        self.session(lease=100 * DAY)
+        batch = self.enqueue("batch", origin=Origin.BATCH)
+        claim = self.take(lease=100 * DAY)
+        self.store.enqueue([Item(job="queue", key=item_key(batch.id, "a"), origin=Origin.BATCH, parent=batch.id)])
+        self.finish(self.take(lease=100 * DAY))
+        self.clock.advance(MINUTE)
+        self.finish(claim, State.FAILED)
+        self.clock.advance(HOUR - SECOND)
+        assert 0 == self.store.prune() == self.store.prune(self.store.now() - HOUR)
+        self.clock.advance(2 * SECOND)
+        assert 2 == self.store.prune()
+
     def test_what_the_retry_of_a_retry_collects_is_not_pruned(self) -> None:
         first = self.failed_batch()
         second = self.store.retry(first, by="ann").id

@@ -10,9 +10,13 @@ OR EXISTS (SELECT 1 FROM cronsensus_occurrences AS r WHERE (r.finished_at IS NUL
             ELSE (SELECT b.retried_as FROM cronsensus_occurrences AS b WHERE b.id = o.parent) END)
     THEN 1 ELSE 0 END
 
--- part: no_open_batch
+-- part: no_young_batch
 (o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM cronsensus_occurrences AS b
-    WHERE b.id = o.parent AND b.finished_at IS NULL))
+    WHERE b.id = o.parent AND (b.finished_at IS NULL OR b.finished_at >= {part: kept})))
+
+-- part: no_young_batch_of_job
+(o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM cronsensus_occurrences AS b
+    WHERE b.id = o.parent AND (b.finished_at IS NULL OR b.finished_at >= :ended)))
 
 -- part: from_pauses
 SELECT
@@ -30,13 +34,13 @@ WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AN
 
 -- name: old_occurrences
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint, size bigint
--- Find what ended before a moment, or longer ago than its job keeps it. What lies above the watermark stays: its key keeps a later fire from creating it again; so do items of a batch that is not over. What something open needs stays but for a moment that somebody named: what was kept still when the earliest parked dependent was created, and a batch and its items as long as its retry is open, or was retried itself. The namespace is hidden, so that jobs are walked by id: by an index of theirs, all that is old would have to be sorted to find the first thousand. Race: a batch is retried after this has found it; the retry then fails, since its items are gone. A final state has no exit, and a watermark only rises.
+-- Find what ended before a moment, or longer ago than its job keeps it. What lies above the watermark stays: its key keeps a later fire from creating it again; so do items of a batch that is not over, or not for as long. What something open needs stays but for a moment that somebody named: what was kept still when the earliest parked dependent was created, and a batch and its items as long as its retry is open, or was retried itself. The namespace is hidden, so that jobs are walked by id: by an index of theirs, all that is old would have to be sorted to find the first thousand. Race: a batch is retried after this has found it; the retry then fails, since its items are gone. A final state has no exit, and a watermark only rises.
 SELECT o.id, o.job_id, o.scheduled_for AS last,
     CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: retried} AS needed
 FROM cronsensus_jobs AS j
 JOIN cronsensus_occurrences AS o ON o.job_id = j.id
 WHERE coalesce(j.namespace, '') = :space AND o.finished_at IS NOT NULL AND o.finished_at < {part: kept}
-    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark) AND {part: no_open_batch}
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark) AND {part: no_young_batch}
     AND (:before IS NOT NULL OR 0 = CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: retried})
 ORDER BY j.id, o.finished_at, o.id
 LIMIT :size;
@@ -69,7 +73,7 @@ SELECT o.id, o.job_id, o.scheduled_for AS last,
     CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: retried} AS needed
 FROM cronsensus_occurrences AS o {index: final}
 WHERE o.job_id = :job AND o.finished_at IS NOT NULL AND o.finished_at < :ended
-    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed) AND {part: no_open_batch}
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed) AND {part: no_young_batch_of_job}
     AND (:before IS NOT NULL
         OR 0 = CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: retried})
 ORDER BY o.finished_at, o.id

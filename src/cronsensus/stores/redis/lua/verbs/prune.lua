@@ -9,12 +9,13 @@ local MOST = 2000 -- so many are looked at in one call; the answer says where to
 local jobs, before, limit, skipped = unpack(args, 1, 4)
 local deleted, needed, looked = 0, 0, 0
 
--- Whether an item's batch is not over: it counts its items.
+-- Whether an item's batch is not over, or not for long enough: it counts its items, or is tried again by them.
 local batches = {}
-local function is_counted(batch)
+local function is_young(batch, bound)
   if batches[batch] == nil then
-    local state = read(SPACE .. 'occurrence:' .. batch, 'state').state
-    batches[batch] = state == 'pending' or state == 'running'
+    local row = read(occurrence_key(batch), 'state', 'finished')
+    local finished = tonumber(row.finished)
+    batches[batch] = row.state == 'pending' or row.state == 'running' or (finished ~= nil and finished >= bound)
   end
   return batches[batch]
 end
@@ -86,7 +87,7 @@ local function prune(job, kept)
       local is_needed = needed_from and one.nominal and finished and finished >= needed_from
         or one.parent and is_batch_being_retried(one.parent) or not one.parent and is_being_retried(one.retried_as)
       if not finished or finished >= bound or (one.nominal and not (nominal and nominal <= watermark)) or not one.key
-        or (one.parent and is_counted(one.parent)) or (is_needed and not tonumber(before)) then
+        or (one.parent and is_young(one.parent, bound)) or (is_needed and not tonumber(before)) then
         kept = kept + 1
       else
         delete_final(job, id, one)
