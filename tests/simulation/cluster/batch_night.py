@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import cached_property
 from random import Random
 from typing import Any, cast
 
 from cronsensus.audit import audit
 from cronsensus.errors import CoordinationError, UnknownJob
+from cronsensus.instants import LATEST
 from cronsensus.model.batch import shown_key
 from cronsensus.model.ending import EndingKind
 from cronsensus.model.job import JobSpec, Policies
@@ -39,7 +41,7 @@ PATIENCE = 400 * SECOND
 """How long what was begun may take to its end: retries, leases, and two sweeps of a minute."""
 LOST = 0.3
 """Which share of wake-ups is lost."""
-KEEP = {False: 86_400, True: 20}
+KEEP = {False: 86_400, True: 4}
 """For how many seconds jobs keep what is over; where people prune, so short that much goes."""
 
 
@@ -129,16 +131,14 @@ class BatchPeople(People):
             self.do_one()
         except (CoordinationError, UnknownJob) as error:
             self._stage.trace.add(self._stage.clock.micros, "people", "refused", str(error))
-        if self._stage.parts.prunes:
-            self.prune_some()
         self._stage.hint_all("people")
 
     ask = act
 
     def prune_some(self) -> None:
-        """Prune by ``keep``, and now and then what ended before a time."""
+        """Prune by ``keep``, and in the second half of a night now and then what ended before a time."""
         before = None
-        if self._rng.random() < 0.2:
+        if self._stage.clock.micros > self._stage.scenario.micros // 2 and self._rng.random() < 0.2:
             before = self._stage.clock.now() - timedelta(seconds=self._rng.randint(0, 30))
         self.do("prune", before, limit=self._rng.choice([3, 1000]))
 
@@ -172,10 +172,21 @@ class BatchPeople(People):
 class BatchTroubles(Troubles):
     """Faults bite in listers and in watches too."""
 
+    def begin(self) -> None:
+        """Let people prune, too."""
+        super().begin()
+        people = cast("BatchPeople", self._people)
+        if self._stage.parts.prunes:
+            self._again(people.prune_some, lambda: int(self._stage.rng.expovariate(1 / 3) * SECOND))
+
     def _arm(self, node: SimulatedNode, kind: Kind) -> None:
         rng = self._stage.rng
         cranks: Sequence[Crank] = [node.turning, node.batching, *node.phases]
         rng.choice(cranks).fault = Fault(kind, rng.choice([0, 0, 1, 1, 2, 3]), self._while())
+
+
+def _waits_unparked(one: Occurrence) -> bool:
+    return not one.state.final and one.due_at < LATEST
 
 
 class SleepersWorld(World):
@@ -191,10 +202,16 @@ class SleepersWorld(World):
         if verb == "prune":
             self._judge_ended()
             self.named_a_time = self.named_a_time or args[0] is not None
+            self.exposed |= {one.id for one in self._everything() if one.scheduled_for and _waits_unparked(one)}
         return super().commit(who, verb, args, kwargs)
 
     named_a_time = False
     """Whether somebody has pruned by a time: only then something open may miss what it needs."""
+
+    @cached_property
+    def exposed(self) -> set[int]:
+        """What came after others and waited for a node when somebody pruned: a store knows only what is parked."""
+        return set()
 
     def _end_waker(self, who: str) -> None:
         """Let a node die between its last commit and the wake-up."""
@@ -206,7 +223,7 @@ class SleepersWorld(World):
         """Judge what has ended, before it is pruned and when all is over."""
         for one in self._everything():
             said = f"{one.reason} {one.error.message if one.error else ''}"
-            if str(Reason.UPSTREAM_PRUNED) in said and not self.named_a_time:
+            if str(Reason.UPSTREAM_PRUNED) in said and not self.named_a_time and one.id not in self.exposed:
                 self.judge.broken("prune", f"#{one.id} {one.job} misses what only `keep` has pruned: {said}")
 
     def _look_around(self) -> None:
