@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.occurrence import Item, OccurrenceFilter
+from cronsensus.model.states import Origin
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import every
@@ -97,11 +99,28 @@ def test_prune_deletes_in_batches_what_is_old_enough(cluster: Any, monkeypatch: 
     for _ in range(5):
         cluster.advance(60)
         cluster.run_once(seconds=0)
-    assert cluster("db", "prune", "-o", "json").data == {"deleted": 0, "before": None}
+    assert cluster("db", "prune", "-o", "json").data == {"deleted": 0, "needed": 0, "before": None}
     cluster.advance(30)
     answer = cluster("db", "prune", "--before", "1m", "--yes", "-o", "json")
-    assert answer.data == {"deleted": 4, "before": "2026-11-20T12:04:30Z"}
+    assert answer.data == {"deleted": 4, "needed": 0, "before": "2026-11-20T12:04:30Z"}
     assert cluster("db", "prune", "--before", "now", "--yes").out == "deleted 1 from before 2026-11-20 12:05:30Z\n"
+
+
+def test_prune_before_a_time_says_how_much_of_it_something_open_needs(cluster: Any) -> None:
+    store = cluster.store
+    store.define_jobs([JobSpec(name="list", function="list")], release="r")
+    [batch] = store.enqueue([Item(job="list", origin=Origin.BATCH)])
+    store.enqueue([Item(job="list", key=item_key(batch.id, "a"), origin=Origin.BATCH, parent=batch.id)])
+    cluster.advance(1)
+    store.cancel(batch.id, by="ann", why="")
+    [item] = store.occurrences(OccurrenceFilter(parent=batch.id))
+    store.cancel(item.id, by="ann", why="")
+    store.retry(batch.id, by="ann")
+    cluster.advance(1)
+    answer = cluster("db", "prune", "--before", "now", "--yes")
+    assert answer.out.startswith("deleted 2 from before")
+    assert "2 of them may be needed by what is open" in answer.text
+    assert "“upstream unknown: pruned”" in answer.text
 
 
 def test_prune_before_a_time_asks_first(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,10 +177,10 @@ class ForgetsToCancel(MemoryStore):
 class PrunesAboveTheWatermark(MemoryStore):
     """Forgets occurrences whose nominal time is still to come, and so fires them again."""
 
-    def _prune_job(self, job, before, limit):
+    def _prune_job(self, job, *args, **more):
         watermark, job.watermark = job.watermark, datetime.max.replace(tzinfo=UTC)
         try:
-            return super()._prune_job(job, before, limit)
+            return super()._prune_job(job, *args, **more)
         finally:
             job.watermark = watermark
 

@@ -7,13 +7,15 @@ import pytest
 
 from cronsensus.node import batch, batch_items
 from cronsensus.node.batch_watch import BatchWatch
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.memory.state import OccurrenceRow
 from tests.simulation.cluster import Parts, Simulation, simulate
 from tests.simulation.cluster.batch_night import BatchWorld
 from tests.simulation.test_simulation import told
 
 NIGHTS = int(os.environ.get("CRONSENSUS_TEST_BATCH_NIGHTS") or 60)
 AT_ONCE = 10
-FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True)}
+FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True), "prunes": Parts(prunes=True)}
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +40,11 @@ def test_each_batch_comes_to_its_end_and_each_item_is_done_once(first: int, part
 def test_the_nights_are_rough_enough_to_prove_something() -> None:
     happened = Counter[str]()
     for seed in range(10):
-        for line in night(seed, Parts(forgets=True)).trace.lines():
+        for line in (*night(seed, Parts(forgets=True)).trace.lines(), *night(seed, Parts(prunes=True)).trace.lines()):
             _, _, what, *rest = line.split(maxsplit=3)
             happened[f"{what} {rest[0].split()[0]}" if what in {"dies", "begins", "FAULT"} else what] += 1
-    for what in ("dies phase", "dies item", "LOST", "awaken", "FORGETS", "FAULT crash", "cancel"):
+    met = ("dies phase", "dies item", "LOST", "awaken", "FORGETS", "FAULT crash", "cancel", "prune", "retry", "DIES")
+    for what in met:
         assert happened[what] > 0, f"{what}: never, in ten nights: {happened}"
     assert happened["begins phase"] > 50
 
@@ -49,8 +52,19 @@ def test_the_nights_are_rough_enough_to_prove_something() -> None:
 # --- each safeguard, removed: the simulation notices ------------------------------------------------------------------
 
 
-def found_out() -> bool:
-    return any(not night(seed).ok for seed in range(30))
+def found_out(parts: Parts | None = None) -> bool:
+    return any(not night(seed, parts).ok for seed in range(30))
+
+
+class PrunesWhatIsRetried(MemoryStore):
+    """Forgets batches while they are tried again."""
+
+    def _is_being_retried(self, row: OccurrenceRow) -> bool:
+        return False
+
+
+def test_a_store_that_prunes_what_a_retry_collects_is_found_out() -> None:
+    assert found_out(Parts(prunes=True, store=lambda clock: PrunesWhatIsRetried(clock=clock)))
 
 
 def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,22 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
 from cronsensus.model.gate import Gate
 from cronsensus.node import upstreams
 from cronsensus.node.batch_watch import BatchWatch
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.memory.state import OccurrenceRow
 from tests.simulation.cluster import Parts, Simulation, simulate
 from tests.simulation.cluster.diamond_night import DiamondWorld
 from tests.simulation.test_simulation import told
 
 NIGHTS = int(os.environ.get("CRONSENSUS_TEST_DIAMOND_NIGHTS") or 30)
 AT_ONCE = 10
-FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True)}
+FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True), "prunes": Parts(prunes=True)}
 
 
 def night(seed: int, parts: Parts | None = None) -> Simulation:
@@ -44,8 +47,19 @@ def test_the_nights_are_rough_enough_to_prove_something() -> None:
 # --- each safeguard, removed: the simulation notices ------------------------------------------------------------------
 
 
-def found_out() -> bool:
-    return any(not night(seed).ok for seed in range(30))
+def found_out(parts: Parts | None = None) -> bool:
+    return any(not night(seed, parts).ok for seed in range(30))
+
+
+class PrunesWhatIsWaitedFor(MemoryStore):
+    """Forgets what others wait behind."""
+
+    def _dependents(self) -> Iterator[OccurrenceRow]:
+        return iter(())
+
+
+def test_a_store_that_prunes_what_is_waited_for_is_found_out() -> None:
+    assert found_out(Parts(prunes=True, store=lambda clock: PrunesWhatIsWaitedFor(clock=clock)))
 
 
 def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
-from cronsensus.stores.values import Partition, View
+from cronsensus.stores.values import Partition, Pruned, View
 
 
 class BrokenStore(MemoryStore):
@@ -590,8 +590,65 @@ class PrunesWhatIsCounted(BrokenStore):
 
     rejected_by = "test_items_stay_as_long_as_their_batch_is_open"
 
-    def _may_go(self, row: OccurrenceRow) -> bool:
+    def _may_go(self, row: OccurrenceRow, before: datetime) -> bool:
         return row.scheduled_for is None or row.scheduled_for <= row.job.watermark
+
+
+class PrunesItemsBeforeTheirBatch(BrokenStore):
+    """Items go when they are old, although their batch, which may be tried again, is not."""
+
+    rejected_by = "test_items_are_not_pruned_before_their_batch"
+
+    def _may_go(self, row: OccurrenceRow, before: datetime) -> bool:
+        batch = self._space.occurrences.get(row.parent or 0)
+        return super()._may_go(row, before) or (batch is not None and batch.state.final)
+
+
+class PrunesWhatIsRetried(BrokenStore):
+    """A batch and its items go when they are old, although a retry of it collects what they did."""
+
+    rejected_by = "test_a_batch_is_not_pruned_with_its_items_while_its_retry_is_open"
+
+    def _is_being_retried(self, row: OccurrenceRow) -> bool:
+        return False
+
+
+class PrunesWhatTheRetryOfARetryNeeds(BrokenStore):
+    """A batch goes once its retry is over, although that was retried as well and is not."""
+
+    rejected_by = "test_what_the_retry_of_a_retry_collects_is_not_pruned"
+
+    def _is_being_retried(self, row: OccurrenceRow) -> bool:
+        batch = row if row.parent is None else self._space.occurrences[row.parent]
+        retry = self._space.occurrences.get(batch.retried_as or 0)
+        return retry is not None and not retry.state.final
+
+
+class PrunesWhatIsWaitedFor(BrokenStore):
+    """Upstreams go when they are old, whether something waits for them or not."""
+
+    rejected_by = "test_upstreams_are_not_pruned_by_keep_while_a_run_waits"
+
+    def _dependents(self) -> Iterator[OccurrenceRow]:
+        return iter(())
+
+
+class KeepsWhatNobodyWaitsFor(BrokenStore):
+    """A batch that waits for its items is taken for what waits for upstreams, and nothing is pruned meanwhile."""
+
+    rejected_by = "test_what_no_open_run_can_need_is_pruned_beside_it"
+
+    def _dependents(self) -> Iterator[OccurrenceRow]:
+        return (self._space.occurrences[number] for number in self._space.listed)
+
+
+class SparesWhatIsNamed(BrokenStore):
+    """An operator who names a time gets no room while anything waits."""
+
+    rejected_by = "test_by_a_named_time_it_is_pruned_all_the_same_and_the_answer_says_how_much"
+
+    def _prune_job(self, *args: Any, spare: bool) -> Pruned:
+        return super()._prune_job(*args, spare=True)
 
 
 class RenewRevives(BrokenStore):
@@ -1081,10 +1138,10 @@ class PrunesAheadOfTheWatermark(BrokenStore):
 
     rejected_by = "test_an_occurrence_backfilled_ahead_does_not_run_again_after_pruning"
 
-    def _prune_job(self, job: JobRow, before: datetime, limit: int) -> int:
+    def _prune_job(self, job: JobRow, before: datetime, *args: Any, **more: Any) -> Pruned:
         watermark, job.watermark = job.watermark, datetime.max.replace(tzinfo=before.tzinfo)
         try:
-            return super()._prune_job(job, before, limit)
+            return super()._prune_job(job, before, *args, **more)
         finally:
             job.watermark = watermark
 

@@ -14,6 +14,7 @@ from cronsensus.cli.options import whoami
 from cronsensus.cli.output import Cell, Output, message
 from cronsensus.insight.words import exact, read_time
 from cronsensus.masking import mask
+from cronsensus.model.states import Reason
 
 _AT_ONCE = 1000
 
@@ -67,8 +68,9 @@ def check() -> None:
 def prune(before: str | None, *, yes: bool) -> None:
     """Delete runs that have ended, with their logs, and old verdicts; what was pruned can still never run again.
 
-    Nodes do this too, once an hour, after each job's keep. --before goes by no keep, and so it asks first: a key whose
-    run is deleted is new again.
+    Nodes do this too, once an hour, after each job's keep. What something open needs is left: a batch that is tried
+    again, and what a waiting run comes after. --before goes by no keep and leaves neither, and so it asks first: a key
+    whose run is deleted is new again.
 
     cronsensus db prune
     cronsensus db prune --before 90d
@@ -86,12 +88,19 @@ def prune(before: str | None, *, yes: bool) -> None:
                 about=f"what ended before {exact(bound)} is to be deleted, whatever each job's keep says",
                 then="the same with --yes; or without --before, which goes by each job's keep",
             )
-        deleted = batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
+        batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
+        deleted, needed = int(batch), batch.needed
         while batch == _AT_ONCE:
             batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
-            deleted += batch
+            deleted, needed = deleted + batch, needed + batch.needed
             if output.terminal:
                 message(f"{deleted:,} so far")
-    if output.printed_json({"deleted": deleted, "before": bound}):
+    if output.printed_json({"deleted": deleted, "needed": needed, "before": bound}):
         return
     output.line(f"deleted {deleted:,}" + ("" if bound is None else f" from before {exact(bound)}"))
+    if needed:
+        output.line(
+            f"{needed:,} of them may be needed by what is open: a run that waits for its upstreams is skipped, a batch "
+            f"that is a retry fails, each with the reason “{Reason.UPSTREAM_PRUNED}”. See them: cronsensus runs list "
+            "--state failed, and --state skipped"
+        )

@@ -33,7 +33,7 @@ from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, 
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.transacting import RunTransaction, no_transactions
-from cronsensus.stores.values import DefineResult, Partition, StoreCapabilities, View
+from cronsensus.stores.values import DefineResult, Partition, Pruned, StoreCapabilities, View
 from cronsensus.stores.wait_queues import WaitQueues
 
 
@@ -149,7 +149,7 @@ class Backend(ABC):
     # --- maintenance -----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _prune(self, before: datetime | None, limit: int) -> int: ...
+    def _prune(self, before: datetime | None, limit: int) -> Pruned: ...
     @abstractmethod
     def _wait(self, timeout: float) -> bool: ...
     def _register_presence(self, session: str | None) -> None: ...  # noqa: B027 - most stores cannot

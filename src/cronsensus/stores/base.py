@@ -47,7 +47,7 @@ from cronsensus.model.step import Done, Step
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.clock_watch import BY_ITSELF
 from cronsensus.stores.transacting import RunTransaction
-from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, View, check_ahead
+from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, Pruned, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
 
 P = ParamSpec("P")
@@ -675,13 +675,20 @@ class Store(Backend):
 
     # --- maintenance -----------------------------------------------------------------------------------------------
 
-    def prune(self, before: datetime | None = None, *, limit: int = 1000, by: str = BY_ITSELF) -> int:
+    def prune(self, before: datetime | None = None, *, limit: int = 1000, by: str = BY_ITSELF) -> Pruned:
         """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; say how many.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
         that a pruned occurrence can never run again. An occurrence above the watermark stays, because only its key
-        keeps a plan from making it a second time. So do the items of a batch that is not over.
+        keeps a plan from making it a second time. So do the items of a batch that is not over, or not for
+        as long.
+
+        By ``keep``, what something open needs stays. While an occurrence is parked until its upstreams are over, all
+        stays that has a nominal time and was kept still when the parked one was created. A batch stays with its items
+        while its retry is open, and while its retry was itself retried and is there. By ``before`` all of that goes
+        too, and ``Pruned.needed`` says how many there were: the parked one is then skipped, or the retry fails, as
+        ``upstream unknown: pruned``.
 
         Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and for ``HISTORY_KEPT`` at
         least, and leave no time undecided; horizon and watermark rise to the end of an era that goes. After
@@ -696,7 +703,7 @@ class Store(Backend):
             before = as_utc(before, what="before")
         return self._within("prune", self._prune_noted, before, limit, by)
 
-    def _prune_noted(self, before: datetime | None, limit: int, by: str) -> int:
+    def _prune_noted(self, before: datetime | None, limit: int, by: str) -> Pruned:
         if before is not None:
             # Noted first, so that the trail knows of a prune that dies half-way; and once, however often it goes on.
             act, newest = Prune(before), self._trail("", None, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobState
@@ -75,6 +75,23 @@ class Partition(NamedTuple):
 
     place: int
     of: int
+
+
+class Pruned(int):
+    """How many occurrences and ranges were deleted.
+
+    Attributes:
+        needed: how many of them something open may need: a run that waits for its upstreams, or the retry of a batch.
+            It is 0 unless a time was named: by ``keep`` they are left.
+    """
+
+    needed: int
+
+    def __new__(cls, deleted: int = 0, needed: int = 0) -> Self:
+        """Return the number ``deleted`` with ``needed``."""
+        pruned = super().__new__(cls, deleted)
+        pruned.needed = needed
+        return pruned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

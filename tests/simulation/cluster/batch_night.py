@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from functools import cached_property
 from random import Random
 from typing import Any, cast
 
 from cronsensus.audit import audit
 from cronsensus.errors import CoordinationError, UnknownJob
+from cronsensus.instants import LATEST
 from cronsensus.model.batch import shown_key
 from cronsensus.model.ending import EndingKind
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.model.states import State
+from cronsensus.model.states import Reason, State
 from cronsensus.node.items import Batch
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.cranks import Crank
@@ -38,12 +41,14 @@ PATIENCE = 400 * SECOND
 """How long what was begun may take to its end: retries, leases, and two sweeps of a minute."""
 LOST = 0.3
 """Which share of wake-ups is lost."""
+KEEP = {False: 86_400, True: 4}
+"""For how many seconds jobs keep what is over; where people prune, so short that much goes."""
 
 
 class BatchScenario(Scenario):
     """One job with items, on rough nights only."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, *, prunes: bool) -> None:
         super().__init__(rng)
         self.names = [JOB]
         self.executors = {JOB: "thread"}
@@ -56,7 +61,7 @@ class BatchScenario(Scenario):
                 "retries": 20,
                 "retry_delay": 0.5,
                 "retry_max_delay": 2,
-                "keep": 86_400,
+                "keep": KEEP[prunes],
             }
         )
         self.releases = [[JobSpec(name=JOB, function=JOB, trigger=None, policies=policies)]]
@@ -130,12 +135,26 @@ class BatchPeople(People):
 
     ask = act
 
+    def prune_some(self) -> None:
+        """Prune by ``keep``, and in the second half of a night now and then what ended before a time."""
+        before = None
+        if self._stage.clock.micros > self._stage.scenario.micros // 2 and self._rng.random() < 0.2:
+            before = self._stage.clock.now() - timedelta(seconds=self._rng.randint(0, 30))
+        self.do("prune", before, limit=self._rng.choice([3, 1000]))
+
     def do_one(self) -> None:
-        """Start a batch, or cancel something."""
-        if self._rng.random() < 0.75:
+        """Start a batch, try a failed one again, or cancel something."""
+        if self._stage.parts.prunes and self._rng.random() < 0.5 and (failed := self._failed_batches()):
+            self.do("retry", self._rng.choice(failed).id, by="people")
+        elif self._rng.random() < 0.75:
             self.do("trigger", JOB, by="people", why="")
         else:
             self.cancel_some(JOB)
+
+    def _failed_batches(self) -> list[Occurrence]:
+        where = OccurrenceFilter(job=JOB, states=(State.FAILED, State.CANCELLED))
+        found = self._stage.store.occurrences(where, limit=50)
+        return [one for one in found if one.parent is None and one.retried_as is None]
 
     def cancel_some(self, job: str) -> None:
         """Cancel something of a job that is not over."""
@@ -153,10 +172,21 @@ class BatchPeople(People):
 class BatchTroubles(Troubles):
     """Faults bite in listers and in watches too."""
 
+    def begin(self) -> None:
+        """Let people prune, too."""
+        super().begin()
+        people = cast("BatchPeople", self._people)
+        if self._stage.parts.prunes:
+            self._again(people.prune_some, lambda: int(self._stage.rng.expovariate(1 / 3) * SECOND))
+
     def _arm(self, node: SimulatedNode, kind: Kind) -> None:
         rng = self._stage.rng
         cranks: Sequence[Crank] = [node.turning, node.batching, *node.phases]
         rng.choice(cranks).fault = Fault(kind, rng.choice([0, 0, 1, 1, 2, 3]), self._while())
+
+
+def _waits_unparked(one: Occurrence) -> bool:
+    return not one.state.final and one.due_at < LATEST
 
 
 class SleepersWorld(World):
@@ -166,8 +196,35 @@ class SleepersWorld(World):
         """Let the store carry a verb out."""
         if verb == "awaken" and self.rng.random() < LOST:
             self.trace.add(self.clock.micros, who, "LOST", args)
+            if not self.calm and self.rng.random() < 0.5:
+                self.after(0, lambda: self._end_waker(who))
             return 0
+        if verb == "prune":
+            self._judge_ended()
+            self.named_a_time = self.named_a_time or args[0] is not None
+            self.exposed |= {one.id for one in self._everything() if one.scheduled_for and _waits_unparked(one)}
         return super().commit(who, verb, args, kwargs)
+
+    named_a_time = False
+    """Whether somebody has pruned by a time: only then something open may miss what it needs."""
+
+    @cached_property
+    def exposed(self) -> set[int]:
+        """What came after others and waited for a node when somebody pruned: a store knows only what is parked."""
+        return set()
+
+    def _end_waker(self, who: str) -> None:
+        """Let a node die between its last commit and the wake-up."""
+        for node in [node for node in self.nodes if node.name == who.partition(".")[0]]:
+            self.trace.add(self.clock.micros, who, "DIES before it wakes")
+            node.crash()
+
+    def _judge_ended(self) -> None:
+        """Judge what has ended, before it is pruned and when all is over."""
+        for one in self._everything():
+            said = f"{one.reason} {one.error.message if one.error else ''}"
+            if str(Reason.UPSTREAM_PRUNED) in said and not self.named_a_time and one.id not in self.exposed:
+                self.judge.broken("prune", f"#{one.id} {one.job} misses what only `keep` has pruned: {said}")
 
     def _look_around(self) -> None:
         """Leave idle hands to other nights."""
@@ -193,31 +250,48 @@ class BatchWorld(SleepersWorld):
 
     def __init__(self, seed: int, parts: Parts) -> None:
         super().__init__(seed, parts)
-        self._lists = BatchScenario(self.rng)
+        self._lists = BatchScenario(self.rng, prunes=parts.prunes)
         self.scenario = self._lists
         self.judge = cast("Judge", BatchJudge(self))
         self.people = BatchPeople(self, self.judge, self.nodes)
         self.troubles = BatchTroubles(self, self.people, self.nodes, self.outsiders)
 
+        self._judged = set[int]()
+
     def _reckon(self) -> None:
-        judge, items = self.judge, defaultdict[int, list[Occurrence]](list)
-        everything = self._everything()
-        for one in everything:
-            if one.parent is not None:
-                items[one.parent].append(one)
+        for one in self._everything():
             if not one.state.final:
-                judge.broken("progress", f"#{one.id} {one.key} is still {one.state} ({one.reason}), due {one.due_at}")
-        for one in everything:
-            if one.parent is None and one.state is State.SUCCEEDED:
-                self._complete(one, items[one.id])
-        for finding in audit(self.store).findings:
-            judge.broken("audit", finding.sentence)
+                self.judge.broken(
+                    "progress", f"#{one.id} {one.key} is still {one.state} ({one.reason}), due {one.due_at}"
+                )
+        self._judge_ended()
+        if not self.parts.prunes:
+            for finding in audit(self.store).findings:
+                self.judge.broken("audit", finding.sentence)
+
+    def _judge_ended(self) -> None:
+        super()._judge_ended()
+        items, batches = defaultdict[int, list[Occurrence]](list), dict[int, Occurrence]()
+        for one in self._everything():
+            if one.parent is None:
+                batches[one.id] = one
+            else:
+                items[one.parent].append(one)
+        for batch in batches.values():
+            if batch.state is State.SUCCEEDED and batch.id not in self._judged:
+                self._judged.add(batch.id)
+                done, before = list(items[batch.id]), batch.retry_of
+                while before is not None and before in batches:
+                    done += [one for one in items[before] if one.state is State.SUCCEEDED]
+                    before = batches[before].retry_of
+                self._complete(batch, done)
 
     def _complete(self, batch: Occurrence, items: Sequence[Occurrence]) -> None:
         said = sorted((shown_key(one.key), str(one.state)) for one in items)
         states = Counter(one.state for one in items)
         if (
-            [key for key, _ in said] != sorted(self._lists.keys)
+            sorted({key for key, _ in said}) != sorted(self._lists.keys)
+            or (len(said) > len(self._lists.keys) and batch.retry_of is None)  # one that still ran is done twice
             or set(states) - {State.SUCCEEDED, State.SKIPPED}
             or batch.result != str(states[State.SUCCEEDED])
         ):

@@ -16,7 +16,9 @@ class Parts:
     Attributes:
         store: makes the store; a test that removes one of its safeguards puts something else in its place.
         forgets: whether the store now and then loses what it acknowledged in its last moment.
+        prunes: whether, in nights of batches and diamonds, people prune in between: by ``keep``, and by a time.
     """
 
     store: Callable[[Clock], MemoryStore] = lambda clock: MemoryStore(clock=clock)
     forgets: bool = False
+    prunes: bool = False

@@ -21,7 +21,7 @@ ASKED: Row = {
     "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1, "full": [90], "blocked": [5], "heads": [3],
     "became": "failed", "run": 1, "moment": NOW, "revised": 3, "before": 7, "names": ["name"], "keys": ["name"],
     "key": "name", "times": [NOW], "pause": 4, "ended": NOW, "passed": NOW, "mine": "name", "ruled": 0,
-    "moved": NOW, "least": 0, "most": NOW,
+    "moved": NOW, "least": 0, "most": NOW, "waiting_since": None, "needed_from": None,
     "sessions": ["s1"], "wanted": "name", "batch": 8, "never": LATEST_MICROS,
 }  # fmt: skip
 """What each parameter is; those that are not here are values to be written."""

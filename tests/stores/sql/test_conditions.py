@@ -400,10 +400,50 @@ CASES = [
             f"{statement} and batches",
             statement,
             _o,
-            [{**BATCH, "state": "failed", "finished_at": NOW}, {**BATCH, "id": 9}],
-            [{"finished_at": None}],
+            [{**BATCH, "job_id": 6, "state": "failed", "finished_at": NOW - 1}, {**BATCH, "id": 9}],
+            [{"finished_at": None}, {"finished_at": NOW}],
             beside=[(_j, JOB), (_o, {**OLD, **ITEM})],
             asked=BEFORE,
+        )
+        for statement in ("old_occurrences", "old_of_job")
+    ),
+    *(
+        Case(
+            f"{statement} and what comes after it",
+            statement,
+            _o,
+            [{**OLD, "finished_at": 4}, {**OLD, "finished_at": 5, "scheduled_for": None}],
+            [{"finished_at": 5, "scheduled_for": 10}],
+            beside=[(_j, {**JOB, "keep": 5})],
+            asked={"before": None, "now": NOW, "waiting_since": 10, "needed_from": 5},
+        )
+        for statement in ("old_occurrences", "old_of_job")
+    ),
+    *(
+        Case(
+            f"{statement} and retries",
+            statement,
+            _o,
+            [{**BATCH, "id": 9, "state": "failed", "finished_at": NOW}],
+            [{"finished_at": None}, {"retried_as": 10}],
+            beside=[(_j, {**JOB, "keep": 5}), (_o, {**OLD, "retried_as": 9})],
+            asked={"before": None, "now": NOW},
+        )
+        for statement in ("old_occurrences", "old_of_job")
+    ),
+    *(
+        Case(
+            f"{statement} and retries of batches",
+            statement,
+            _o,
+            [{**BATCH, "id": 9, "state": "failed", "finished_at": NOW}],
+            [{"finished_at": None}, {"retried_as": 10}],
+            beside=[
+                (_j, {**JOB, "keep": 5}),
+                (_o, {**BATCH, "job_id": 6, "state": "failed", "finished_at": 1, "retried_as": 9}),
+                (_o, {**OLD, **ITEM}),
+            ],
+            asked={"before": None, "now": NOW},
         )
         for statement in ("old_occurrences", "old_of_job")
     ),

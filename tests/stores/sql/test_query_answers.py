@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Table, select
 
+from cronsensus.instants import LATEST_MICROS
+from cronsensus.model.batch import HELD
 from cronsensus.stores.sql import schema as tables
 from tests.stores.sql.rows import (
     ASLEEP,
@@ -130,6 +132,20 @@ def test_a_job_keeps_what_it_says_within_bounds(keep: int, before: int, database
         Case("kept", "old_occurrences", _o, [], [], beside=[(_j, {**JOB, "keep": keep})], asked=asked),
         {**OLD, "finished_at": before},
     )
+
+
+def test_of_all_that_wait_for_upstreams_the_earliest_counts_while_it_is_parked(database: Connection) -> None:
+    def earliest(*rows: Row) -> int | None:
+        waiting = {**PENDING, "listed": HELD, "due_at": LATEST_MICROS}
+        some = [(_o, {**waiting, "id": n, "key": str(n), **row}) for n, row in enumerate(rows, 1)]
+        found: int | None = answered(database, "earliest_dependent", *some)["created_at"]
+        return found
+
+    first, second = {"created_at": 3}, {"created_at": 5}
+    assert (earliest(), earliest(second, first)) == (None, 3)
+    some: list[Row] = [{"due_at": 9}, {"state": "running"}, {"finished_at": 9}, {"listed": 0}, {"namespace": "theirs"}]
+    for differs in some:
+        assert earliest(second, {**first, **differs}) == 5
 
 
 @pytest.mark.parametrize("name", ["candidates", "further_candidates"])

@@ -69,7 +69,7 @@ BUDGET = {
     "unlock": 1,
     "define, all the same": 2,
     "define, all the same and complete": 3,
-    "prune nothing": 10,
+    "prune nothing": 11,
 }
 
 

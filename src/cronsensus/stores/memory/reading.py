@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.codec import read_payload
-from cronsensus.model.batch import Children, Sleeper
+from cronsensus.model.batch import HELD, Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
@@ -19,9 +19,13 @@ from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, Sorted
-from cronsensus.stores.values import HISTORY_KEPT, LOOKED_THROUGH, REMEMBERED
+from cronsensus.stores.values import HISTORY_KEPT, LOOKED_THROUGH, REMEMBERED, Pruned
 
 SESSIONS_KEPT = timedelta(days=1)
+
+
+def _is_since(time: datetime | None, since: datetime | None) -> bool:
+    return time is not None and since is not None and time >= since
 
 
 class MaintenanceVerbs(Handle):
@@ -31,16 +35,19 @@ class MaintenanceVerbs(Handle):
     _hinted = False
 
     @writes
-    def _prune(self, before: datetime | None, limit: int) -> int:
+    def _prune(self, before: datetime | None, limit: int) -> Pruned:
         """Delete what is over, oldest job first, and raise each job's horizon over it."""
         now = self._now()
         for job in self._space.jobs.values():
             if job.waiting_until is not None and job.waiting_until <= now:
                 self._space.cancel_waiting(job, now)
-        deleted = 0
+        deleted = needed = 0
+        held = min((row.created_at for row in self._dependents()), default=None)
         for job in self._space.jobs_by_id.values():
-            bound = now - job.spec.policies.keep if before is None else before
-            deleted += self._prune_job(job, bound, limit - deleted)
+            kept = job.spec.policies.keep
+            needed_from = None if held is None else held - kept
+            gone = self._prune_job(job, before or now - kept, needed_from, limit - deleted, spare=before is None)
+            deleted, needed = deleted + gone, needed + gone.needed
             if deleted >= limit:
                 break
         for session in [row for row in self._space.sessions.values() if row.ended_at is not None]:
@@ -50,29 +57,52 @@ class MaintenanceVerbs(Handle):
             keep = now - job.spec.policies.keep if before is None else before
             self._forget_history(job, min(keep, now - HISTORY_KEPT))
         self._forget_older(now - REMEMBERED)
-        return deleted
+        return Pruned(deleted, needed)
 
-    def _prune_job(self, job: JobRow, before: datetime, limit: int) -> int:
-        """Delete at most ``limit`` final occurrences and ranges of a job.
+    def _dependents(self) -> Iterator[OccurrenceRow]:
+        """Give what is parked until its upstreams are over."""
+        rows = (self._space.occurrences[number] for number in self._space.listed)
+        return (row for row in rows if row.listed == HELD and row.is_parked)
+
+    def _prune_job(
+        self, job: JobRow, before: datetime, needed_from: datetime | None, limit: int, *, spare: bool
+    ) -> Pruned:
+        """Delete at most ``limit`` final occurrences and ranges of a job; ``spare``: but for what something open needs.
 
         What lies above the watermark stays: its key is what keeps a later plan from creating it again.
         """
         old = (
             self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)
         )
-        rows = list(islice((row for row in old if self._may_go(row)), limit))
-        gone = list(islice((one for one in job.ranges if one.range.last < before), limit - len(rows)))
+        may_go = (row for row in old if self._may_go(row, before))
+        rows = [*islice((row for row in may_go if not (spare and self._is_needed(row, needed_from))), limit)]
+        over = (one for one in job.ranges if one.range.last < before)
+        gone = [
+            *islice((one for one in over if not (spare and _is_since(one.range.last, needed_from))), limit - len(rows))
+        ]
+        needed = sum(self._is_needed(row, needed_from) for row in rows)
+        needed += sum(_is_since(one.range.last, needed_from) for one in gone)
         for row in rows:
             self._space.delete(row)
         ids = {one.id for one in gone}
         job.ranges = [one for one in job.ranges if one.id not in ids] if ids else job.ranges
         self._raise_horizon(job, [row.scheduled_for for row in rows if row.scheduled_for is not None])
         self._raise_horizon(job, [one.range.last for one in gone])
-        return len(rows) + len(gone)
+        return Pruned(len(rows) + len(gone), needed)
 
-    def _may_go(self, row: OccurrenceRow) -> bool:
+    def _is_needed(self, row: OccurrenceRow, needed_from: datetime | None) -> bool:
+        waited_for = row.scheduled_for is not None and _is_since(row.finished_at, needed_from)
+        return waited_for or self._is_being_retried(row)
+
+    def _is_being_retried(self, row: OccurrenceRow) -> bool:
+        """Whether the retry of an occurrence, or of the batch that it is an item of, is open or was retried itself."""
+        batch = row if row.parent is None else self._space.occurrences.get(row.parent)
+        retry = None if batch is None or batch.retried_as is None else self._space.occurrences.get(batch.retried_as)
+        return retry is not None and (not retry.state.final or retry.retried_as is not None)
+
+    def _may_go(self, row: OccurrenceRow, before: datetime) -> bool:
         batch = None if row.parent is None else self._space.occurrences.get(row.parent)
-        if batch is not None and not batch.state.final:
+        if batch is not None and (batch.finished_at is None or batch.finished_at >= before):
             return False
         return row.scheduled_for is None or row.scheduled_for <= row.job.watermark
 

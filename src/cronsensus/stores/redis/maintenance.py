@@ -11,7 +11,7 @@ from cronsensus.stores.redis.codec import micros
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import look, require_sound
 from cronsensus.stores.redis.presence import may_ask
-from cronsensus.stores.values import StoreCapabilities
+from cronsensus.stores.values import Pruned, StoreCapabilities
 
 JOBS_AT_ONCE = 100
 DELETED_AT_ONCE = 200
@@ -46,18 +46,20 @@ class MaintenanceVerbs(Handle):
     def _now(self) -> datetime:
         return from_micros(int(self._read("now")))
 
-    def _prune(self, before: datetime | None, limit: int) -> int:
+    def _prune(self, before: datetime | None, limit: int) -> Pruned:
         """Delete what is over and raise horizons, some of it in each step: a job's deletions and its horizon in one."""
         jobs: list[str] = self._read("prunable", before is not None)
-        deleted = position = batches = 0
+        deleted = needed = position = batches = 0
         while True:
             wanted = min(DELETED_AT_ONCE, limit - deleted)
-            gone, done, position, more = self._write("prune", jobs[:JOBS_AT_ONCE], micros(before), wanted, position)
-            deleted += int(gone)
+            gone, spent, done, position, more = self._write(
+                "prune", jobs[:JOBS_AT_ONCE], micros(before), wanted, position
+            )
+            deleted, needed = deleted + int(gone), needed + int(spent)
             jobs = jobs[done:]
             batches += 1
             if deleted >= limit or not (jobs or (more and batches < MOST_BATCHES)):
-                return deleted
+                return Pruned(deleted, needed)
 
     def _describe(self) -> dict[str, Any]:
         health = look(self._client)

@@ -15,7 +15,7 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.stores.unreadable import sound
-from cronsensus.stores.values import REMEMBERED
+from cronsensus.stores.values import REMEMBERED, Pruned
 
 _MICROSECOND = timedelta(microseconds=1)
 SESSIONS_KEPT = timedelta(days=1)
@@ -60,7 +60,9 @@ class Looking:
         """Ask for at most ``limit`` occurrences and ranges."""
         self._tx = tx
         self._limit = limit
-        asked = bounds(tx, None if before is None else to_micros(before))
+        self._before = None if before is None else to_micros(before)
+        [dependents] = tx.send("earliest_dependent", space=tx.namespace, never=LATEST_MICROS).rows
+        asked = {**bounds(tx, self._before), "waiting_since": dependents.created_at}
         if tx.dialect.groups_by_seeking:  # it would walk over all that ever ended, and sort it, to find the first of it
             self._old, self._ranges = tx.send("jobs_with_old", **asked), tx.send("jobs_with_old_ranges", **asked)
         else:
@@ -84,7 +86,8 @@ class Looking:
             if len(found) >= limit:
                 break
             more = {"passed": job.watermark} if question == "old_of_job" else {}
-            found += self._tx.send(question, job=job.id, ended=job.ended, size=limit - len(found), **more).rows
+            asked = {"before": self._before, "ended": job.ended, "needed_from": job.needed_from, **more}
+            found += self._tx.send(question, job=job.id, size=limit - len(found), **asked).rows
         return found
 
 
@@ -112,7 +115,7 @@ def find_further(tx: Transaction) -> Over:
     return Over(sessions=rest.sessions(), trail=rest.trail())
 
 
-def prune(tx: Transaction, over: Over) -> int:
+def prune(tx: Transaction, over: Over) -> Pruned:
     """Delete, and raise each job's horizon over what is deleted. It ends the transaction.
 
     Safe when two nodes prune at the same instant: deleting what is gone does nothing, and the UPDATE of a horizon only
@@ -134,7 +137,7 @@ def prune(tx: Transaction, over: Over) -> int:
     tx.send_in("delete_sessions", "ids", over.sessions)
     tx.send_in("delete_trail", "ids", over.trail)
     tx.commit()
-    return sum(one.count for one in deleted)
+    return Pruned(sum(one.count for one in deleted), sum(row.needed for row in (*over.occurrences, *over.ranges)))
 
 
 def delete_occurrences(tx: Transaction, ids: Sequence[int]) -> None:

@@ -50,7 +50,7 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
-from cronsensus.stores.values import DefineResult, Partition, View
+from cronsensus.stores.values import DefineResult, Partition, Pruned, View
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -299,13 +299,13 @@ class SqlStore(SqlHandle):
     # --- maintenance -----------------------------------------------------------------------------------------------
 
     @repeated
-    def _prune(self, before: datetime | None, limit: int) -> int:
+    def _prune(self, before: datetime | None, limit: int) -> Pruned:
         """Delete what is over; look for it without the write lock."""
         with self._reading(queued=True) as tx:
             asked, waiting = pruning.Looking(tx, before, limit), retiring.ask_overdue(tx)
             bygone = pruning_jobs.Looking(tx, before).read()
             over, overdue = asked.read(), waiting.rows
-        deleted = 0
+        deleted = Pruned()
         if not over.nothing or overdue:
             with self._writing(queued=True) as tx:
                 if overdue:

@@ -8,15 +8,16 @@ import pytest
 
 from cronsensus.errors import OccurrenceTooOld
 from cronsensus.instants import format_instant
+from cronsensus.model.batch import HELD, item_key
 from cronsensus.model.job import JobHistory
 from cronsensus.model.ledger import PRUNE
-from cronsensus.model.occurrence import LogLine, Note
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
 from cronsensus.model.plan import VerdictRange
-from cronsensus.model.states import Reason, State
+from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest, minute
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, settle
 from cronsensus.triggers import cron, every
 
 
@@ -182,6 +183,122 @@ class Pruning(StoreTest):
         self.store.prune()
         assert [] == self.store.sessions(ended=True)
         assert ("s1", "node of s1") == (self.look(done.id).session, self.runs(done.id)[0].node)
+
+    # --- what something open needs ----------------------------------------------------------------------------------
+
+    def failed_batch(self) -> int:
+        """Let a batch fail that has done one of its two items, under a ``keep`` of an hour; return its id."""
+        self.queue(keep="1h")
+        self.session(lease=100 * DAY)
+        batch = self.enqueue("batch", origin=Origin.BATCH)
+        claim = self.take(lease=100 * DAY)
+        keys = [item_key(batch.id, text) for text in "ab"]
+        self.store.enqueue([Item(job="queue", key=key, origin=Origin.BATCH, parent=batch.id) for key in keys])
+        for state in (State.SUCCEEDED, State.FAILED):
+            self.finish(self.take(limit=1, lease=100 * DAY), state)
+        self.finish(claim, State.FAILED)
+        return batch.id
+
+    def end(self, occurrence: int, state: State) -> None:
+        """Let a pending occurrence run to its end."""
+        claim = self.take(lease=100 * DAY)
+        assert occurrence == claim.id
+        self.finish(claim, state)
+
+    def test_a_batch_is_not_pruned_with_its_items_while_its_retry_is_open(self) -> None:
+        first = self.failed_batch()
+        retry = self.store.retry(first, by="ann").id
+        self.clock.advance(DAY)
+        assert 0 == self.store.prune()
+        assert [1, 1] == [self.store.children([first])[first].succeeded, self.store.children([first])[first].failed]
+        self.end(retry, State.SUCCEEDED)
+        assert 3 == self.store.prune()
+        assert [retry] == [one.id for one in self.all()]
+
+    def test_items_are_not_pruned_before_their_batch(self) -> None:
+        self.queue(keep="1h")
+        self.session(lease=100 * DAY)
+        batch = self.enqueue("batch", origin=Origin.BATCH)
+        claim = self.take(lease=100 * DAY)
+        self.store.enqueue([Item(job="queue", key=item_key(batch.id, "a"), origin=Origin.BATCH, parent=batch.id)])
+        self.finish(self.take(lease=100 * DAY))
+        self.clock.advance(MINUTE)
+        self.finish(claim, State.FAILED)
+        self.clock.advance(HOUR - SECOND)
+        assert 0 == self.store.prune() == self.store.prune(self.store.now() - HOUR)
+        self.clock.advance(2 * SECOND)
+        assert 2 == self.store.prune()
+
+    def test_what_the_retry_of_a_retry_collects_is_not_pruned(self) -> None:
+        first = self.failed_batch()
+        second = self.store.retry(first, by="ann").id
+        self.end(second, State.FAILED)
+        third = self.store.retry(second, by="ann").id
+        self.clock.advance(DAY)
+        assert 0 == self.store.prune()
+        self.end(third, State.FAILED)
+        self.clock.advance(DAY)
+        for _ in range(3):  # from the last of them on: one that was retried stays until its retry is gone
+            self.store.prune()
+        assert [] == self.all()
+
+    def park_run(self, claim: Claim, listed: int) -> None:
+        """Park a run of the session ``waiter``."""
+        parked = Outcome(
+            id=claim.id, token=claim.token, state=State.PENDING, session="waiter", waiting=True, listed=listed
+        )
+        assert settle(self.store, [parked])[0].accepted
+
+    def wait_for_upstreams(self) -> Claim:
+        """Let a run of ``down`` wait for its upstreams; return its claim."""
+        self.fire(self.clock.now(), job="down")
+        claim = self.take("waiter", functions=["down"], lease=100 * DAY)
+        self.park_run(claim, HELD)
+        return claim
+
+    def test_upstreams_are_not_pruned_by_keep_while_a_run_waits(self) -> None:
+        self.define(self.job(keep="1h"), self.job("skips", keep="1h"), self.job("down", keep="10d"))
+        self.ran(1)
+        self.clock.advance(30 * MINUTE)
+        self.fire(job="skips", verdicts=[VerdictRange(minute(31), minute(31), State.SKIPPED, Reason.OVERLAP, 1)])
+        self.session("waiter", lease=100 * DAY)
+        claim = self.wait_for_upstreams()
+        self.clock.advance(5 * DAY)
+        assert 0 == self.store.prune()
+        assert 1 == self.store.awaken([claim.id])
+        self.finish(self.take("waiter", functions=["down"], lease=100 * DAY))
+        assert (2, 0) == ((pruned := self.store.prune()), pruned.needed)
+
+    def test_what_no_open_run_can_need_is_pruned_beside_it(self) -> None:
+        self.queue(keep="1h")
+        self.define(self.job(keep="1h"), self.job("down", keep="10d"))
+        self.ran(1)
+        self.session("waiter", lease=100 * DAY)
+        self.enqueue("batch", origin=Origin.BATCH)
+        batch = self.take("waiter", lease=100 * DAY)
+        self.park_run(batch, 1)
+        self.clock.advance(2 * HOUR)
+        assert 1 == self.store.prune()
+        self.wait_for_upstreams()
+        self.enqueue("no nominal time")
+        self.finish(self.take("waiter", functions=["queue"], lease=100 * DAY))
+        self.clock.advance(2 * HOUR)
+        assert 1 == self.store.prune()
+        assert [State.PENDING, State.PENDING] == [one.state for one in self.all()]
+
+    def test_by_a_named_time_it_is_pruned_all_the_same_and_the_answer_says_how_much(self) -> None:
+        self.define(self.job(keep="1h"), self.job("down", keep="10d"))
+        self.ran(1)
+        first = self.failed_batch()
+        self.store.retry(first, by="ann")
+        self.session("waiter", lease=100 * DAY)
+        self.wait_for_upstreams()
+        self.enqueue("of no use")
+        self.finish(self.claim(limit=9, functions=["queue"], lease=100 * DAY)[-1])
+        self.clock.advance(SECOND)
+        pruned = self.store.prune(self.store.now())
+        assert (5, 4) == (pruned, pruned.needed)
+        assert {State.PENDING, State.RUNNING} == {one.state for one in self.all()}
 
     # --- what a job was ---------------------------------------------------------------------------------------------
 

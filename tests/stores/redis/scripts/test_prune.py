@@ -53,7 +53,7 @@ def prunable(since: int) -> State:
 
 BASE = merged(meta(), job(), prunable(-1))
 CLEAN = merged(meta(), job())
-ALL = [1, 1, 0, False]
+ALL = [1, 0, 1, 0, False]
 """One deleted, one job done."""
 LATER = prunable(-2000 + KEEP)
 """When the oldest that is left may go."""
@@ -65,7 +65,7 @@ def horizon(since: int) -> State:
 
 ABOVE = old(1, origin="schedule", nominal=at(-99))
 GOES = [
-    Case("nothing is there", BASE, told(J), [0, 1, 0, False], CLEAN),
+    Case("nothing is there", BASE, told(J), [0, 0, 1, 0, False], CLEAN),
     Case("what was over before", merged(BASE, old(1, state="failed")), told(J), ALL, CLEAN),
     Case(
         "what was over before a time that is given",
@@ -90,7 +90,7 @@ GOES = [
             old(2, origin="schedule", nominal=at(-140)),
         ),
         told(J),
-        [2, 1, 0, False],
+        [2, 0, 1, 0, False],
         merged(CLEAN, horizon(-120)),
     ),
     Case(
@@ -104,14 +104,14 @@ GOES = [
         "of several jobs what goes, and of the first one from where it is told",
         merged(BASE, job(K, "other"), old(1), old(2), old(3, K)),
         told(J, K, skipped=1),
-        [2, 2, 0, False],
+        [2, 0, 2, 0, False],
         merged(CLEAN, job(K, "other"), old(1), LATER),
     ),
     Case(
         "one that does not say when it was made",
         merged(BASE, old(1, created=None), old(2)),
         told(J),
-        [2, 1, 0, False],
+        [2, 0, 1, 0, False],
         CLEAN,
     ),
 ]
@@ -142,26 +142,26 @@ def test_what_a_prune_leaves(_: str, stays: State, place: Place) -> None:
 @pytest.mark.parametrize(("_", "of"), UNREADABLE, ids=[name for name, _ in UNREADABLE])
 def test_a_job_of_which_something_is_no_number_is_left_as_it_is(_: str, of: State, place: Place) -> None:
     before = merged(BASE, of, old(1))
-    check(place, "prune", Case("", before, told(J, before=at(-1)), [0, 1, 0, False]))
+    check(place, "prune", Case("", before, told(J, before=at(-1)), [0, 0, 1, 0, False]))
 
 
 # --- where it stops ---------------------------------------------------------------------------------------------------
 
 YOUNG = old(2, created=at(-KEEP), finished=at(-5))
 STOPS = [
-    Case("all of several pages", merged(BASE, old(1), old(2), old(3)), told(J), [3, 1, 0, False], CLEAN),
+    Case("all of several pages", merged(BASE, old(1), old(2), old(3)), told(J), [3, 0, 1, 0, False], CLEAN),
     Case(
         "as many as were wanted",
         merged(BASE, *map(old, range(1, 5))),
         told(J, limit=3),
-        [3, 0, 0, False],
+        [3, 0, 0, 0, False],
         merged(CLEAN, old(4), prunable(-1)),
     ),
     Case(
         "as many as were wanted, after one that stays",
         merged(BASE, recent(1), old(2), old(3)),
         told(J, limit=1),
-        [1, 0, 1, False],
+        [1, 0, 0, 1, False],
         merged(CLEAN, recent(1), old(3), prunable(-1)),
     ),
     Case(
@@ -175,14 +175,14 @@ STOPS = [
         "where as many have to stay as are looked at in a page it is done again in an hour",
         merged(BASE, recent(1), recent(2)),
         told(J),
-        [0, 1, 0, False],
+        [0, 0, 1, 0, False],
         merged(CLEAN, recent(1), recent(2), prunable(HOUR)),
     ),
     Case(
         "where fewer have to stay it is done when the oldest may go",
         merged(BASE, recent(1)),
         told(J),
-        [0, 1, 0, False],
+        [0, 0, 1, 0, False],
         merged(CLEAN, recent(1), LATER),
     ),
 ]
@@ -191,20 +191,20 @@ ENOUGH = [
         "there is more of the job",
         merged(BASE, job(K, "other"), recent(1), recent(2), recent(3), old(4, K)),
         told(J, K),
-        [0, 0, 2, False],
+        [0, 0, 0, 2, False],
     ),
     Case(
         "the job is done, and another one is left",
         merged(BASE, job(K, "other"), recent(1), YOUNG, old(4, K)),
         told(J, K),
-        [0, 1, 0, False],
+        [0, 0, 1, 0, False],
         merged(BASE, job(K, "other"), recent(1), YOUNG, old(4, K), prunable(HOUR)),
     ),
     Case(
         "the second job begins at its beginning, and it says where to go on",
         merged(BASE, job(K, "other"), recent(1), old(2, K), old(3, K, finished=at(-5)), old(4, K)),
         told(J, K),
-        [1, 1, 1, False],
+        [1, 0, 1, 1, False],
         merged(CLEAN, job(K, "other"), recent(1), LATER, old(3, K, finished=at(-5)), old(4, K)),
     ),
 ]
@@ -245,14 +245,14 @@ RANGES = [
         "as many as are wanted",
         merged(BASE, ranges(r1=-KEEP - 2, r2=-KEEP - 1)),
         told(J, limit=1),
-        [1, 0, 0, False],
+        [1, 0, 0, 0, False],
         merged(CLEAN, ranges(r2=-KEEP - 1), horizon(-KEEP - 2), prunable(-1)),
     ),
     Case(
         "after occurrences, of which as many as are wanted were there",
         merged(BASE, old(1), ranges(r1=-KEEP - 2)),
         told(J, limit=1),
-        [1, 0, 0, False],
+        [1, 0, 0, 0, False],
         merged(CLEAN, ranges(r1=-KEEP - 2), prunable(-1)),
     ),
 ]
@@ -291,33 +291,33 @@ REST = [
         "a session that ended a day ago",
         merged(meta(), ended("s1", -DAY - 1), ended("s2", -DAY)),
         told(),
-        [0, 0, 0, False],
+        [0, 0, 0, 0, False],
         merged(meta(), ended("s2", -DAY)),
     ),
     Case(
         "as many sessions as go in one step",
         merged(meta(), ended("s1", -DAY - 1), ended("s2", -DAY - 1)),
         told(),
-        [0, 0, 0, True],
+        [0, 0, 0, 0, True],
         meta(),
     ),
-    Case("a lock that is overdue", merged(meta(), lock(0)), told(), [0, 0, 0, False], meta()),
-    Case("not one that is held", merged(meta(), lock(1)), told(), [0, 0, 0, False]),
+    Case("a lock that is overdue", merged(meta(), lock(0)), told(), [0, 0, 0, 0, False], meta()),
+    Case("not one that is held", merged(meta(), lock(1)), told(), [0, 0, 0, 0, False]),
     Case(
         "a queue that was joined a day ago",
         merged(meta(), queue("one", -DAY), queue("other", -DAY + 1)),
         told(),
-        [0, 0, 0, False],
+        [0, 0, 0, 0, False],
         merged(meta(), queue("other", -DAY + 1)),
     ),
     Case(
         "an entry of the trail that is a year old, and one more in the next step",
         merged(meta(), entry(1, -YEAR - 1), entry(2, -YEAR - 1)),
         told(),
-        [0, 0, 0, True],
+        [0, 0, 0, 0, True],
         merged(meta(), entry(2, -YEAR - 1)),
     ),
-    Case("no younger one", merged(meta(), entry(1, -YEAR)), told(), [0, 0, 0, False]),
+    Case("no younger one", merged(meta(), entry(1, -YEAR)), told(), [0, 0, 0, 0, False]),
 ]
 
 

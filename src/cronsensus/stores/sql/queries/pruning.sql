@@ -1,9 +1,22 @@
 -- part: kept
 coalesce(:before, :now - CASE WHEN j.keep < :least THEN :least WHEN j.keep > :most THEN :most ELSE j.keep END)
 
--- part: no_open_batch
+-- part: needed_from
+:waiting_since - CASE WHEN j.keep < :least THEN :least WHEN j.keep > :most THEN :most ELSE j.keep END
+
+-- part: retried
+OR EXISTS (SELECT 1 FROM cronsensus_occurrences AS r WHERE (r.finished_at IS NULL OR r.retried_as IS NOT NULL)
+        AND r.id = CASE WHEN o.parent IS NULL THEN o.retried_as
+            ELSE (SELECT b.retried_as FROM cronsensus_occurrences AS b WHERE b.id = o.parent) END)
+    THEN 1 ELSE 0 END
+
+-- part: no_young_batch
 (o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM cronsensus_occurrences AS b
-    WHERE b.id = o.parent AND b.finished_at IS NULL))
+    WHERE b.id = o.parent AND (b.finished_at IS NULL OR b.finished_at >= {part: kept})))
+
+-- part: no_young_batch_of_job
+(o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM cronsensus_occurrences AS b
+    WHERE b.id = o.parent AND (b.finished_at IS NULL OR b.finished_at >= :ended)))
 
 -- part: from_pauses
 SELECT
@@ -11,31 +24,42 @@ SELECT
 -- part: from_pauses [mysql]
 SELECT STRAIGHT_JOIN
 
+-- name: earliest_dependent
+-- types: never bigint
+-- Read when the earliest was created of all that are parked until their upstreams are over. Race: one is created meanwhile; what it needs has not been kept for long enough by then.
+SELECT min(o.created_at) AS created_at
+FROM cronsensus_occurrences AS o {index: listed}
+WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AND o.state = 'pending'
+    AND +o.due_at = :never AND o.listed < 0;
+
 -- name: old_occurrences
--- types: before bigint, now bigint, least bigint, most bigint, size bigint
--- Find what ended before a moment, or longer ago than its job keeps it. What lies above the watermark stays: its key keeps a later fire from creating it again; so do items of a batch that is not over. The namespace is hidden, so that jobs are walked by id: by an index of theirs, all that is old would have to be sorted to find the first thousand. Race: none, a final state has no exit, and a watermark only rises.
-SELECT o.id, o.job_id, o.scheduled_for AS last
+-- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint, size bigint
+-- Find what ended before a moment, or longer ago than its job keeps it. What lies above the watermark stays: its key keeps a later fire from creating it again; so do items of a batch that is not over, or not for as long. What something open needs stays but for a moment that somebody named: what was kept still when the earliest parked dependent was created, and a batch and its items as long as its retry is open, or was retried itself. The namespace is hidden, so that jobs are walked by id: by an index of theirs, all that is old would have to be sorted to find the first thousand. Race: a batch is retried after this has found it; the retry then fails, since its items are gone. A final state has no exit, and a watermark only rises.
+SELECT o.id, o.job_id, o.scheduled_for AS last,
+    CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: retried} AS needed
 FROM cronsensus_jobs AS j
 JOIN cronsensus_occurrences AS o ON o.job_id = j.id
 WHERE coalesce(j.namespace, '') = :space AND o.finished_at IS NOT NULL AND o.finished_at < {part: kept}
-    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark) AND {part: no_open_batch}
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark) AND {part: no_young_batch}
+    AND (:before IS NOT NULL OR 0 = CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: retried})
 ORDER BY j.id, o.finished_at, o.id
 LIMIT :size;
 
 -- name: old_ranges
--- types: before bigint, now bigint, least bigint, most bigint, size bigint
+-- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint, size bigint
 -- Find ranges of times that ended as long ago. Race: none, a range never changes.
-SELECT v.id, v.job_id, v."last"
+SELECT v.id, v.job_id, v."last", CASE WHEN v."last" >= {part: needed_from} THEN 1 ELSE 0 END AS needed
 FROM cronsensus_jobs AS j
 JOIN cronsensus_verdicts AS v ON v.job_id = j.id
 WHERE coalesce(j.namespace, '') = :space AND v."last" < {part: kept}
+    AND (:before IS NOT NULL OR 0 = CASE WHEN v."last" >= {part: needed_from} THEN 1 ELSE 0 END)
 ORDER BY j.id, v."last", v.id
 LIMIT :size;
 
 -- name: jobs_with_old
--- types: before bigint, now bigint, least bigint, most bigint
+-- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint
 -- Find jobs of which an occurrence ended as long ago, and before when it may be forgotten; a seek in the index for each job. Race: none, a final state has no exit.
-SELECT j.id, {part: kept} AS ended, j.watermark
+SELECT j.id, {part: kept} AS ended, {part: needed_from} AS needed_from, j.watermark
 FROM (SELECT o.job_id, min(o.finished_at) AS ended FROM cronsensus_occurrences AS o {index: final}
     WHERE o.finished_at IS NOT NULL GROUP BY o.job_id) AS earliest
 JOIN cronsensus_jobs AS j ON j.id = earliest.job_id
@@ -43,30 +67,34 @@ WHERE coalesce(j.namespace, '') = :space AND earliest.ended < {part: kept}
 ORDER BY j.id;
 
 -- name: old_of_job
--- types: ended bigint, passed bigint, size bigint
--- Find what of a job ended before a moment. Race: none, as for all jobs.
-SELECT o.id, o.job_id, o.scheduled_for AS last
+-- types: before bigint, ended bigint, needed_from bigint, passed bigint, size bigint
+-- Find what of a job ended before a moment. Race: as for all jobs.
+SELECT o.id, o.job_id, o.scheduled_for AS last,
+    CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: retried} AS needed
 FROM cronsensus_occurrences AS o {index: final}
 WHERE o.job_id = :job AND o.finished_at IS NOT NULL AND o.finished_at < :ended
-    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed) AND {part: no_open_batch}
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed) AND {part: no_young_batch_of_job}
+    AND (:before IS NOT NULL
+        OR 0 = CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: retried})
 ORDER BY o.finished_at, o.id
 LIMIT :size;
 
 -- name: jobs_with_old_ranges
--- types: before bigint, now bigint, least bigint, most bigint
+-- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint
 -- Find jobs with a range that ended as long ago. Race: none, a range never changes.
-SELECT j.id, {part: kept} AS ended
+SELECT j.id, {part: kept} AS ended, {part: needed_from} AS needed_from
 FROM (SELECT v.job_id, min(v."last") AS ended FROM cronsensus_verdicts AS v GROUP BY v.job_id) AS earliest
 JOIN cronsensus_jobs AS j ON j.id = earliest.job_id
 WHERE coalesce(j.namespace, '') = :space AND earliest.ended < {part: kept}
 ORDER BY j.id;
 
 -- name: old_ranges_of_job
--- types: ended bigint, size bigint
+-- types: before bigint, ended bigint, needed_from bigint, size bigint
 -- Find ranges of a job that ended before a moment. Race: none, a range never changes.
-SELECT v.id, v.job_id, v."last"
+SELECT v.id, v.job_id, v."last", CASE WHEN v."last" >= :needed_from THEN 1 ELSE 0 END AS needed
 FROM cronsensus_verdicts AS v
 WHERE v.job_id = :job AND v."last" < :ended
+    AND (:before IS NOT NULL OR 0 = CASE WHEN v."last" >= :needed_from THEN 1 ELSE 0 END)
 ORDER BY v."last", v.id
 LIMIT :size;
 

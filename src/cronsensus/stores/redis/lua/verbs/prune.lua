@@ -1,21 +1,64 @@
 -- Deletes come first: a store without room refuses every other write, and this is how it gets room again.
 -- What is final has no exit and a horizon only rises, so two nodes that prune in the same instant do no harm.
 -- needs: retiring releases pruning forgetting locks queues history
+local HELD = '-1' -- listed of what waits for its upstreams
 local HOUR, DAY, PAGE = 3600000000, 86400000000, 100
 local MOST_SESSIONS = 1000
 local MOST = 2000 -- so many are looked at in one call; the answer says where to go on
 
 local jobs, before, limit, skipped = unpack(args, 1, 4)
-local deleted, looked = 0, 0
+local deleted, needed, looked = 0, 0, 0
 
--- Whether an item's batch is not over: it counts its items.
+-- Whether an item's batch is not over, or not for long enough: it counts its items, or is tried again by them.
 local batches = {}
-local function is_counted(batch)
+local function is_young(batch, bound)
   if batches[batch] == nil then
-    local state = read(SPACE .. 'occurrence:' .. batch, 'state').state
-    batches[batch] = state == 'pending' or state == 'running'
+    local row = read(occurrence_key(batch), 'state', 'finished')
+    local finished = tonumber(row.finished)
+    batches[batch] = row.state == 'pending' or row.state == 'running' or (finished ~= nil and finished >= bound)
   end
   return batches[batch]
+end
+
+-- When the earliest was created of all that are parked until their upstreams are over; nil: none is.
+local function earliest_dependent()
+  local earliest
+  for _, id in ipairs(call('ZRANGE', LISTED, 0, -1)) do
+    local row = read(occurrence_key(id), 'state', 'due', 'listed', 'created')
+    local created = tonumber(row.created)
+    if row.listed == HELD and created and is_asleep(row) then
+      earliest = math.min(earliest or created, created)
+    end
+  end
+  return earliest
+end
+local held = earliest_dependent()
+
+-- Whether the retry of an occurrence is open, or was retried itself.
+local function is_being_retried(retry)
+  if not retry then
+    return false
+  end
+  local row = read(occurrence_key(retry), 'state', 'retried_as')
+  return row.state == 'pending' or row.state == 'running' or (row.state and row.retried_as)
+end
+
+-- The same of the batch of an item.
+local retried = {}
+local function is_batch_being_retried(batch)
+  if retried[batch] == nil then
+    retried[batch] = is_being_retried(read(occurrence_key(batch), 'retried_as').retried_as)
+  end
+  return retried[batch]
+end
+
+-- How many items a batch has left. They are counted when it goes, since afterwards nothing tells that it was retried.
+local function count_items(batch)
+  local count = 0
+  for _, state in ipairs({ 'succeeded', 'failed', 'cancelled', 'skipped', 'missed' }) do
+    count = count + call('ZCARD', items_key(batch, state))
+  end
+  return count
 end
 
 -- Prune a job from its `kept`-th occurrence on. Returns how many to pass over next time, or nothing when it is done.
@@ -24,7 +67,7 @@ local function prune(job, kept)
   if not tonumber(row.keep) or not tonumber(row.watermark) or (row.horizon and not tonumber(row.horizon)) then
     return
   end
-  local bound = tonumber(before) or now - row.keep
+  local bound, needed_from = tonumber(before) or now - row.keep, held and held - row.keep
   local watermark, horizon = tonumber(row.watermark), row.horizon
   local function raise(time)
     if not horizon or tonumber(time) > tonumber(horizon) then
@@ -37,16 +80,22 @@ local function prune(job, kept)
   repeat
     page = call('ZRANGE', of_job(job, 'ids'), kept, kept + math.min(PAGE, limit - deleted) - 1)
     for _, id in ipairs(page) do
-      local one = read(SPACE .. 'occurrence:' .. id, 'key', 'nominal', 'state', 'created', 'finished', 'parent')
+      local one = read(SPACE .. 'occurrence:' .. id, 'key', 'nominal', 'state', 'created', 'finished', 'parent', 'retried_as')
       made, looked = tonumber(one.created), looked + 1
       local finished, nominal = tonumber(one.finished), tonumber(one.nominal)
       made = made or 0
+      local is_needed = needed_from and one.nominal and finished and finished >= needed_from
+        or one.parent and is_batch_being_retried(one.parent) or not one.parent and is_being_retried(one.retried_as)
       if not finished or finished >= bound or (one.nominal and not (nominal and nominal <= watermark)) or not one.key
-        or (one.parent and is_counted(one.parent)) then
+        or (one.parent and is_young(one.parent, bound)) or (is_needed and not tonumber(before)) then
         kept = kept + 1
       else
         delete_final(job, id, one)
-        deleted = deleted + 1
+        deleted, needed = deleted + 1, needed + (is_needed and 1 or 0)
+        if is_needed and not one.parent then
+          needed = needed + count_items(id)
+          retried[id] = false
+        end
         if one.nominal then
           raise(one.nominal)
         end
@@ -55,13 +104,17 @@ local function prune(job, kept)
   until #page == 0 or deleted >= limit or made >= bound or looked >= MOST
   local done = #page == 0 or made >= bound
   if done and deleted < limit then
-    local gone = call('ZRANGEBYSCORE', of_job(job, 'lasts'), '-inf', '(' .. whole(bound), 'WITHSCORES', 'LIMIT', 0, limit - deleted)
+    local until_then = not tonumber(before) and needed_from and math.min(bound, needed_from) or bound
+    local gone = call(
+      'ZRANGEBYSCORE', of_job(job, 'lasts'), '-inf', '(' .. whole(until_then), 'WITHSCORES', 'LIMIT', 0, limit - deleted
+    )
     for index = 1, #gone, 2 do
       call('ZREM', of_job(job, 'lasts'), gone[index])
       call('ZREMRANGEBYSCORE', of_job(job, 'ranges'), gone[index], gone[index])
       call('ZREMRANGEBYSCORE', SPACE .. 'decided', gone[index], gone[index])
       raise(whole(gone[index + 1]))
       deleted = deleted + 1
+      needed = needed + (needed_from and tonumber(gone[index + 1]) >= needed_from and 1 or 0)
     end
   end
   if horizon and horizon ~= row.horizon then
@@ -121,4 +174,4 @@ forget_releases()
 for _, job in ipairs(call('ZRANGEBYSCORE', WAITING, '-inf', NOW, 'LIMIT', 0, 1)) do
   cancel_waiting(job)
 end
-return answer({ deleted, pruned, position or 0, more })
+return answer({ deleted, needed, pruned, position or 0, more })
