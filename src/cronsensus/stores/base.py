@@ -14,12 +14,12 @@ checks everything that is written here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from cronsensus.codec import write_payload
-from cronsensus.errors import InvalidOption, StoreError
+from cronsensus.errors import InvalidOption, StoreError, StoreFull
 from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.batch import Children, Sleeper
@@ -709,7 +709,13 @@ class Store(Backend):
             act, newest = Prune(before), self._trail("", None, 1)
             is_noted = newest and (newest[0].action, newest[0].details) == (act.action, act.details)
             if not is_noted or newest[0].at < before:
-                self._note_in_trail(act, by)
+                try:
+                    self._note_in_trail(act, by)
+                except StoreFull:  # what is deleted makes the room
+                    pruned = self._prune(before, limit)
+                    with suppress(StoreFull):
+                        self._note_in_trail(act, by)
+                    return pruned
         return self._prune(before, limit)
 
     def wait(self, timeout: float) -> bool:
