@@ -92,6 +92,11 @@ def test_a_receiver_that_asks_for_time_gets_the_message_no_sooner(url):
             broken.trigger_now()
             assert got.asked.wait(20)
             wait_until(lambda: watch_of(scheduler).due_at - scheduler.store.now() > timedelta(seconds=300))
+            waits = watch_of(scheduler)
+            assert scheduler.alerts is not None
+            # As nodes do each half minute: it waits because it was asked to, and was not left behind by a clock.
+            scheduler.alerts.ensure(scheduler.store, scheduler.declared.specs())
+            assert (watch_of(scheduler).id, watch_of(scheduler).result) == (waits.id, waits.result)
 
 
 class HandWatch:

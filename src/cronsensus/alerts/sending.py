@@ -34,8 +34,8 @@ PATIENCE = 10.0
 """Seconds that a receiver may take for each answer."""
 WHOLE = 20.0
 """Seconds that a message may take, from the first byte to the last answer."""
-LONGEST_WAIT = 3600.0
-"""Most seconds that a receiver may ask to wait for."""
+LONGEST_WAIT = 900.0
+"""Most seconds that a receiver may ask to wait for. What sleeps longer was left behind by a clock (``watching``)."""
 SMTP_VARIABLE = "CRONSENSUS_SMTP_URL"
 _SMTP_DEFAULT = "smtp://localhost:25"
 

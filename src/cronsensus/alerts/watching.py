@@ -29,7 +29,7 @@ from cronsensus.alerts.conditions import (
 )
 from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, begin, look
 from cronsensus.alerts.muting import muted
-from cronsensus.alerts.sending import Message, send
+from cronsensus.alerts.sending import LONGEST_WAIT, Message, send
 from cronsensus.alerts.words import MOST_TOLD, data, subject, text
 from cronsensus.clock import SystemClock
 from cronsensus.errors import AlertNotSent, DuplicateJob, InvalidOption, Retry
@@ -49,8 +49,8 @@ EVERY = timedelta(seconds=2)
 """Between two looks."""
 CHECKED = timedelta(seconds=10)
 """Between two looks at what is expected of jobs."""
-LONGEST_SLEEP = timedelta(minutes=5)
-"""No look or try of ours is further away."""
+LONGEST_SLEEP = timedelta(seconds=LONGEST_WAIT) + timedelta(minutes=1)
+"""No look or try of ours is further away, also where a receiver asked to wait."""
 AT_MOST = 4
 """Messages of an alert in ``WINDOW``; what comes in between goes with the next one."""
 WINDOW = timedelta(seconds=60)
