@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
@@ -43,6 +44,7 @@ class Claims:
         self.running: list[Occurrence] = []
         self.known = True
         self.lost = False
+        self.returned: tuple[bool, ...] = ()
 
     def _give(self, limit: int, functions: Any) -> Any:
         self.asked.append((limit, sorted(functions)))
@@ -57,7 +59,7 @@ class Claims:
         claims = self._give(step.want.limit, step.want.functions)
         if self.lost:
             return Done(carried_out=(False,) * len(step.plans), lost=True)
-        return Done(carried_out=(True,) * len(step.plans), claims=tuple(claims))
+        return Done(carried_out=(True,) * len(step.plans), claims=tuple(claims), returned=self.returned)
 
     def occurrences(self, where: Any, *, after: int | None = None, limit: int) -> list[Occurrence]:
         return self.running if after is None else []
@@ -200,6 +202,18 @@ def test_a_session_that_is_lost_has_its_runs_stopped(bench):
     assert bench.lease.lost
     assert bench.thread.stopped == [(7, "lease lost", True)]
     assert not bench.active_runs.in_doubt
+
+
+def test_what_was_won_begins_although_others_cannot_be_told_what_went_back(bench):
+    bench.claims.given = [bench.claim()]
+    bench.active_runs.give_back(bench.claim(2))
+    bench.claims.returned = (True,)
+    bench.claims.notify = Mock(side_effect=StoreUnavailable("away"))
+    with pytest.raises(StoreUnavailable):
+        bench.claiming.step(bench.lease, Todo(settle=True, want=3))
+    assert bench.active_runs.known() == {(1, 101)}
+    assert [call.claim.id for call in bench.thread.calls] == [1]
+    bench.claims.notify.assert_called_once()
 
 
 def test_an_answer_that_is_lost_leaves_a_doubt_and_a_short_lease(bench):

@@ -415,6 +415,8 @@ class ActiveRuns:
                 return False
             done = self._store.step(session, said)
         self.settled(said, done)
+        if said.give_back:
+            self._store.notify()
         return True
 
     @contextmanager
@@ -438,7 +440,11 @@ class ActiveRuns:
                 raise
 
     def settled(self, said: Step, done: Done) -> None:
-        """Keep what the store has accepted of a report."""
+        """Keep what the store has accepted of a report.
+
+        Others are told of what went back by the caller, and last: claims of the same step that were not begun because
+        a notification failed would be known to nobody.
+        """
         for note in said.notes:
             if note.ran is not None:
                 self.reserved.unsaid.pop((note.id, note.token), None)
@@ -465,7 +471,6 @@ class ActiveRuns:
             else:
                 self._run_log.refused(*key, State.PENDING)
             self._perhaps_back.discard(key)
-        self._store.notify()
 
     def _settled(self, answer: Settled, outcome: Outcome) -> None:
         """Keep what the store has accepted."""

@@ -133,6 +133,8 @@ class Claiming:
             lease.lose()
             self._active_runs.lose_session(lease)
         self._start(done.claims, lease, received_at - done.age, sample)
+        if said.give_back:
+            self._store.notify()
         return done
 
     def _start(
