@@ -19,7 +19,7 @@ from cronsensus.node.round import GRACE, Round
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import say
-from tests.node.recording_executor import RecordingExecutor, new_session, registered
+from tests.node.recording_executor import RecordingExecutor, RoundByHand, new_session, registered
 
 LEASE = timedelta(seconds=10)
 
@@ -40,7 +40,7 @@ class Bench:
             holds=lambda: bool(self.round.active_runs),
             on_renewal=self._on_renewal,
         )
-        self.round = Round(
+        self.round = RoundByHand(
             self.store,
             self.clock,
             NodeSettings(name="a", lease=LEASE, concurrency=concurrency, stop_on_store_loss=stop),

@@ -30,7 +30,7 @@ from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
-from cronsensus.node.situation import Todo
+from cronsensus.node.situation import Firing, Work
 from cronsensus.node.upstreams import Gates
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
@@ -91,26 +91,15 @@ class Claiming:
             return tuple(self._registry)
         return tuple(name for name, one in self._registry.items() if one.executor not in unable)
 
-    def step(self, lease: SessionLease, todo: Todo, sample: ClockSample | None = None) -> Done:
+    def step(self, lease: SessionLease, decided: Work | Firing, sample: ClockSample | None = None) -> Done:
         """Do what was decided in one step of the store, and start what was claimed.
 
-        With ``todo.settle`` the step also takes what the store has yet to take. What is claimed ahead starts when it is
-        due, by the better of two samples of the store's clock: that of the last look, and that of the claim itself.
+        What is claimed ahead starts when it is due, by the better of two samples of the store's clock: that of the last
+        look, and that of the claim itself.
         """
-        want = None
-        if (todo.want or todo.reserve or todo.internal) and lease.trusted:
-            functions = self.internal_functions if todo.internal else self.functions()
-            want = Want(
-                limit=len(functions) if todo.internal else todo.want,
-                functions=functions,
-                lease=self._settings.lease,
-                reserve=todo.reserve,
-                nodes=todo.nodes,
-                ahead=todo.ahead,
-                oldest=ignores_classes(lease.session, self._claims),
-            )
-        with self._active_runs.report() if todo.settle else nullcontext(Step()) as said:
-            step = replace(said, plans=todo.plans, want=want)
+        want = self._want(lease, decided) if lease.trusted else None
+        with self._active_runs.report() if isinstance(decided, Work) else nullcontext(Step()) as said:
+            step = replace(said, plans=() if isinstance(decided, Work) else decided.plans, want=want)
             asked = lease.ask()
             try:
                 done = self._store.step(lease.session, step)
@@ -136,6 +125,22 @@ class Claiming:
         if said.give_back:
             self._store.notify()
         return done
+
+    def _want(self, lease: SessionLease, decided: Work | Firing) -> Want | None:
+        """Return what to claim; ``None``: nothing."""
+        want = Want(
+            limit=decided.want,
+            functions=self.functions(),
+            lease=self._settings.lease,
+            oldest=ignores_classes(lease.session, self._claims),
+        )
+        if isinstance(decided, Work):
+            want = replace(want, reserve=decided.reserve, nodes=decided.nodes)
+        elif decided.internal:
+            want = replace(want, limit=len(self.internal_functions), functions=self.internal_functions)
+        else:
+            want = replace(want, ahead=decided.ahead)
+        return want if want.limit or want.reserve else None
 
     def _start(
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
@@ -30,11 +29,6 @@ class Listener:
         """Let others see that the process of ``session`` lives, where the store can show it."""
         self._registered = session
         self._store.register_presence(session)
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """Return up to which watermark jobs were decided, as other nodes announced."""
-        return self._store.announced
 
     def run(self) -> None:
         """Wait and tell until ``stop``."""

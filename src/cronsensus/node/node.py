@@ -115,7 +115,6 @@ class Node:
             wake=self._wake_event.set,
             ask_again=self._ask_again,
             evidence=evidence,
-            announced=lambda: self._listener.announced,
             bus=bus,
         )
         self._heartbeat = heartbeat or Heartbeat(store, clock)
@@ -207,7 +206,7 @@ class Node:
 
     def wake(self) -> None:
         """Look at the store now."""
-        self.round.news = True
+        self.round.asked = True
         self._wake_event.set()
 
     def drain(self) -> None:
@@ -401,8 +400,9 @@ class Node:
         self._renewer.ask()
 
     def _on_hint(self) -> None:
+        # Not ``wake``: a claim comes first, and the look keeps out of its way.
         self._hinted = self.round.notified = True
-        self.wake()
+        self._wake_event.set()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self._renewed.set()

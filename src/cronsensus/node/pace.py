@@ -23,27 +23,45 @@ SHORTEST, LONGEST = 0.02, 5.0
 _NEVER = -1e9
 
 
+class Queue(NamedTuple):
+    """What is reserved on a node: claims that wait for a free slot.
+
+    Attributes:
+        held: how many.
+        few: so few of them are left that it is time to claim more.
+        waits_for: for how many seconds the first of them has waited; ``None``: there is none.
+        ends: how many attempts have ended on this node so far.
+    """
+
+    held: int = 0
+    few: bool = True
+    waits_for: float | None = None
+    ends: int = 0
+
+
 class Pace(NamedTuple):
     """How fast runs end while all slots are taken.
 
     Attributes:
         rate: runs a second; 0: not known.
         since, ends: when counting began, and how many had ended by then.
+        worked_at: when results were last sent.
     """
 
     rate: float = 0.0
     since: float = _NEVER
     ends: int = 0
+    worked_at: float = _NEVER
 
     def after(self, ends: int, now: float, *, full: bool) -> Pace:
         """Return the pace now that so many have ended; ``full``: all slots were taken meanwhile."""
         seconds, ended = now - self.since, ends - self.ends
         if not full or seconds > LONGEST:
-            return Pace(self.rate, now, ends)
+            return self._replace(since=now, ends=ends)
         if ended < LEAST_ENDS or seconds < SHORTEST:
             return self
         rate = ended / seconds
-        return Pace((self.rate + rate) / 2 if self.rate else rate, now, ends)
+        return self._replace(rate=(self.rate + rate) / 2 if self.rate else rate, since=now, ends=ends)
 
     @property
     def reserve(self) -> int:

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
-from cronsensus.node.situation import Facts, Memory
 from cronsensus.planning import plan
 from cronsensus.stores.values import View
 
@@ -15,33 +14,23 @@ SHARED_FROM = 8
 """Occurrences fired at once from which a node leaves the others their part."""
 
 
-def at_once(jobs: Sequence[JobState], memory: Memory, now: float) -> tuple[Sequence[JobState], bool]:
-    """Return the jobs to plan in one step, and whether others are left; see ``decide.failed``."""
-    if memory.set_aside:
-        aside = {(job, revision) for job, revision, until in memory.set_aside if now < until}
-        jobs = [job for job in jobs if (job.id, job.revision) not in aside]
-    if memory.behind:
-        jobs = sorted(jobs, key=lambda job: job.id in memory.behind)
-    return jobs[: memory.most_plans], len(jobs) > memory.most_plans
-
-
 def plans_of(
     jobs: Sequence[JobState], now: datetime
 ) -> tuple[tuple[Plan, ...], tuple[tuple[JobState, Exception], ...]]:
-    """Return the plans of jobs, and those that cannot be planned."""
+    """Return the plans of jobs, and those that cannot be planned; what is not due yet is planned for its due time."""
     plans, not_planned = [], []
     for job in jobs:
         try:
-            plans.append(plan(job, now))
+            plans.append(plan(job, now if job.due_at is None else max(now, job.due_at)))
         except Exception as error:  # noqa: BLE001 - returned
             # One job's broken definition must not keep the others from firing; it stays due and visible.
             not_planned.append((job, error))
     return tuple(plans), tuple(not_planned)
 
 
-def fair_part(planned: int, view: View, facts: Facts, memory: Memory) -> int:
+def fair_part(planned: int, view: View, room: int) -> int:
     """Return how many runs to claim: all there is room for, but of many that are fired at once a fair part."""
     nodes = len(view.sessions)
-    if planned < SHARED_FROM or nodes < 2 or view.backlog or memory.partition is not None:
-        return facts.room
-    return min(facts.room, -(-planned // nodes))
+    if planned < SHARED_FROM or nodes < 2 or view.backlog:
+        return room
+    return min(room, -(-planned // nodes))

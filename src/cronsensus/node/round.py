@@ -1,18 +1,16 @@
-"""One round of a node's work: settle, look, decide, carry out, sleep.
+"""One round of a node's work: give and claim, look, fire, start, set the alarm, sleep.
 
 ::
 
-    step():  session ──▶ settle, claim ──▶ look ──▶ decide ──▶ fire, claim ──▶ start ──▶ maintain ──▶ sleep until …
-               │              │              │        │            │            │           │
-             open one    store.step()   store.look()  pure,   store.step()  executors   reclaim(),
-             if lost     if a run ended               decide.py                         prune()
+    step():  session ──▶ Work ──▶ Look ──▶ plan_firing ──▶ fire, claim ──▶ start ──▶ upkeep ──▶ set_alarm ──▶ sleep
+               │           │        │           │              │             │         │
+             open one   step()   look()       pure,          step()      executors  reclaim(),
+             if lost    of the store        decide.py     of the store              prune()
 
-In a long queue each round is one step: it records what ended, and claims the next. Results never share a step with
-plans, and after an error they go alone: nothing that fails each time keeps a result from the store.
-
-What a node does next is decided in ``decide``, from what rounds remember, what the store showed and what the node knows
-of itself. This module asks the store, carries out what was decided, and knows errors. It has no thread and no clock of
-its own: a thread calls ``step`` in production, a test or a simulation calls it by hand.
+Results never share a step with plans, and after an error they go alone: nothing that fails each time keeps a result
+from the store. What a node does next is decided in ``decide``, from what rounds remember, what the store showed, and
+what the node knows of itself. This module asks the store, carries out what was decided, and knows errors. It has no
+thread and no clock of its own: a thread calls ``step`` in production, a test or a simulation calls it by hand.
 
 Failure handling: an error of the store ends the round, not the node. Nothing is started unless the lease is trusted. A
 session that is lost stops all it was running (``run.lease_lost``); its results are still sent, and the store refuses
@@ -24,7 +22,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from cronsensus.bus import Bus
 from cronsensus.clock import Clock
@@ -41,20 +38,20 @@ from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.backoff import backoff
 from cronsensus.node.batch_watch import BatchWatch
+from cronsensus.node.careful import Careful
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor, Registered
-from cronsensus.node.idle_mode import neighbours_to_check
 from cronsensus.node.lead_time import ClockSample
-from cronsensus.node.pace import STALLED
+from cronsensus.node.pace import STALLED, Pace, Queue
 from cronsensus.node.reconciling import Reconciling
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.session import OwnSession
 from cronsensus.node.settings import NodeSettings
-from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Question, Todo
+from cronsensus.node.situation import NEVER, Adopt, Facts, Fired, Firing, Look, Memory, Release, Sleep, Work
 from cronsensus.node.stats import NodeStats
 from cronsensus.stores.base import Store
-from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.stores.values import View
 
 _log = Logger("cronsensus.node")
 
@@ -80,7 +77,8 @@ class Round:
         reconciling: told by each renewal what the store believes this node to run.
         draining: whether it takes nothing new.
         notified: whether a notification came since the last round began; set by the listener.
-        news: whether anything came since the last look that it may show; set by whatever wakes the node but its runs.
+        asked: whether something else came since the last look that it may show; set by whatever wakes the node but the
+            listener and its runs.
     """
 
     def __init__(
@@ -99,7 +97,6 @@ class Round:
         wake: Callable[[], None] = lambda: None,
         ask_again: Callable[[], None] = lambda: None,
         evidence: Callable[[SessionView], bool] = is_dead,
-        announced: Callable[[], Mapping[int, datetime]] = dict,
         bus: Bus | None = None,
     ) -> None:
         """Make the rounds of one node.
@@ -118,7 +115,6 @@ class Round:
             wake: has the next round begin now; called from executors' threads.
             ask_again: has the session renewed as soon as possible.
             evidence: tells whether the process of a session is certainly gone.
-            announced: tells what other nodes announced (``Store.announced``).
             bus: is told of the node's events.
         """
         self._store = store
@@ -127,11 +123,9 @@ class Round:
         self._on_session = on_session
         self._on_work = on_work
         self._evidence = evidence
-        self._announced = announced
         self.stats = NodeStats()
-        self.draining = self.notified = False
-        self.news, self._by_a_run = True, False
-        self._on_time, self._asleep_until, self._planned = False, NEVER, 0.0
+        self.draining = self.notified = self.asked = False
+        self._asleep_until, self._planned = NEVER, 0.0
         self._run_log = RunLog(self.stats)
         self._run_events = RunEvents(bus or Bus(clock), settings.name)
         self._told_lost: str | None = None
@@ -139,21 +133,17 @@ class Round:
             store, clock, settings, new_session=new_session, declare=declare, tend=tend, on_shorter=on_work
         )
 
-        def wake_with_news() -> None:
-            self.news = True
+        def wake_to_look() -> None:
+            self.asked = True
             wake()
 
-        def wake_to_settle() -> None:
-            self._by_a_run = True
-            wake()
-
-        self.batches = BatchWatch(store, clock, registry, wake_with_news)
+        self.batches = BatchWatch(store, clock, registry, wake_to_look)
         self.active_runs = ActiveRuns(
             store,
             clock,
             registry=registry,
             executors=executors,
-            wake=wake_to_settle,
+            wake=wake,
             on_work=on_work,
             run_log=self._run_log,
             run_events=self._run_events,
@@ -163,11 +153,12 @@ class Round:
         self._claiming = Claiming(
             store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log, batches=self.batches
         )
-        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_with_news, ask=ask_again)
-        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_with_news)
+        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_to_look, ask=ask_again)
+        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_to_look)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
         now = clock.monotonic()
-        self._memory = Memory(active_at=now, reclaimed_at=now, pruned_at=now)
+        pace = Pace() if settings.reserves else None
+        self._memory = Memory(active_at=now, reclaimed_at=now, pruned_at=now, pace=pace)
         self._not_planned: set[tuple[int, int]] = set()
         self._troubles = 0
         self._told_trouble = "", NEVER
@@ -216,7 +207,6 @@ class Round:
     def step(self) -> float:
         """Do one round; return the seconds until the next, if nothing wakes the node before."""
         self.stats.steps += 1
-        self._on_time = self._clock.monotonic() >= self._asleep_until - decide.INSTANT
         # Before anything that waits for the store: this is the moment that they were claimed ahead for.
         self.active_runs.begin_due()
         try:
@@ -244,68 +234,62 @@ class Round:
         lease = self._trusted_session()
         self.watch.tell(self._store)
         self.reconciling.judge(lease)
-        todo = self._before_look(lease)
-        if todo.foreseen and (foreseen := self._memory.coming) is not None:
-            return self._fire_ahead(lease, foreseen.view)
-        if todo.look is None:
-            return todo.sleep or 0.0
-        view, sample = self._look(lease, todo.look)
-        todo, self._memory = decide.due(self._memory, view, self._facts(lease), self._clock.monotonic())
-        fired = self._carry_out(lease, todo, view)
-        again, self._memory = decide.learn(
-            self._memory, view, self._facts(lease), self._clock.monotonic(), todo=todo, fired=fired
+        look = self._until_look(lease)
+        if isinstance(look, Sleep):
+            return look.seconds
+        view, sample = self._look(lease, look)
+        begun_at = self._clock.monotonic()
+        firing = decide.plan_firing(self._memory, view, self._facts(lease), begun_at)
+        fired = self._carry_out(lease, firing, view, sample)
+        took = self._clock.monotonic() - begun_at
+        again = self._keep_up(lease, view)
+        facts, now = self._facts(lease), self._clock.monotonic()
+        self._memory = decide.set_alarm(
+            self._memory, view, facts, now, firing=firing, fired=fired, took=took, again=again
         )
-        again |= self._maintain(lease, view)
-        now, coming = self._clock.monotonic(), fired.coming(view.now)
-        planned, self._memory = decide.next_look(
-            self._memory, view, self._facts(lease), now, early=todo.early, coming=coming, again=again
-        )
-        if planned.renew:
+        if not facts.trusted:
             self._on_work()
-        if planned.sleep is not None:
-            return self._idle(lease, planned)
-        return self._fire_ahead(lease, view, sample)
+        rest, self._memory = decide.next_step(self._memory, facts, now, worked=True)
+        return rest.seconds if isinstance(rest, Sleep) else 0.0
 
-    def _before_look(self, lease: SessionLease) -> Todo:
-        """Return what to ask the store, or how long to sleep, after claims that need no look."""
-        claimed: int | None = None
+    def _until_look(self, lease: SessionLease) -> Look | Sleep:
+        """Do what needs no look."""
+        worked = False
         notified, self.notified = self.notified, False
-        by_a_run, self._by_a_run = self._by_a_run, False
         self.active_runs.collect()
         self.active_runs.begin_reserved(self._claiming.free)
         while True:
-            now = self._clock.monotonic()
-            gone = self._gone(neighbours_to_check(self._memory, now))
-            news = self.news or not (by_a_run or self._on_time)
-            facts = self._facts(lease, gone, notified=notified and claimed is None, news=news)
-            todo, self._memory = decide.before_look(self._memory, facts, now, claimed=claimed)
-            if todo.adopt:
-                self._claiming.adopt_lost(lease)
-            elif todo.hand_back:
-                self.active_runs.hand_back(lost=lease.lost)
-            elif todo.settle or todo.want:
-                claimed = self._settle_and_claim(lease, todo)
-            else:
-                return todo
+            facts = self._facts(lease, notified=notified)
+            step, self._memory = decide.next_step(self._memory, facts, self._clock.monotonic(), worked=worked)
+            match step:
+                case Adopt():
+                    self._claiming.adopt_lost(lease)
+                case Release():
+                    self.active_runs.hand_back(lost=lease.lost)
+                case Work():
+                    self._work(lease, step)
+                    worked = True
+                case _:
+                    return step
 
-    def _settle_and_claim(self, lease: SessionLease, todo: Todo) -> int:
+    def _work(self, lease: SessionLease, work: Work) -> None:
         try:
-            done = self._claiming.step(lease, todo)
+            done = self._claiming.step(lease, work)
         except StoreError:
-            self._memory = decide.settled(self._memory, ok=not todo.settle)
+            careful = self._memory.careful._replace(results_alone=True)
+            self._memory = replace(self._memory, careful=careful)
             raise
-        self._memory = decide.settled(self._memory, ok=True)
-        if any(done.returned) or any(answer.state is State.PENDING for answer in done.settled):
-            self.news = True
-        return len(done.claims)
+        again = any(done.returned) or any(answer.state is State.PENDING for answer in done.settled)
+        facts, now = self._facts(lease), self._clock.monotonic()
+        self._memory = decide.note_work(self._memory, facts, now, want=work.want, claimed=len(done.claims), again=again)
 
-    def _look(self, lease: SessionLease, question: Question) -> tuple[View, ClockSample]:
+    def _look(self, lease: SessionLease, look: Look) -> tuple[View, ClockSample]:
         """Look, and take in what concerns what this node holds."""
         asked = lease.ask()
-        self.news = False
-        view = self._store.look(limit=question.limit, partition=question.partition, ahead=question.ahead)
+        self.asked = False
+        view = self._store.look(limit=decide.MOST_DUE, ahead=look.ahead)
         received_at = self._clock.monotonic()
-        before, self._memory = self._memory, decide.looked(self._memory, view, asked.at, received_at)
+        before, self._memory = self._memory, decide.note_look(self._memory, view, asked.at, received_at)
         if by := decide.clock_set(before, self._memory):
             way = "ahead" if by.total_seconds() > 0 else "back"
             # Ahead is downtime, back is a delay; neither repeats anything.
@@ -321,29 +305,23 @@ class Round:
         self.reconciling.look(lease, view)
         return view, ClockSample(view.now, received_at - view.age, self._memory.lead.most)
 
-    def _carry_out(self, lease: SessionLease, todo: Todo, view: View, sample: ClockSample | None = None) -> Fired:
+    def _carry_out(self, lease: SessionLease, firing: Firing, view: View, sample: ClockSample) -> Fired:
         """Bring plans and claim, in one step where both are wanted; start what was claimed."""
-        self._tell_not_planned(todo)
-        if not (todo.plans or todo.want or todo.internal):
-            if todo.notify:
-                self._store.notify()
+        self._tell_not_planned(firing)
+        if not (firing.plans or firing.want or firing.internal):
             return Fired()
-        with self._bisecting(todo.plans):
-            done = self._claiming.step(lease, todo, sample)
+        with self._bisecting(firing.plans):
+            done = self._claiming.step(lease, firing, sample)
         if lease.lost:
             return Fired()
-        won = tuple(each for each, ok in zip(todo.plans, done.carried_out, strict=True) if ok)
-        fired = Fired(won, len(todo.plans) - len(won), len(done.claims))
-        if todo.plans:
+        won = tuple(each for each, ok in zip(firing.plans, done.carried_out, strict=True) if ok)
+        fired = Fired(won, len(firing.plans) - len(won), len(done.claims))
+        if firing.plans:
             self.watch.decided(fired.won, view.now)
             self._run_log.fired(fired.won, lost=fired.lost)
             self._run_events.fired(fired.won)
-        # Work first: it waits for its notification, while an announcement only spares looks.
-        if todo.notify or fired.created > fired.claimed:
+        if fired.created > fired.claimed:
             self._store.notify()
-        foreseen = sample is None and todo.ahead > AT_ONCE
-        if todo.plans and (decided := decide.announces(view, fired, told=self._told, foreseen=foreseen)):
-            self._store.announce(decided)
         return fired
 
     @contextlib.contextmanager
@@ -354,25 +332,25 @@ class Round:
         except StoreError as error:
             before, now = self._memory, self._clock.monotonic()
             passing = error.retryable or isinstance(error, NOT_OF_PLANS)
-            self._memory = decide.failed(before, plans, now, passing=passing)
-            if self._memory.set_aside != before.set_aside:
+            self._memory = replace(before, careful=before.careful.after_failure(plans, now, passing=passing))
+            if self._memory.careful.set_aside != before.careful.set_aside:
                 _log.error("job %r cannot be fired, and is left alone for a minute: %s", plans[0].job, error)
             raise
 
-    def _tell_not_planned(self, todo: Todo) -> None:
-        for job, error in todo.not_planned:
+    def _tell_not_planned(self, firing: Firing) -> None:
+        for job, error in firing.not_planned:
             if (job.id, job.revision) not in self._not_planned:
                 self._not_planned.add((job.id, job.revision))
                 _log.error("cannot plan job %r; its definition needs a look", job.spec.name, exc_info=error)
 
-    def _maintain(self, lease: SessionLease, view: View) -> bool:
+    def _keep_up(self, lease: SessionLease, view: View) -> bool:
         """Take over, declare again, prune; return whether there may be more to do now."""
         now = self._clock.monotonic()
         gone = self._gone(view.holders if self._settings.fast_evidence else (), lease.session)
-        todo, self._memory = decide.maintain(self._memory, view, self._facts(lease, gone), now)
+        upkeep, self._memory = decide.plan_upkeep(self._memory, view, self._facts(lease, gone), now)
         again = False
-        if todo.reclaim is not None:
-            taken = self._store.reclaim(list(todo.reclaim))
+        if upkeep.reclaim is not None:
+            taken = self._store.reclaim(list(upkeep.reclaim))
             nodes = {holder.id: holder.node for holder in view.holders if holder.id != lease.session}
             self._run_log.taken(taken, self._settings.name, nodes)
             self._run_events.taken(taken, nodes)
@@ -380,71 +358,34 @@ class Round:
             again = bool(taken)
             self.notified |= again
         self._session.say_again()
-        if todo.sweep:
+        if upkeep.sweep:
             self.batches.request_sweep()
-        if todo.prune:
+        if upkeep.prune:
             now = self._clock.monotonic()
             if self._store.prune(limit=PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:
                 return True
             self._memory = replace(self._memory, pruned_at=now)
         return again
 
-    def _fire_ahead(self, lease: SessionLease, view: View, sample: ClockSample | None = None) -> float:
-        """Decide what comes due soon, if it is this node's turn then; return the seconds to sleep.
-
-        Without a ``sample`` of the store's clock, by what an earlier look foresaw.
-        """
-        begun_at = self._clock.monotonic()
-        todo, self._memory = decide.ahead(self._memory, view, self._facts(lease), begun_at)
-        if todo.plans or todo.not_planned:
-            fired = self._carry_out(lease, todo, view, sample)
-            now = self._clock.monotonic()
-            self._memory = decide.learn_ahead(
-                self._memory, self._facts(lease), fired, now - begun_at, now, foreseen=sample is None
-            )
-        wait, self._memory = decide.sleep(self._memory, self._facts(lease), self._clock.monotonic())
-        return wait
-
-    def _idle(self, lease: SessionLease, todo: Todo) -> float:
-        if todo.read_neighbours:
-            idle, self._memory = (
-                self._memory.idle,
-                replace(self._memory, idle=None, neighbours_at=self._clock.monotonic()),
-            )
-            neighbours = tuple(one for one in self._store.sessions() if one.id != lease.session)
-            self._memory = replace(self._memory, idle=idle, neighbours=neighbours)
-        return todo.sleep or 0.0
-
-    def _look_next(self) -> None:
-        """End the sleep in idle mode, and forget what another session knew of jobs: the store may be a new one."""
-        self._memory = replace(self._memory, idle=None, coming=None, ours=None, set_aside=(), behind=frozenset())
-
-    def _facts(
-        self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False, news: bool = True
-    ) -> Facts:
+    def _facts(self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False) -> Facts:
         active_runs, trusted = self.active_runs, lease.trusted
+        reserved = active_runs.reserved
         return Facts(
             session=lease.session,
-            free=self._claiming.free,
-            may_claim=trusted and bool(self._claiming.functions()),
-            internal=bool(self._claiming.internal_functions),
-            gone=gone,
+            room=self._claiming.free if trusted and self._claiming.functions() else 0,
+            internal=trusted and bool(self._claiming.internal_functions),
             in_doubt=active_runs.in_doubt,
             draining=self.draining,
             unsettled=active_runs.unsettled,
+            queue=Queue(len(reserved), reserved.few, reserved.waits_for, active_runs.ends),
             notified=notified,
-            news=news,
+            asked=self.asked,
             progress_in=active_runs.progress_in,
-            begins_in=active_runs.begins_in,
-            reserved=len(active_runs.reserved),
-            few_reserved=active_runs.reserved.few,
-            reserved_for=active_runs.reserved.waits_for,
-            ends=active_runs.ends,
             given_up=active_runs.given_up > 0,
             trusted=trusted,
             lost=lease.lost,
             told=self._told,
-            announced=self._announced(),
+            gone=gone,
             watch=self._settings.watch,
             fast_evidence=self._settings.fast_evidence,
         )
@@ -475,8 +416,8 @@ class Round:
         lease = self._session.open()
         self._claiming.begin()
         self.reconciling.begin()
-        self._look_next()
-        self.news = True
+        # What another session knew of jobs is forgotten: the store may be a new one.
+        self._memory = replace(self._memory, look_at=NEVER, late=False, careful=Careful())
         self.stats.sessions += 1
         self._on_session(lease)
         self._know_store(lease)
@@ -517,7 +458,7 @@ class Round:
 
     def _trouble(self, error: StoreError) -> float:
         self.stats.store_errors += 1
-        self.news = True
+        self.asked = True
         self.watch.trouble(error)
         now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:

@@ -14,7 +14,8 @@ class NodeSettings:
     """What a node is told.
 
     ``fast_evidence=False`` judges other sessions by their lease alone; with ``stop_on_store_loss`` the node does
-    nothing more on a store that was emptied; ``zone`` is that of jobs whose trigger names none.
+    nothing more on a store that was emptied; ``zone`` is that of jobs whose trigger names none; without ``reserves`` it
+    claims no more than its slots hold.
     """
 
     name: str
@@ -24,3 +25,4 @@ class NodeSettings:
     watch: float = WATCH
     stop_on_store_loss: bool = False
     zone: str = "UTC"
+    reserves: bool = True

@@ -1,0 +1,58 @@
+"""Which plans go in one step, when steps fail? Pure.
+
+One plan that the store cannot take must not stop the others. So after a step that failed the next one has half as many
+plans, and the job of one that fails alone is set aside for a while. If the reason passes, as a lock or an outage does,
+the job only comes after the others, because nothing is to be late after an outage. After a step with results failed,
+results go alone: nothing that fails each time keeps a result from the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from cronsensus.model.job import JobState
+from cronsensus.model.plan import Plan
+
+MOST_PLANS = 200
+SET_ASIDE = 60.0
+"""Seconds for which a job is left alone whose plan the store cannot take."""
+
+
+class Careful(NamedTuple):
+    """Which steps failed lately.
+
+    Attributes:
+        results_alone: the next step has results and nothing else.
+        most: how many plans go in one step.
+        set_aside: jobs that are left alone: id, revision, and until when (monotonic seconds).
+        behind: ids of jobs that come after the others.
+    """
+
+    results_alone: bool = False
+    most: int = MOST_PLANS
+    set_aside: tuple[tuple[int, int, float], ...] = ()
+    behind: frozenset[int] = frozenset()
+
+    def choose(self, jobs: Sequence[JobState], now: float) -> tuple[Sequence[JobState], bool]:
+        """Return the jobs to plan in one step, and whether others are left."""
+        if self.set_aside:
+            aside = {(job, revision) for job, revision, until in self.set_aside if now < until}
+            jobs = [job for job in jobs if (job.id, job.revision) not in aside]
+        if self.behind:
+            jobs = sorted(jobs, key=lambda job: job.id in self.behind)
+        return jobs[: self.most], len(jobs) > self.most
+
+    def after_failure(self, plans: Sequence[Plan], now: float, *, passing: bool) -> Careful:
+        """Take in that a step with these plans failed; ``passing``: for a reason that passes."""
+        if len(plans) != 1:
+            return self._replace(most=len(plans) // 2) if plans else self
+        if passing:
+            return self._replace(most=1, behind=self.behind | {plans[0].job_id})
+        still = tuple(one for one in self.set_aside if now < one[2])
+        return self._replace(set_aside=(*still, (plans[0].job_id, plans[0].revision, now + SET_ASIDE)))
+
+    def after_answer(self, plans: Iterable[Plan]) -> Careful:
+        """Take in that the store took plans, or said that another node was faster."""
+        behind = self.behind - {each.job_id for each in plans}
+        return self._replace(most=min(MOST_PLANS, 2 * self.most), behind=behind)
