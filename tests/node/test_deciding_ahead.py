@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from cronsensus.node.foresight import HORIZON
 from msgspec import structs
 
 from cronsensus.audit import audit
@@ -17,7 +18,6 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.decide import INSTANT
 from cronsensus.node.executors.base import Call
-from cronsensus.node.foresight import HORIZON
 from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, LOOKS, RESERVE, SLACK, TRIPS, LeadTime
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import MOST_AHEAD

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import count, pairwise
 
 import pytest
+from cronsensus.node.idle_mode import HINTED, NEIGHBOURS_KEPT, begin, go_on
 
 from cronsensus import JobSpec, Policies, every
 from cronsensus.clock import ManualClock
@@ -15,7 +16,6 @@ from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.node.executors.base import Call
-from cronsensus.node.idle_mode import HINTED, NEIGHBOURS_KEPT, begin, go_on
 from cronsensus.node.round import Round
 from cronsensus.node.situation import Facts, Idle, Memory
 from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, TERM, idle_until, is_active, place, turn
