@@ -30,7 +30,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
-from cronsensus.stores.values import Partition, Pruned, View
+from cronsensus.stores.values import AT_ONCE, Partition, Pruned, View
 
 
 class BrokenStore(MemoryStore):
@@ -203,6 +203,15 @@ class LooksAtTheOldest(BrokenStore):
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         every_one = super()._look(1000, partition, ahead)
         return replace(every_one, jobs=every_one.jobs[:limit], more=len(every_one.jobs) > limit)
+
+
+class ShowsTheNextTwice(BrokenStore):
+    """``next_job`` is of a job that ``jobs`` shows: a node that knows all of those never sees what comes after them."""
+
+    rejected_by = "test_the_next_job_comes_later_than_the_look_goes_ahead_also_where_more_come_than_it_shows"
+
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        return replace(super()._look(limit, partition, ahead), next_job=super()._look(0, None, AT_ONCE).next_job)
 
 
 class SharesByPlace(BrokenStore):

@@ -104,7 +104,8 @@ class View:
             there are more of them, a quarter of ``limit`` are the jobs that came due last, so that they do not wait
             until all those before them are done.
         more: there are more of them than ``limit``.
-        next_job: the earliest due time still to come of any job, of ``jobs`` too; ``None``: there is none.
+        next_job: the earliest due time of any job that is later than ``now`` and ``ahead``; ``None``: there is none. It
+            says nothing of jobs that come before and are not shown; for them there is ``more``.
         backlog: pending occurrences are due now, claimable or not.
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the caller checks whether they are alive.

@@ -236,7 +236,8 @@ def test_a_look_tells_what_is_due_and_what_comes_next(database: Connection) -> N
     assert seen((_j, due)) == (1, None, None, None)
     assert seen((_j, due), most=0) == (0, None, None, None)
     assert seen((_j, later)) == (0, NOW + 5, None, None)
-    assert seen((_j, later), ahead=5) == (1, NOW + 5, None, None)
+    assert seen((_j, later), ahead=4) == (0, NOW + 5, None, None)
+    assert seen((_j, later), ahead=5) == (1, None, None, None)
     assert [seen((_j, due), of=2, place=place)[0] for place in (0, 1)] == [0, 1]  # its id is 5
     assert seen((_o, PENDING)) == (0, None, 1, None)
     assert seen((_o, {**PENDING, "due_at": NOW + 7})) == (0, None, None, NOW + 7)

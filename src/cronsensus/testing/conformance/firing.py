@@ -411,13 +411,23 @@ class Looking(StoreTest):
         self.clock.advance(MINUTE)
         assert minute(10) == self.store.look().next_job
 
+    def test_the_next_job_comes_later_than_the_look_goes_ahead_also_where_more_come_than_it_shows(self) -> None:
+        self.define(*(self.job(f"{number}", trigger=every("1h", start=minute(number))) for number in range(1, 7)))
+        self.clock.advance(2 * MINUTE)
+        for limit in (1, 3, 4, 5, 40):
+            for ahead in (2 * MINUTE, 3 * MINUTE - MICROSECOND):
+                view = self.store.look(limit=limit, ahead=ahead)
+                assert (minute(5), limit < 4) == (view.next_job, view.more)
+            assert minute(6) == self.store.look(limit=limit, ahead=3 * MINUTE).next_job
+            assert self.store.look(limit=limit, ahead=4 * MINUTE).next_job is None
+
     def test_a_look_shows_what_is_due_soon_and_the_next_job_however_many_come(self) -> None:
         self.define(*(self.job(f"{number}", trigger=every("1h", start=minute(number))) for number in range(1, 21)))
         for passed, then in ((0, 15), (0, 16), (0, 17), (0, 20), (1, 0), (1, 9), (1, 15), (15, 1), (16, 0), (20, 0)):
             self.clock.advance(minute(passed) - self.clock.now())
             view = self.store.look(ahead=then * MINUTE)
             assert [f"{number}" for number in range(1, passed + then + 1)] == [job.spec.name for job in view.jobs]
-            assert (minute(passed + 1) if passed < 20 else None, False) == (view.next_job, view.more)
+            assert (minute(passed + then + 1) if passed + then < 20 else None, False) == (view.next_job, view.more)
         assert (16, True) == (len(self.store.look(limit=16).jobs), self.store.look(limit=16).more)
 
     def test_jobs_are_seen_before_they_are_due(self) -> None:
@@ -434,7 +444,7 @@ class Looking(StoreTest):
         assert ["first", "second"] == [job.spec.name for job in view.jobs]
         assert [minute(1), minute(2)] == [job.due_at for job in view.jobs]
         assert ["first"] == [job.spec.name for job in view.due]
-        assert minute(2) == view.next_job
+        assert view.next_job is None
         with pytest.raises(InvalidOption, match="a look goes forward"):
             self.store.look(ahead=-MINUTE)
 

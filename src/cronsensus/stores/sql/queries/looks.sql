@@ -95,7 +95,7 @@ FROM (
         (SELECT count(*) FROM (SELECT j.wake_at FROM cronsensus_jobs AS j
             WHERE j.namespace = :space AND j.wake_at <= {part: now} + :ahead AND j.id % :of = :place
             ORDER BY j.wake_at LIMIT :most) AS listed) AS listed_jobs,
-        (SELECT j.wake_at FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.wake_at > {part: now}
+        (SELECT j.wake_at FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.wake_at > {part: now} + :ahead
             ORDER BY j.wake_at LIMIT 1) AS next_job,
         (SELECT 1 FROM levels WHERE {part: level_is_due} LIMIT 1) AS backlog,
         ({part: next_pending}) AS next_pending,

@@ -27,15 +27,15 @@ local function find_near()
   if #page == 2 * NEAR and tonumber(page[#page]) <= til then
     return nil
   end
-  local found, after = {}, nil
+  local found = {}
   for index = 1, #page, 2 do
     local at = tonumber(page[index + 1])
-    if at <= til then
-      found[#found + 1] = page[index]
+    if at > til then
+      return found, page[index + 1]
     end
-    after = after or (at > now and page[index + 1])
+    found[#found + 1] = page[index]
   end
-  return found, after or nil
+  return found, nil
 end
 
 local next_job, farther
@@ -45,7 +45,7 @@ if of == 1 and limit >= NEAR then
 end
 if not jobs then
   jobs, farther = find(limit + 1, 'ZRANGEBYSCORE', '-inf', later(ahead))
-  next_job = call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  next_job = call('ZRANGEBYSCORE', DUE, '(' .. later(ahead), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 end
 local more = #jobs > limit or farther or false
 if #jobs > limit then
