@@ -6,7 +6,7 @@ The contracts stand in ``base``. Arguments are checked, and there is something t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -158,15 +158,6 @@ class Backend(ABC):
 
     @abstractmethod
     def _notify(self) -> None: ...
-    def _announce(self, decided: Mapping[int, datetime]) -> None: ...  # noqa: B027 - costs other nodes a look
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What other handles announced while a thread waited on this one: the latest watermark of each job.
-
-        Announcements may be lost, and only those of jobs that were announced lately are kept.
-        """
-        return {}
 
     # --- reads -----------------------------------------------------------------------------------------------------
 

@@ -748,14 +748,6 @@ class Store(Backend):
         """Wake the threads that wait on other handles of this namespace. Best effort; never raises."""
         self._within("notify", self._notify)
 
-    def announce(self, decided: Mapping[int, datetime]) -> None:
-        """Tell the other handles of this namespace up to which watermark jobs, by id, were decided.
-
-        Best effort; never raises. It ends no ``wait``.
-        """
-        if decided:
-            self._within("announce", self._announce, decided)
-
     # --- reads: bounded, keyset paging (``after`` is the last id or name of the page before) -------------------
 
     def job(self, name: str) -> JobView | None:
