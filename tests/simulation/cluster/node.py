@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import cast
 
 from cronsensus.errors import StoreError
@@ -129,11 +128,6 @@ class SimulatedNode(Node):
         """Take a wake-up from the store."""
         if not self.gone:
             self._on_hint()
-
-    def hear(self, decided: Mapping[int, datetime]) -> None:
-        """Take an announcement of another node."""
-        if not self.gone:
-            self._wire.hear(decided)
 
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something of this process after a while: later when it stands still then, never when it is gone."""

@@ -5,13 +5,11 @@ A verb is one atomic step of the store; before and after it anything may happen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NoReturn
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
-from cronsensus.stores.announcements import Announcements
 from cronsensus.stores.values import StoreCapabilities
 from tests.simulation.cluster.batons import Crashed
 from tests.simulation.cluster.clocks import SECOND
@@ -25,16 +23,6 @@ class Wire:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._announcements = Announcements()
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What this node has heard of others' decisions."""
-        return self._announcements.kept
-
-    def hear(self, decided: Mapping[int, datetime]) -> None:
-        """Take in an announcement."""
-        self._announcements.note(decided)
 
     @property
     def capabilities(self) -> StoreCapabilities:

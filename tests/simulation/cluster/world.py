@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import heapq
 import traceback
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from functools import partial
+from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -215,8 +214,6 @@ class World:
         self.trace.add(self.clock.micros, who, verb, args, answer)
         if verb == "notify":
             self.hint_all(who)
-        elif verb == "announce":
-            self._announce_to_all(who, *args)
         else:
             self.judge.saw(verb, args, kwargs, answer)
         return answer
@@ -251,12 +248,6 @@ class World:
             if not who.startswith(node.name):
                 for _ in range(self.rng.choice([1, 1, 1, 2] if self.calm else [0, 1, 1, 2])):
                     node.later(self.rng.randint(0, 30_000), node.hint)
-
-    def _announce_to_all(self, who: str, decided: Mapping[int, datetime]) -> None:
-        """Tell the nodes: some announcements are lost, some come too late."""
-        for node in self.nodes:
-            if not who.startswith(node.name) and (self.calm or self.rng.random() < 0.8):
-                node.later(self.rng.randint(0, 30_000), partial(node.hear, decided))
 
     def number_of(self, job: str, key: str) -> int:
         """Return the id under which the store keeps an occurrence."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast
 
 from psycopg import RawCursor
@@ -176,14 +176,6 @@ class PostgresStore(PresenceStore):
     def _notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
         self._tell(self._wake.tell)
-
-    def _announce(self, decided: Mapping[int, datetime]) -> None:
-        self._tell(lambda driver: self._wake.announce(driver, decided))
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What others announced while a thread waited on this handle."""
-        return self._wake.announcements.kept
 
     def _hint_behind(self, tx: Transaction) -> Pending:
         return tx.send_behind("hint", channel=self._wake.channel, sender=self._wake.name)
