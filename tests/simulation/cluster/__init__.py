@@ -4,7 +4,7 @@
 
     seed ──▶ Scenario: jobs, policies, releases, nodes, how rough the night is
                 │
-    World ── one queue of events, one source of chance, one clock (and clocks beside it that are wrong)
+    World ── one queue of events, a source of chance for each actor, one clock (and clocks beside it that are wrong)
       │
       ├── SimulatedNode ── real Round and SessionRenewer, turned by Cranks; Work that takes virtual time
       │        │

@@ -156,7 +156,7 @@ class SimulatedNode(Node):
 
     def _last_words(self) -> None:
         self.round.active_runs.stop_all("the node is shutting down")
-        self.later(int(self.stage.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_beating)
+        self.later(int(self.stage.chance[f"node {self.name}"].uniform(0, LAST_WORDS) * SECOND), self._stop_beating)
 
     def _stop_beating(self) -> None:
         # Node.stop does not wait for the heartbeat before it closes the session.
