@@ -23,7 +23,7 @@ from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
-from cronsensus.node.situation import Todo
+from cronsensus.node.situation import Firing, Work
 from cronsensus.node.upstreams import After, Gates
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
@@ -88,7 +88,7 @@ class Bench(Scene):
 
     def takes(self, limit: int = 4, *, lease: SessionLease | None = None, sample: ClockSample | None = None) -> int:
         """Claim; return how many runs were won."""
-        return len(self.claiming.step(lease or self.lease, Todo(want=limit), sample).claims)
+        return len(self.claiming.step(lease or self.lease, Firing(want=limit), sample).claims)
 
     def taken(self, number: int = 1, *, due_in: timedelta = timedelta(0)) -> Any:
         now = self.clock.now()
@@ -119,7 +119,7 @@ def test_a_node_whose_lease_is_not_trusted_asks_for_nothing(bench, monkeypatch):
 
     monkeypatch.setattr(bench.claims, "step", step)
     bench.clock.advance(LEASE)
-    bench.claiming.step(bench.lease, Todo(want=4, reserve=2))
+    bench.claiming.step(bench.lease, Work(want=4, reserve=2))
     assert [one.want for one in asked] == [None]
 
 
@@ -210,7 +210,7 @@ def test_what_was_won_begins_although_others_cannot_be_told_what_went_back(bench
     bench.claims.returned = (True,)
     bench.claims.notify = Mock(side_effect=StoreUnavailable("away"))
     with pytest.raises(StoreUnavailable):
-        bench.claiming.step(bench.lease, Todo(settle=True, want=3))
+        bench.claiming.step(bench.lease, Work(want=3))
     assert bench.active_runs.known() == {(1, 101)}
     assert [call.claim.id for call in bench.thread.calls] == [1]
     bench.claims.notify.assert_called_once()

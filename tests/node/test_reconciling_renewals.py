@@ -12,7 +12,7 @@ from cronsensus.clock import ManualClock
 from cronsensus.membership.lease import SessionLease
 from cronsensus.node.reconciling import ASKED_FOR_EVERY, MOST_SESSIONS_SHOWN, SETTLE_TIME, Reconciling
 from cronsensus.node.said import Key
-from tests.node.test_decide import holder, view
+from tests.node.views import holder, view
 
 KEY, OTHER = (1, 101), (2, 102)
 MINE = "s1"

@@ -3,98 +3,142 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from cronsensus.node import turn_order
 from cronsensus.node.planned import SHARED_FROM, fair_part
-from cronsensus.node.situation import Facts, Memory
 from cronsensus.node.turn_order import (
-    ACTIVE,
-    IDLE_STEP,
+    IN_FRONT,
     IN_TIME,
-    LAST_PLACE,
-    LONGEST_IDLE,
+    LAST_STAGGER,
+    LATE_STEP,
+    LATEST,
+    LONGEST_TERMS,
+    LOOKOUT,
     POLL_UNTOLD,
     STAGGER,
+    SWEEP,
     TERM,
-    idle_until,
-    is_active,
+    is_in_front,
     lookout,
+    next_sweep,
     place,
+    turn,
 )
-from cronsensus.stores.values import Partition
-from tests.node.test_decide import view
+from tests.node.views import view
 
 TERM_BEGINS = datetime(2026, 11, 20, 12, tzinfo=UTC)
 CROWD = tuple(f"s{number:02}" for number in range(30))
 SECOND = timedelta(seconds=1)
+LEAD = timedelta(milliseconds=8)
 TERMS = [TERM_BEGINS + number * TERM for number in range(20)]
 
 
-def active(instant: datetime | None) -> set[str]:
-    return {one for one in CROWD if is_active(one, CROWD, instant)}
+def in_front(instant: datetime | None) -> set[str]:
+    return {one for one in CROWD if is_in_front(one, CROWD, instant)}
 
 
-def test_of_many_nodes_a_few_are_active_and_others_in_the_next_term() -> None:
-    assert [len(active(instant)) for instant in TERMS] == [ACTIVE] * len(TERMS)
-    assert active(TERMS[0]) == active(TERMS[0] + TERM - SECOND)
-    assert len({frozenset(active(instant)) for instant in TERMS}) > len(TERMS) / 2
-    assert len(active(None)) == ACTIVE
+# --- the order --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", range(1, ACTIVE + 1))
-def test_of_few_nodes_all_are_active_even_one_that_a_look_does_not_show_yet(count: int) -> None:
+def test_of_many_nodes_four_are_in_front_for_a_term_and_others_in_the_next() -> None:
+    assert [len(in_front(instant)) for instant in TERMS] == [IN_FRONT] * len(TERMS)
+    assert in_front(TERMS[0]) == in_front(TERMS[0] + TERM - SECOND)
+    assert len({frozenset(in_front(instant)) for instant in TERMS}) > len(TERMS) / 2
+    assert len(in_front(None)) == IN_FRONT, "nothing is to come"
+
+
+@pytest.mark.parametrize("count", [1, IN_FRONT, IN_FRONT + 1, len(CROWD)])
+def test_each_node_has_a_place_of_its_own_and_all_come_to_the_same_order(count: int) -> None:
     for instant in TERMS:
-        assert all(is_active(one, CROWD[:count], instant) for one in (*CROWD[:count], "new"))
+        nodes = CROWD[:count]
+        assert sorted(place(one, nodes, instant) for one in nodes) == list(range(count))
 
 
-def test_each_node_goes_after_the_one_before_and_the_last_ones_together() -> None:
+def test_each_of_those_in_front_is_first_now_and_then() -> None:
+    first = {one for second in range(9) for one in CROWD if place(one, CROWD, TERM_BEGINS + second * SECOND) == 0}
+    assert first <= in_front(TERM_BEGINS)
+    assert len(first) > 1, "a term has one node do all"
+
+
+@pytest.mark.parametrize(("count", "front"), [(0, True), (IN_FRONT - 1, True), (IN_FRONT, False)])
+def test_node_that_a_look_does_not_show_yet_comes_after_all_that_it_shows(count: int, front: bool) -> None:
     for instant in TERMS:
-        places = {one: place(one, CROWD, instant) for one in CROWD}
-        assert sorted(places.values()) == [*range(LAST_PLACE), *[LAST_PLACE] * (len(CROWD) - LAST_PLACE)]
-        assert {one for one in CROWD if places[one] < ACTIVE} == active(instant)
+        assert place("new", CROWD[:count], instant) == count
+        assert is_in_front("new", CROWD[:count], instant) is front
 
 
-def sleeps(instant: datetime) -> dict[str, timedelta]:
-    """Return how long each idle node sleeps."""
-    return {one: idle_until(one, CROWD, instant) - instant for one in sorted(set(CROWD) - active(instant))}
+# --- whose turn it is when --------------------------------------------------------------------------------------------
 
 
-def sleeps_without_terms(instant: datetime) -> dict[str, timedelta]:
-    """Return how long each would sleep if it never had a term of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        idle = set(CROWD) - active(instant)
-        patch.setattr(turn_order, "is_active", lambda *_: False)
-        return {one: idle_until(one, CROWD, instant) - instant for one in sorted(idle)}
+@pytest.mark.parametrize("lead", [timedelta(0), LEAD])
+def test_first_node_comes_before_the_due_time_three_right_after_it_and_all_others_half_a_second_apart(
+    lead: timedelta,
+) -> None:
+    steps = [min(number * LATE_STEP, LATEST) for number in range(1, len(CROWD) - IN_FRONT + 1)]
+    for instant in TERMS:  # at the beginning of a term the next one is too far to matter
+        turns = sorted(turn(one, CROWD, instant, lead=lead) - instant for one in CROWD)
+        assert turns == [-lead, STAGGER, 2 * STAGGER, 3 * STAGGER, *steps]
 
 
-def test_idle_nodes_look_one_after_the_other() -> None:
-    steps = [min(number * IDLE_STEP, LONGEST_IDLE) for number in range(1, len(CROWD) - ACTIVE + 1)]
+def test_no_node_is_late_where_notifications_do_not_reach_it() -> None:
     for instant in TERMS:
-        assert sorted(sleeps_without_terms(instant).values()) == steps
+        turns = sorted(turn(one, CROWD, instant, told=False) - instant for one in CROWD)
+        assert turns[:LAST_STAGGER] == [number * STAGGER for number in range(LAST_STAGGER)]
+        assert set(turns[LAST_STAGGER:]) == {LAST_STAGGER * STAGGER}
 
 
-@pytest.mark.parametrize("before", [0.3, 0.6, 0.58, 1.0, 2.0, 2.2, 4.5, 9.9])
-def test_idle_node_looks_before_its_own_term_begins_and_after_all_that_go_at_once(before: float) -> None:
+@pytest.mark.parametrize("before", [0.3, 0.52, 0.58, 1.0, 2.2, 4.5, 9.9])
+def test_late_node_looks_before_its_own_term_and_after_those_in_front(before: float) -> None:
     sooner = 0
     for term in TERMS:
         instant = term - before * SECOND
-        own, anyway = active(term), sleeps_without_terms(instant)
-        for one, sleep in sleeps(instant).items():
-            if one in own and term - instant < anyway[one]:
-                assert sleep == max(LAST_PLACE * STAGGER, term - instant - IN_TIME)
+        now, then = in_front(instant), in_front(term)
+        for one in set(CROWD) - now:
+            anyway = min((place(one, CROWD, instant) - IN_FRONT + 1) * LATE_STEP, LATEST)
+            after = turn(one, CROWD, instant) - instant
+            if one in then and term - instant < anyway:
+                assert after == max(IN_FRONT * STAGGER, term - instant - IN_TIME)
                 sooner += 1
             else:
-                assert sleep == anyway[one]
+                assert after == anyway
     assert sooner
 
 
-def test_node_looks_in_its_turn_if_no_notification_reaches_it_and_the_others_are_known() -> None:
+def test_a_due_time_that_those_in_front_leave_alone_is_seen_every_half_second() -> None:
+    for instant in TERMS:
+        late = sorted(turn(one, CROWD, instant) - instant for one in set(CROWD) - in_front(instant))
+        assert late[0] <= LATE_STEP
+        assert all(b - a <= LATE_STEP for a, b in pairwise(late)), "a gap in which no node looks"
+
+
+# --- turns that no due time gives -------------------------------------------------------------------------------------
+
+
+def test_node_in_front_sees_to_what_is_parked_every_five_seconds_and_each_other_in_its_own_term() -> None:
+    for now in (TERM_BEGINS, TERM_BEGINS + TERM - SECOND):
+        sweeps = {one: next_sweep(one, CROWD, now) for one in CROWD}
+        assert {one for one, at in sweeps.items() if at == now + SWEEP} == in_front(now + SWEEP)
+        assert all(now < at <= now + (LONGEST_TERMS + 1) * TERM for at in sweeps.values())
+        own = [one for one, at in sweeps.items() if at < now + LONGEST_TERMS * TERM]
+        assert all(is_in_front(one, CROWD, sweeps[one]) for one in own)
+        assert len(own) > len(CROWD) // 2
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_where_nothing_is_told_one_node_looks_a_third_of_a_second_after_the_other(count: int) -> None:
+    for now in TERMS:
+        turns = sorted(lookout(one, CROWD[:count], now) for one in CROWD[:count])
+        assert all(b - a == LOOKOUT for a, b in pairwise(turns))
+        assert LOOKOUT / 2 <= turns[0] < turns[-1] <= POLL_UNTOLD
+
+
+def test_node_looks_out_every_two_seconds_if_it_is_alone_or_unknown_and_not_less_often_among_many() -> None:
     assert lookout("a", ("a",), TERM_BEGINS) == POLL_UNTOLD
     assert lookout("new", ("a", "b"), TERM_BEGINS) == POLL_UNTOLD
-    assert lookout("a", ("a", "b"), TERM_BEGINS) < POLL_UNTOLD
+    assert all(lookout(one, CROWD, TERM_BEGINS) <= POLL_UNTOLD + LOOKOUT / 2 for one in CROWD)
 
 
 # --- of many runs that are fired at once ------------------------------------------------------------------------------
@@ -110,13 +154,11 @@ def test_node_looks_in_its_turn_if_no_notification_reaches_it_and_the_others_are
         ({"nodes": 1}, 20),
         ({"nodes": 0}, 20),
         ({"backlog": True}, 20),
-        ({"partition": Partition(0, 2)}, 20),
     ],
     ids=["its half", "half of an odd number", "few slots", "few runs", "alone", "a look that shows no node",
-         "more waits", "a herd that is shared out"],
+         "more waits"],
 )  # fmt: skip
 def test_of_many_runs_a_node_claims_a_fair_part(known: dict[str, Any], part: int) -> None:
-    given = {"planned": SHARED_FROM, "nodes": 2, "room": 20, "backlog": False, "partition": None} | known
+    given = {"planned": SHARED_FROM, "nodes": 2, "room": 20, "backlog": False} | known
     seen = view(sessions=CROWD[: given["nodes"]], backlog=given["backlog"])
-    facts, memory = Facts(session="s00", free=given["room"]), Memory(partition=given["partition"])
-    assert fair_part(given["planned"], seen, facts, memory) == part
+    assert fair_part(given["planned"], seen, given["room"]) == part
