@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cronsensus.node.foresight import HORIZON
 from msgspec import structs
 
 from cronsensus.audit import audit

@@ -17,7 +17,7 @@ cut off, ``grace=0``, pruning; and with more due than slots, all that asks how l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
@@ -263,11 +263,6 @@ class QuietWorld(World):
         for node in self.nodes:
             if not who.startswith(node.name):
                 node.later(HINT, node.hint)
-
-    def _announce_to_all(self, who: str, decided: Mapping[int, datetime]) -> None:
-        for node in self.nodes if self.announces else ():
-            if not who.startswith(node.name):
-                node.later(HINT, partial(node.hear, decided))
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
