@@ -85,6 +85,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/test_state_machine.py::test_mysql*", "random sequences; SQLite in every commit"),
     ("tests/stores/test_state_machine.py::test_postgres*", "the same"),
     ("tests/stores/sql/test_postgres_pooler.py*", "the suite again, behind PgBouncer"),
+    (
+        "tests/stores/test_postgres.py::TestPostgresStoreWithoutOneTrip*",
+        "six hazards again, 20 s; every commit takes the general way where something is unusual",
+    ),
     ("tests/stores/redis/test_cluster.py*", "the suite again, on a Redis Cluster"),
     ("tests/stores/redis/test_replicas.py*", "replicas that lag and are promoted"),
     ("tests/stores/redis/test_sentinel.py*", "failovers by Sentinel"),

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
@@ -65,6 +65,9 @@ LEFT_OUT_FOR = 60.0
 class RoundVerbs(Handle):
     """What a node's crank does."""
 
+    starts_as_it_fires: ClassVar[bool] = True
+    """Whether the usual plans are fired and started in one pass (``fire_and_start``). A subclass that says ``False``
+    fires all of them first and then claims, and every verb answers the same."""
     _own_session: str
 
     def _begin_rounds(self) -> None:
@@ -257,7 +260,9 @@ class RoundVerbs(Handle):
             _log.warning("%d claims could not be given back; they end with their session: %s", len(rows), error)
 
     def _plans(self, plans: Sequence[Plan], want: Want | None) -> list[list[Any]]:
-        functions = self._known_functions(want.functions)[2] if plans and want else ()
+        functions: Collection[str] = ()
+        if plans and want and self.starts_as_it_fires:
+            functions = self._known_functions(want.functions)[2]
         return [
             [
                 self._keyspace.job_number(plan.job_id),
