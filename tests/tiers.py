@@ -105,8 +105,8 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/simulation/test_forgetting.py*", "stores that forget"),
     ("tests/simulation/test_reserving.py*", "work that is claimed ahead"),
     ("tests/stores/sql/test_many_sessions.py*", "what a look costs beside thousands of sessions"),
-    ("tests/node/test_idle_mode.py::*[[]30]", "thirty real nodes"),
-    ("tests/node/test_idle_mode.py::test_thirty_nodes*", "the same"),
+    ("tests/node/test_late_nodes.py::*[[]30]", "thirty real nodes"),
+    ("tests/node/test_late_nodes.py::test_thirty_nodes*", "the same"),
     ("tests/simulation/test_simulation.py::*rough_enough*", "counts what 300 nights met"),
     *(
         (f"tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[[]{seed}]", "nights 50 to 499")
