@@ -130,10 +130,11 @@ def test_a_notification_of_which_a_claim_took_all_is_looked_for_once_and_no_late
 
 
 def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_the_other() -> None:
-    for reason in ("notified", "asked"):
+    for notified in (True, False):
         waits = []
         for session in CROWD:
-            memory, facts = Memory(**ASLEEP, late=True), Facts(session=session, room=4, **{reason: True})
+            memory = Memory(**ASLEEP, late=True)
+            facts = Facts(session=session, room=4, notified=notified, asked=not notified)
             step, memory = decide.next_step(memory, facts, HERE)
             assert isinstance(step, Sleep)
             assert HINTED[0] <= step.seconds <= HINTED[1]
