@@ -25,6 +25,7 @@ from tests.simulation.cluster.people import People
 from tests.simulation.cluster.reckoning import nobody_waits, nothing_is_left, reckon
 from tests.simulation.cluster.scenario import Scenario
 from tests.simulation.cluster.stage import Process
+from tests.simulation.cluster.tally import Tally
 from tests.simulation.cluster.trace import Trace
 from tests.simulation.cluster.troubles import Troubles
 from tests.simulation.cluster.work import Work
@@ -59,6 +60,7 @@ class World:
         self.current: Crank | None = None
         self.calm = False
         self.over = False
+        self.tally = Tally()
         self.faults = 0
         self.verbs = 0
         self.turns = 0
@@ -232,6 +234,7 @@ class World:
         elif verb == "announce":
             self._announce_to_all(who, *args)
         else:
+            self.tally.note_answer(verb, args, answer)
             self.judge.saw(verb, args, kwargs, answer)
         return answer
 
