@@ -8,7 +8,8 @@ what comes before what::
     .6  runs end: the first such moment after a number of seconds from the second in which they began
 
 How long a run takes and how it ends is drawn by its job, key and attempt; nodes take turns in one order. So each
-occurrence has one outcome, whatever the kernel asks of the store, as long as it does what is due within 0.15 seconds.
+occurrence has one outcome, whatever the kernel asks of the store, as long as it does what is due within 0.15 seconds,
+and what a run's end lets begin within 0.4.
 ``ledger`` tells the outcomes, and ``tests.simulation.quiet`` compares them with what they were.
 
 Left out, because their outcome depends on the moment: leases that end, clocks that are set, runs that are cancelled or
@@ -272,6 +273,9 @@ class QuietWorld(World):
         if rng.random() < 0.3:
             return
         moment, apart = rng.randint(10, 40) * SECOND + ACTS, rng.choice([0, 0, 2, LONGEST + 2 * AWAY])
+        if apart:
+            # A node that leaves claims nothing after a run, nor tells others: they find what comes next when they look.
+            self.scenario.watch = 0.25
 
         def deploy() -> None:
             self.release = len(self.scenario.releases) - 1

@@ -24,6 +24,7 @@ from tests.simulation.cluster.people import People
 from tests.simulation.cluster.reckoning import nobody_waits, nothing_is_left, reckon
 from tests.simulation.cluster.scenario import Scenario
 from tests.simulation.cluster.stage import Process
+from tests.simulation.cluster.tally import Tally
 from tests.simulation.cluster.trace import Trace
 from tests.simulation.cluster.troubles import Troubles
 from tests.simulation.cluster.work import Work
@@ -58,6 +59,7 @@ class World:
         self.current: Crank | None = None
         self.calm = False
         self.over = False
+        self.tally = Tally()
         self.faults = 0
         self.verbs = 0
         self.turns = 0
@@ -229,6 +231,7 @@ class World:
         if verb == "notify":
             self.hint_all(who)
         else:
+            self.tally.note_answer(verb, args, answer)
             self.judge.saw(verb, args, kwargs, answer)
         return answer
 
