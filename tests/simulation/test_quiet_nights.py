@@ -26,10 +26,9 @@ def test_each_occurrence_of_a_quiet_night_has_the_outcome_that_it_had(first: int
 
 
 class TurnedRound(QuietWorld):
-    """A night in which the last node takes turns first, and no node hears what others decided."""
+    """A night in which the last node takes turns first."""
 
     reverse = True
-    announces = False
 
 
 def test_the_outcome_does_not_depend_on_who_runs_what_nor_on_some_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:

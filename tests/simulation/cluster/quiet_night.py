@@ -207,12 +207,10 @@ class QuietWorld(World):
 
     Attributes:
         reverse: let nodes take turns the other way round, which must not matter.
-        announces: let nodes hear one another's decisions, which must not matter either.
     """
 
     work = QuietWork
     reverse = False
-    announces = True
 
     def __init__(self, seed: int, parts: Parts) -> None:
         super().__init__(seed, parts)
