@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -54,7 +54,7 @@ class Hands(RecordingExecutor):
 class Watched(MemoryStore):
     """A store that counts what nodes ask, and notifies them.
 
-    With ``races`` a node sees what another one saw up to so many seconds before, unless it did something since: as if
+    With ``races`` a node sees what another one saw up to so many seconds before, unless it looked or acted since: as if
     both had looked before either of them acted. And a step takes ``A_PLAN`` for each plan.
     """
 
@@ -70,8 +70,10 @@ class Watched(MemoryStore):
         if self.kept is not None:
             view, saw, in_turn = self.kept
             age = (self.crowd.clock.now() - view.now) / SECOND
-            if ahead <= saw and age <= self.races and self.crowd.stepped[self.crowd.turning] < in_turn:
+            if ahead <= saw and age <= self.races and self.crowd.acted[self.crowd.turning] < in_turn:
+                self.crowd.acted[self.crowd.turning] = self.crowd.turns
                 return replace(view, age=age)
+        self.crowd.acted[self.crowd.turning] = self.crowd.turns
         view = super().look(limit=limit, ahead=ahead, **more)
         if self.races:
             self.kept = view, ahead, self.crowd.turns
@@ -79,10 +81,12 @@ class Watched(MemoryStore):
 
     def step(self, session: str, step: Step) -> Done:
         self.crowd.note("step")
-        self.crowd.stepped[self.crowd.turning] = self.crowd.turns
+        done = super().step(session, step)
+        if step.plans or step.outcomes or done.claims:
+            self.crowd.acted[self.crowd.turning] = self.crowd.turns
         if self.races:
             self.busy += len(step.plans) * A_PLAN
-        return super().step(session, step)
+        return done
 
     def renew(self, *args: Any, **more: Any) -> Renewal:
         self.crowd.note("renew")
@@ -102,7 +106,7 @@ class Crowd:
         dead: the nodes that are gone, and say nothing of it.
         turns: how many turns of cranks there were.
         turning: the node whose turn it is.
-        stepped: in which turn each node last changed anything.
+        acted: in which turn each node last saw or changed anything.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class Crowd:
         self.clock, self.lasts, self.hosts = ManualClock(), lasts, hosts
         self.asked: Counter[str] = Counter()
         self.askers: set[int] = set()
-        self.stepped: Counter[int] = Counter()
+        self.acted: Counter[int] = Counter()
         self.dead: set[int] = set()
         self.turns, self.turning = 0, -1
         self.store = Watched(clock=self.clock)
@@ -120,6 +124,8 @@ class Crowd:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._turn_of: dict[int, int] = {}
+        self._busy_until: defaultdict[int, float] = defaultdict(float)
+        self._woken: set[int] = set()
         self.hands = [Hands(self, number) for number in range(size)]
         self.keepers = [self._keeper(number) for number in range(size)]
         self.nodes = [self._node(number) for number in range(size)]
@@ -196,16 +202,23 @@ class Crowd:
         """Turn a node's crank, unless it was turned since that was asked for."""
         if number in self.dead or (this is not None and this != self._turn_of.get(number)):
             return
+        if (busy := self._busy_until[number] - self.clock.monotonic()) > 0:
+            if number not in self._woken:
+                self._woken.add(number)
+                self.after(busy + 1e-5, partial(self.turn, number))
+            return
+        self._woken.discard(number)
         this = self._turn_of[number] = next(self._order)
         self.turns, self.turning, self.store.busy = self.turns + 1, number, 0.0
         wait = self.nodes[number].step()
+        self._busy_until[number] = self.clock.monotonic() + self.store.busy
         # A few microseconds late, as any thread is, and so never a little before.
         self.after(max(wait, self.store.busy) + 1e-5, partial(self.turn, number, this))
 
     def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> float:
         """Let that much time pass, or less if something comes about; return how much."""
         begun = self.clock.monotonic()
-        while self._events[0][0] <= begun + seconds and not until():
+        while self._events and self._events[0][0] <= begun + seconds and not until():
             at, _, what = heapq.heappop(self._events)
             self.clock.advance(max(0.0, at - self.clock.monotonic()))
             what()
