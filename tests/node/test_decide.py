@@ -125,7 +125,7 @@ def test_a_notification_of_which_a_claim_took_all_is_looked_for_once_and_no_late
         assert step == Work(4)
         memory = decide.note_work(memory, facts, HERE + later, want=4, claimed=1, again=False)
     quiet = replace(facts, notified=False)
-    assert decide.next_step(memory, quiet, HERE + LOOK_AFTER_WORK / 2)[0] == Sleep(pytest.approx(LOOK_AFTER_WORK / 2))
+    assert decide.next_step(memory, quiet, HERE + LOOK_AFTER_WORK / 2)[0] == pytest.approx(Sleep(LOOK_AFTER_WORK / 2))
     assert decide.next_step(memory, quiet, HERE + LOOK_AFTER_WORK)[0] == NOW_LOOK
 
 
@@ -200,8 +200,9 @@ class Situation:
 
     def play(self) -> tuple[Firing, dict[str, Any], Memory]:
         """Play what follows from the look: what is fired, what is done besides and when the alarm is, the memory."""
-        memory: Memory = Memory(**{"reclaimed_at": HERE, "pruned_at": HERE} | self.memory)
-        facts = Facts(**{"session": self.session, "room": 4} | self.facts)
+        known: dict[str, Any] = {"reclaimed_at": HERE, "pruned_at": HERE}
+        here: dict[str, Any] = {"session": self.session, "room": 4}
+        memory, facts = Memory(**known | self.memory), Facts(**here | self.facts)
         memory = decide.note_look(memory, self.view, HERE - self.took, HERE)
         firing = decide.plan_firing(memory, self.view, facts, HERE)
         fired = self.fired(firing.plans, firing.want)
