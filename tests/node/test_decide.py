@@ -380,6 +380,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         ),
         {"fires": ["job-1"], "want": 4, "look": True},
     ),
+    "the store could not show all of one moment": (Situation(view=view(coming=AT_ONCE)), {"look": True}),
     "progress is to be written": (Situation(facts={"progress_in": 0.3}), {"sleep": 0.3}),
     "a run ended meanwhile": (Situation(facts={"unsettled": True}), {"sleep": 0.0}),
     "a run that was given up keeps its slot": (Situation(facts={"given_up": True}), {"sleep": WATCH}),

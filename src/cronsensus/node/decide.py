@@ -237,8 +237,10 @@ def set_alarm(
         lead=memory.lead.after(memory.look_took + took) if firing.ahead > AT_ONCE else memory.lead,
         active_at=now if view.holders or view.jobs or view.backlog else memory.active_at,
     )
-    missed_more = any(each.next_due is not None and each.next_due <= view.now for each in fired.won)
-    if again or missed_more or firing.left or (fired.won and view.more):
+    # A store whose answer could not be told from one moment says so by a next due time that has come.
+    due = [view.next_job, *(each.next_due for each in fired.won)]
+    is_due = any(at is not None and at <= view.now for at in due)
+    if again or is_due or firing.left or (fired.won and view.more):
         return replace(memory, look_at=now)
     waits, coming = _turns(memory, view, facts, fired)
     memory = replace(memory, late=facts.told and not is_in_front(facts.session, view.sessions, coming))
