@@ -15,7 +15,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal
 from cronsensus.node.progress import ProgressBuffer
-from cronsensus.node.round import GRACE, Round
+from cronsensus.node.round import GRACE
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import say

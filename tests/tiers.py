@@ -62,6 +62,10 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/simulation/test_diamond_nights.py::*both_its_sides*[[][1-9]*prunes*",
         "twenty nights of diamonds more in which people prune; ten in every commit",
     ),
+    (
+        "tests/simulation/test_quiet_nights.py::*that_it_had[[][1-9]*",
+        "ninety quiet nights more; ten in every commit",
+    ),
     # Many processes at one thing.
     ("tests/stores/sql/test_migrations.py::test_eight_processes*", "eight processes on an empty file"),
     ("tests/stores/sql/test_postgres_races.py::test_processes_that_start*", "the same, on a server"),
@@ -85,6 +89,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/test_state_machine.py::test_mysql*", "random sequences; SQLite in every commit"),
     ("tests/stores/test_state_machine.py::test_postgres*", "the same"),
     ("tests/stores/sql/test_postgres_pooler.py*", "the suite again, behind PgBouncer"),
+    (
+        "tests/stores/test_postgres.py::TestPostgresStoreWithoutOneTrip*",
+        "six hazards again, 20 s; every commit takes the general way where something is unusual",
+    ),
     ("tests/stores/redis/test_cluster.py*", "the suite again, on a Redis Cluster"),
     ("tests/stores/redis/test_replicas.py*", "replicas that lag and are promoted"),
     ("tests/stores/redis/test_sentinel.py*", "failovers by Sentinel"),

@@ -176,12 +176,6 @@ SAFETY: dict[str, list[str]] = {
             "turn_order",
         )
     },
-    "stores/announcements.py": [
-        "tests/stores/test_announcements.py",
-        "tests/stores/test_memory.py",
-        "tests/stores/test_redis.py",
-        "tests/node/test_*",
-    ],
     "model/step.py": ["tests/model/test_*", "tests/stores/test_memory.py", "tests/node/test_claiming.py"],
     "planning.py": ["tests/test_planning.py", "tests/test_planning_retired.py"],
     "triggers/dst.py": ["tests/triggers/*"],

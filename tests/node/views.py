@@ -5,12 +5,33 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronsensus.model.job import JobState
+from cronsensus.model.job import Era, JobSpec, JobState, Policies
 from cronsensus.model.session import SessionView
-from cronsensus.stores.values import View
+from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.triggers import every
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+
+
+def job(due_in: timedelta = AT_ONCE, *, number: int = 1, active: int = 0, overlap: str = "skip") -> JobState:
+    """Return a job of each half minute that is due so long after ``NOW``."""
+    trigger = every("30s", start=NOW + due_in)
+    policies = Policies.read({"overlap": overlap})
+    return JobState(
+        id=number,
+        spec=JobSpec(name=f"job-{number}", function="work", trigger=trigger, policies=policies),
+        revision=1,
+        watermark=NOW + due_in - 30 * SECOND,
+        eras=(Era(since=NOW - 60 * SECOND, trigger=trigger, revision=1),),
+        active=active,
+        due_at=NOW + due_in,
+    )
+
+
+def jobs(count: int) -> tuple[JobState, ...]:
+    """Return so many jobs that are due at ``NOW``."""
+    return tuple(job(number=number) for number in range(count))
 
 
 def holder(session: str = "b", *, left: timedelta = 9 * SECOND) -> SessionView:

@@ -18,6 +18,7 @@ from cronsensus.model.states import State
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
+from cronsensus.node.situation import Fired, Firing
 from cronsensus.stores.memory import MemoryStore
 from tests.simulation.cluster import Parts
 
@@ -327,24 +328,24 @@ class NeverAdopts(Claiming):
         self._active_runs.in_doubt = self._answers_lost = False
 
 
-_next_look, _maintain, _sleep = decide.next_look, decide.maintain, decide.sleep
+_set_alarm, _plan_upkeep = decide.set_alarm, decide.plan_upkeep
 
 
-def fires_and_forgets(*seen, early, coming, again):
+def fires_and_forgets(memory, view, facts, now, *, firing, fired, took, again):
     """Does not look again after what it fired, nor after a race that it lost, nor after a plan that was cut."""
-    return _next_look(*seen, early=early, coming=None, again=False)
+    return _set_alarm(memory, view, facts, now, firing=Firing(), fired=Fired(), took=took, again=False)
 
 
 def never_takes_over(*seen):
     """Leaves to the dead what they hold."""
-    todo, memory = _maintain(*seen)
-    return dataclasses.replace(todo, reclaim=None), memory
+    upkeep, memory = _plan_upkeep(*seen)
+    return upkeep._replace(reclaim=None), memory
 
 
-def blind_while_full(*seen):
+def blind_while_full(memory, view, facts, now, **more):
     """Does not look for what is due to be fired while all its slots are taken."""
-    wait, memory = _sleep(*seen)
-    return wait, dataclasses.replace(memory, look_at=1e18)
+    after = _set_alarm(memory, view, facts, now, **more)
+    return after if facts.room else dataclasses.replace(after, look_at=1e18)
 
 
 class NeverRenews(SessionRenewer):
@@ -404,7 +405,7 @@ MADE_IN: dict[str, list[Callable[..., Any]]] = {
     "cronsensus.node.decide": [fires_and_forgets, never_takes_over, blind_while_full],
 }
 """The parts of a node, by the module that makes them; and decisions."""
-_DECISIONS = {fires_and_forgets: "next_look", never_takes_over: "maintain", blind_while_full: "sleep"}
+_DECISIONS = {fires_and_forgets: "set_alarm", never_takes_over: "plan_upkeep", blind_while_full: "set_alarm"}
 
 
 def place_of(module: str, part: Callable[..., Any]) -> str:

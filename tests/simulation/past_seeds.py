@@ -1,7 +1,8 @@
 """Seeds that once broke a promise, and what they found. They are replayed for ever.
 
 A seed means what it means for one version of the code, so an old one may tell another story by now; the mistake itself
-lives on in ``ablations``, where the simulation has to find it again.
+lives on in ``ablations``, where the simulation has to find it again. All of these are from before 28 November 2026,
+when each thing that draws chance got a source of its own (``cluster.chance``): since then they are nights like others.
 """
 
 PAST_SEEDS = {

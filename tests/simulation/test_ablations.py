@@ -1,34 +1,27 @@
 """Each safeguard is there for a reason: without it the simulation finds a broken promise within a thousand seeds."""
 
 from collections.abc import Callable
-from random import Random
 
 import pytest
 
 from tests.simulation.ablations import MADE_IN, STORES, on, place_of
 from tests.simulation.cluster import Parts, simulate
+from tests.simulation.cluster.chance import Chance
 from tests.simulation.cluster.scenario import Scenario
 
 MOST = 1000
 SEEN_AT = {
-    "AdoptsOnce": 51,
-    "BelievesWhoeverReturns": 34,
-    "ClaimsForTheDead": 39,
-    "ForgetsToCancel": 21,
-    "GivesUpResults": 23,
-    "HearsAnybody": 98,
-    "LeasesOnTheWallClock": 23,
-    "LocksOutliveSessions": 553,
-    "NeverAdopts": 23,
-    "NeverRenews": 24,
-    "NoMostCrashes": 22,
-    "NoTokenCheck": 123,
-    "PrunesAboveTheWatermark": 247,
-    "RevivesTheDead": 39,
-    "TellsNobody": 177,
-    "TrustsForEver": 451,
-    "WatchesNoClock": 247,
-    "fires_and_forgets": 287,
+    "AdoptsOnce": 211,
+    "ClaimsForTheDead": 21,
+    "GivesUpResults": 41,
+    "HearsAnybody": 321,
+    "NeverAdopts": 29,
+    "NeverRenews": 53,
+    "PrunesAboveTheWatermark": 44,
+    "TellsNobody": 35,
+    "TrustsForEver": 43,
+    "WatchesNoClock": 165,
+    "fires_and_forgets": 257,
 }
 """Where the rarer ones were found last, by ``seek_ablations.py``; looked at first, to save time."""
 LIKELY: dict[str, Callable[[Scenario], bool]] = {
@@ -51,7 +44,7 @@ def nights(name, most=MOST):
         yield SEEN_AT[name]
     seeds = list(range(most))
     if likely := LIKELY.get(name):
-        seeds = sorted(seeds, key=lambda seed: not likely(Scenario(Random(seed))))
+        seeds = sorted(seeds, key=lambda seed: not likely(Scenario(Chance(seed)["scenario"])))
     yield from seeds
 
 

@@ -1,4 +1,4 @@
-"""Nights in which two due jobs are a herd and one alert node is enough: what few nodes and few jobs never show."""
+"""Nights in which two due jobs are a herd and all nodes but one are late: what few nodes and few jobs never show."""
 
 from collections import Counter
 
@@ -11,27 +11,22 @@ AT_ONCE = 20
 
 
 @pytest.mark.parametrize("first", [0, AT_ONCE])
-def test_no_promise_is_broken_with_partitions_and_idle_mode(first, monkeypatch):
+def test_no_promise_is_broken_in_herds_and_by_late_nodes(first, monkeypatch):
     monkeypatch.setattr(decide, "MOST_DUE", 1)
-    monkeypatch.setattr(decide, "LEAST_DUE", 1)
-    monkeypatch.setattr(decide, "ACTIVE", 1)
-    monkeypatch.setattr(turn_order, "ACTIVE", 1)
+    monkeypatch.setattr(turn_order, "IN_FRONT", 1)
     happened = Counter[str]()
-    due, next_look = decide.due, decide.next_look
+    set_alarm = decide.set_alarm
 
-    def noted_due(*seen):
-        todo, memory = due(*seen)
-        happened["partitions"] += todo.again
-        return todo, memory
+    def noted(memory, view, *facts, **told):
+        memory = set_alarm(memory, view, *facts, **told)
+        happened["late"] += memory.late
+        happened["herds"] += view.more
+        return memory
 
-    def noted_next_look(*seen, **told):
-        todo, memory = next_look(*seen, **told)
-        happened["idle"] += memory.idle is not None
-        return todo, memory
-
-    monkeypatch.setattr(decide, "due", noted_due)
-    monkeypatch.setattr(decide, "next_look", noted_next_look)
+    monkeypatch.setattr(decide, "set_alarm", noted)
+    turn_order._place.cache_clear()
     for seed in range(first, first + AT_ONCE):
         result = simulate(seed)
         assert result.ok, (seed, result.violations)
-    assert min(happened["partitions"], happened["idle"]) > AT_ONCE, happened
+    turn_order._place.cache_clear()
+    assert min(happened["late"], happened["herds"]) > AT_ONCE, happened

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from cronsensus.model.occurrence import Item
-from cronsensus.node import decide, pace, round  # noqa: A004 - the module
+from cronsensus.node import pace, reserving, round  # noqa: A004 - the module
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.stores.memory import MemoryStore
 from tests.simulation.ablations import on
@@ -27,7 +27,7 @@ def happened(monkeypatch):
 
     monkeypatch.setattr(People, "_enqueue", noted_enqueue)
     monkeypatch.setattr(pace.Pace, "reserve", 8)
-    monkeypatch.setattr(decide, "STALLED", LONG)
+    monkeypatch.setattr(reserving, "STALLED", LONG)
     monkeypatch.setattr(round, "STALLED", LONG)
     happened = Counter[str]()
     reserve, hand_back, begin = ActiveRuns.reserve, ActiveRuns.hand_back, ActiveRuns._begin_reserved

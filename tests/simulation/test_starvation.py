@@ -61,7 +61,7 @@ class FullWorld(SleepersWorld):
 
     def __init__(self, seed: int, parts: Parts) -> None:
         super().__init__(seed, parts)
-        self.scenario = FullScenario(self.rng)
+        self.scenario = FullScenario(self.chance["scenario"])
         self.judge = cast("Judge", BatchJudge(self))
         self.people = AsksOnce(self, self.judge, self.nodes)
         self.troubles = Troubles(self, self.people, self.nodes, self.outsiders)

@@ -74,7 +74,6 @@ def calls_on(store: Store) -> Calls:
             pass
 
     return {
-        "announce": lambda: store.announce({1: NOON}),
         "acquire": lambda: store.acquire("s", "job", key="k", lease=LEASE),
         "acquire_times": lambda: store.acquire_times("s", [Ask("job", (NOON,))], lease=LEASE),
         "register_presence": lambda: store.register_presence("s"),

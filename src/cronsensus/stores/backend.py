@@ -6,7 +6,7 @@ The contracts stand in ``base``. Arguments are checked, and there is something t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -33,7 +33,7 @@ from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, 
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.transacting import RunTransaction, no_transactions
-from cronsensus.stores.values import DefineResult, Partition, Pruned, StoreCapabilities, View
+from cronsensus.stores.values import DefineResult, Pruned, StoreCapabilities, View
 from cronsensus.stores.wait_queues import WaitQueues
 
 
@@ -72,7 +72,7 @@ class Backend(ABC):
     # --- the scheduling round --------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View: ...
+    def _look(self, limit: int, ahead: timedelta) -> View: ...
     @abstractmethod
     def _step(self, session: str, step: Step) -> Done: ...
     @abstractmethod
@@ -158,15 +158,6 @@ class Backend(ABC):
 
     @abstractmethod
     def _notify(self) -> None: ...
-    def _announce(self, decided: Mapping[int, datetime]) -> None: ...  # noqa: B027 - costs other nodes a look
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What other handles announced while a thread waited on this one: the latest watermark of each job.
-
-        Announcements may be lost, and only those of jobs that were announced lately are kept.
-        """
-        return {}
 
     # --- reads -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple, Self
+from typing import Self
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobState
@@ -70,13 +70,6 @@ class DefineResult:
     kept: tuple[str, ...] = ()
 
 
-class Partition(NamedTuple):
-    """Part ``place`` (counted from 0) of ``of`` parts of all jobs. The store decides which job is in which part."""
-
-    place: int
-    of: int
-
-
 class Pruned(int):
     """How many occurrences and ranges were deleted.
 
@@ -104,7 +97,8 @@ class View:
             there are more of them, a quarter of ``limit`` are the jobs that came due last, so that they do not wait
             until all those before them are done.
         more: there are more of them than ``limit``.
-        next_job: the earliest due time still to come of any job, of ``jobs`` too; ``None``: there is none.
+        next_job: the earliest due time of any job that is later than ``now`` and ``ahead``; ``None``: there is none. It
+            says nothing of jobs that come before and are not shown; for them there is ``more``.
         backlog: pending occurrences are due now, claimable or not.
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the caller checks whether they are alive.

@@ -4,7 +4,7 @@
 
     seed ──▶ Scenario: jobs, policies, releases, nodes, how rough the night is
                 │
-    World ── one queue of events, one source of chance, one clock (and clocks beside it that are wrong)
+    World ── one queue of events, a source of chance for each actor, one clock (and clocks beside it that are wrong)
       │
       ├── SimulatedNode ── real Round and SessionRenewer, turned by Cranks; Work that takes virtual time
       │        │
@@ -29,16 +29,18 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from cronsensus.model.occurrence import OccurrenceFilter
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.parts import Parts
+from tests.simulation.cluster.reckoning import EVERYTHING
 from tests.simulation.cluster.trace import Trace
 from tests.simulation.cluster.world import World
 
-__all__ = ["Parts", "Simulation", "simulate"]
+__all__ = ["Parts", "Simulation", "simulate", "suspend_log_and_collector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Simulation:
         faults: how many faults bit.
         verbs: how many verbs the store carried out.
         seconds: how much virtual time passed.
+        counts: what the store did, by kind.
     """
 
     seed: int
@@ -58,6 +61,7 @@ class Simulation:
     faults: int
     verbs: int
     seconds: float
+    counts: Mapping[str, int]
 
     @property
     def ok(self) -> bool:
@@ -77,12 +81,13 @@ def simulate(seed: int, parts: Parts | None = None, world: type[World] = World) 
         parts: what is simulated. Defaults to the memory store.
         world: what kind of night it is.
     """
-    with _undisturbed():
+    with suspend_log_and_collector():
         return _one_night(world(seed, parts or Parts()), seed)
 
 
 def _one_night(world: World, seed: int) -> Simulation:
     world.run()
+    world.tally.note_occurrences([one.state for one in world.store.occurrences(OccurrenceFilter(), limit=EVERYTHING)])
     return Simulation(
         seed=seed,
         violations=tuple(world.judge.violations),
@@ -90,11 +95,12 @@ def _one_night(world: World, seed: int) -> Simulation:
         faults=world.faults,
         verbs=world.verbs,
         seconds=world.clock.micros / SECOND,
+        counts=world.tally,
     )
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def suspend_log_and_collector() -> Iterator[None]:
     """Keep the log quiet (the trace says it all), and the collector from looking at a trace that only grows."""
     log = logging.getLogger("cronsensus")
     level, collects = log.level, gc.isenabled()

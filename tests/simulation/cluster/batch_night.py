@@ -138,9 +138,10 @@ class BatchPeople(People):
     def prune_some(self) -> None:
         """Prune by ``keep``, and in the second half of a night now and then what ended before a time."""
         before = None
-        if self._stage.clock.micros > self._stage.scenario.micros // 2 and self._rng.random() < 0.2:
-            before = self._stage.clock.now() - timedelta(seconds=self._rng.randint(0, 30))
-        self.do("prune", before, limit=self._rng.choice([3, 1000]))
+        rng = self._stage.chance["prunes"]
+        if self._stage.clock.micros > self._stage.scenario.micros // 2 and rng.random() < 0.2:
+            before = self._stage.clock.now() - timedelta(seconds=rng.randint(0, 30))
+        self.do("prune", before, limit=rng.choice([3, 1000]))
 
     def do_one(self) -> None:
         """Start a batch, try a failed one again, or cancel something."""
@@ -177,10 +178,10 @@ class BatchTroubles(Troubles):
         super().begin()
         people = cast("BatchPeople", self._people)
         if self._stage.parts.prunes:
-            self._again(people.prune_some, lambda: int(self._stage.rng.expovariate(1 / 3) * SECOND))
+            self._again(people.prune_some, lambda: int(self._stage.chance["prunes"].expovariate(1 / 3) * SECOND))
 
     def _arm(self, node: SimulatedNode, kind: Kind) -> None:
-        rng = self._stage.rng
+        rng = self._stage.chance["troubles"]
         cranks: Sequence[Crank] = [node.turning, node.batching, *node.phases]
         rng.choice(cranks).fault = Fault(kind, rng.choice([0, 0, 1, 1, 2, 3]), self._while())
 
@@ -194,9 +195,10 @@ class SleepersWorld(World):
 
     def commit(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let the store carry a verb out."""
-        if verb == "awaken" and self.rng.random() < LOST:
+        rng = self.chance["wakers"]
+        if verb == "awaken" and rng.random() < LOST:
             self.trace.add(self.clock.micros, who, "LOST", args)
-            if not self.calm and self.rng.random() < 0.5:
+            if not self.calm and rng.random() < 0.5:
                 self.after(0, lambda: self._end_waker(who))
             return 0
         if verb == "prune":
@@ -250,7 +252,7 @@ class BatchWorld(SleepersWorld):
 
     def __init__(self, seed: int, parts: Parts) -> None:
         super().__init__(seed, parts)
-        self._lists = BatchScenario(self.rng, prunes=parts.prunes)
+        self._lists = BatchScenario(self.chance["scenario"], prunes=parts.prunes)
         self.scenario = self._lists
         self.judge = cast("Judge", BatchJudge(self))
         self.people = BatchPeople(self, self.judge, self.nodes)

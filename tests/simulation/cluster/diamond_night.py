@@ -119,7 +119,7 @@ class DiamondWorld(SleepersWorld):
 
     def __init__(self, seed: int, parts: Parts) -> None:
         super().__init__(seed, parts)
-        self._diamond = DiamondScenario(self.rng, prunes=parts.prunes)
+        self._diamond = DiamondScenario(self.chance["scenario"], prunes=parts.prunes)
         self.scenario = self._diamond
         self.judge = cast("Judge", DiamondJudge(self))
         self.people = DiamondPeople(self, self.judge, self.nodes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import cast
 
 from cronsensus.errors import StoreError
@@ -130,11 +129,6 @@ class SimulatedNode(Node):
         if not self.gone:
             self._on_hint()
 
-    def hear(self, decided: Mapping[int, datetime]) -> None:
-        """Take an announcement of another node."""
-        if not self.gone:
-            self._wire.hear(decided)
-
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something of this process after a while: later when it stands still then, never when it is gone."""
         self.stage.at(self.stage.clock.micros + micros, action, self)
@@ -162,7 +156,7 @@ class SimulatedNode(Node):
 
     def _last_words(self) -> None:
         self.round.active_runs.stop_all("the node is shutting down")
-        self.later(int(self.stage.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_beating)
+        self.later(int(self.stage.chance[f"node {self.name}"].uniform(0, LAST_WORDS) * SECOND), self._stop_beating)
 
     def _stop_beating(self) -> None:
         # Node.stop does not wait for the heartbeat before it closes the session.

@@ -47,6 +47,7 @@ class Outsider:
         """Make a program that is not started yet."""
         self.stage = stage
         self.name = name
+        self._rng = stage.chance[f"outsider {name}"]
         self.clock = NodeClock(stage.clock, skew=timedelta(0), rate=1.0)
         self.suspended: list[Any] = []
         self.phases: list[Any] = []
@@ -120,10 +121,10 @@ class Outsider:
     def _every(self, while_: timedelta, act: Callable[[], None]) -> None:
         def go() -> None:
             # Nothing tells a program that it stood still: now and then it acts before it asks.
-            if act != self._act or self.stage.rng.random() < 0.5:
+            if act != self._act or self._rng.random() < 0.5:
                 self._look()
             act()
-            self.later(int(while_.total_seconds() * SECOND * self.stage.rng.uniform(0.5, 1)), go)
+            self.later(int(while_.total_seconds() * SECOND * self._rng.uniform(0.5, 1)), go)
 
         self.later(1000, go)
 
@@ -151,7 +152,7 @@ class Outsider:
     # --- what it does ------------------------------------------------------------------------------------------------
 
     def _act(self) -> None:
-        act = self.stage.rng.choice([self._acquire, self._acquire, self._lock, self._extend, self._unlock])
+        act = self._rng.choice([self._acquire, self._acquire, self._lock, self._extend, self._unlock])
         try:
             act()
         except LeaseLost:
@@ -161,7 +162,7 @@ class Outsider:
         self.stage.hint_all(self.name)
 
     def _acquire(self) -> None:
-        rng = self.stage.rng
+        rng = self._rng
         if len(self._errands) >= 2 or self.stage.calm:
             return
         job = rng.choice(self.stage.scenario.names)
@@ -213,13 +214,13 @@ class Outsider:
     def _tell(self, outcome: Outcome) -> None:
         step = Step(outcomes=(outcome,))
         self._do("step", self._session, step)
-        if self.stage.rng.random() < 0.2:
+        if self._rng.random() < 0.2:
             self.later(SECOND, lambda: self._do("step", self._session, step))  # the answer was lost
 
     # --- locks -------------------------------------------------------------------------------------------------------
 
     def _lock(self) -> None:
-        rng = self.stage.rng
+        rng = self._rng
         ttl = timedelta(seconds=rng.choice([2, 8, 30]))
         session = self._session if rng.random() < 0.6 else None
         grant = self._do("lock", rng.choice(LOCKS), self.name, ttl=ttl, session=session)
@@ -228,13 +229,13 @@ class Outsider:
 
     def _extend(self) -> None:
         if self._grants:
-            self._do("extend", self.stage.rng.choice(self._grants), ttl=timedelta(seconds=8))
+            self._do("extend", self._rng.choice(self._grants), ttl=timedelta(seconds=8))
 
     def _unlock(self) -> None:
         if self._grants:
-            grant = self.stage.rng.choice(self._grants)
+            grant = self._rng.choice(self._grants)
             self._do("unlock", grant)
-            if self.stage.rng.random() < 0.5:
+            if self._rng.random() < 0.5:
                 self._grants.remove(grant)
 
     def _do(self, verb: str, *args: Any, **kwargs: Any) -> Any:

@@ -23,7 +23,7 @@ class People:
         self._stage = stage
         self._judge = judge
         self._nodes = nodes
-        self._rng = stage.rng
+        self._rng = stage.chance["people"]
         self._acts: list[Callable[[str], None]] = [
             self._pause, self._resume, self._resume, self._trigger, self._trigger, self._cancel, self._retry,
             self._backfill, self._enqueue, self._enqueue, self._enqueue, self._retire,
@@ -52,7 +52,8 @@ class People:
 
     def interfere(self, job: str) -> None:
         """Change something about a job between a plan for it and its being carried out."""
-        act = self._rng.choice([self._pause, self._trigger, self._cancel, self._retire])
+        rng = self._stage.chance["interference"]
+        act = rng.choice([self._pause, self._trigger, self._cancel, self._retire])
         self._stage.after(1, lambda: self._try(act, job))
 
     def do(self, verb: str, *args: Any, **kwargs: Any) -> Any:

@@ -47,6 +47,8 @@ class Scenario:
         self.hands = rng.choice([(1,), (1, 2, 4), (1, 2, 4)])
         """How many runs a node may hold; one of these."""
         self.rough = rng.random() < 0.8
+        self.punctual = True
+        """Whether nothing may be late where nothing goes wrong: no job is paused, and some node is always there."""
         self.drift = 0.04 if self.rough else 0.0005
         """By how much a node's monotonic clock may run fast or slow: more than any clock does, and within the margin of
         a lease; on a quiet night as much as real ones do, because there nothing may be late."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cronsensus.model.ending import EndingKind
 from cronsensus.model.session import SessionView
 from cronsensus.node.executors.base import Call
+from tests.simulation.cluster.chance import Chance
 from tests.simulation.cluster.clocks import NodeClock, StoreClock
 from tests.simulation.cluster.parts import Parts
 from tests.simulation.cluster.scenario import Scenario
@@ -88,7 +88,7 @@ class Witness(Protocol):
 class Stage(Protocol):
     """The world, seen by those who act in it."""
 
-    rng: Random
+    chance: Chance
     clock: StoreClock
     trace: Trace
     scenario: Scenario
@@ -101,6 +101,9 @@ class Stage(Protocol):
     faults: int
     release: int
     """What a node that starts now runs."""
+
+    work: Any
+    """The class of what runs do: ``Work``, or one derived from it."""
 
     @property
     def witness(self) -> Witness:

@@ -22,28 +22,33 @@ class Troubles:
         self, stage: Stage, people: People, nodes: Sequence[SimulatedNode], outsiders: Sequence[Outsider]
     ) -> None:
         self._stage = stage
+        self._rng = stage.chance["troubles"]
         self._people = people
         self._nodes = nodes
         self._outsiders = outsiders
 
     def begin(self) -> None:
         """Draw what will happen when."""
-        world, rng, scenario = self._stage, self._stage.rng, self._stage.scenario
+        world, scenario = self._stage, self._stage.scenario
         if scenario.rough:
             self._again(self._trouble, self._next_trouble)
             self._again(self._people.act, self._people.next_in)
         elif scenario.busy:
             self._again(self._people.ask, self._people.next_in)
         if scenario.rough and scenario.outsiders:
-            self._again(self._trouble_outside, lambda: int(rng.expovariate(1 / 25) * SECOND))
+            self._again(
+                self._trouble_outside, lambda: int(world.chance["troubles outside"].expovariate(1 / 25) * SECOND)
+            )
         if scenario.rough and scenario.clock_steps:
-            for _ in range(rng.randint(1, 3)):
-                world.at(rng.randint(0, scenario.micros), self._step_clock)
+            clock = world.chance["clock"]
+            for _ in range(clock.randint(1, 3)):
+                world.at(clock.randint(0, scenario.micros), self._step_clock)
         if world.parts.forgets:
-            for _ in range(rng.randint(1, 4)):
-                world.at(rng.randint(3 * SECOND, scenario.micros - 6 * SECOND), world.remember)
+            forgetting = world.chance["forgetting"]
+            for _ in range(forgetting.randint(1, 4)):
+                world.at(forgetting.randint(3 * SECOND, scenario.micros - 6 * SECOND), world.remember)
         if scenario.rough and len(scenario.releases) > 1:
-            world.at(rng.randint(20 * SECOND, scenario.micros - 30 * SECOND), self._deploy)
+            world.at(world.chance["deploy"].randint(20 * SECOND, scenario.micros - 30 * SECOND), self._deploy)
 
     def end(self) -> None:
         """Let nothing new go wrong; who stands still wakes in his own time."""
@@ -63,10 +68,13 @@ class Troubles:
         world.after(next_in(), go)
 
     def _next_trouble(self) -> int:
-        return int(self._stage.rng.expovariate(1 / self._stage.scenario.seconds_between_faults) * SECOND)
+        return int(self._rng.expovariate(1 / self._stage.scenario.seconds_between_faults) * SECOND)
+
+    def _next_trouble_outside(self) -> int:
+        return int(self._stage.chance["troubles outside"].expovariate(1 / 25) * SECOND)
 
     def _trouble(self) -> None:
-        world, rng = self._stage, self._stage.rng
+        world, rng = self._stage, self._rng
         if not self._nodes:
             return
         node = rng.choice(self._nodes)
@@ -88,7 +96,7 @@ class Troubles:
             self._arm(node, rng.choices(KINDS, WEIGHTS)[0])
 
     def _trouble_outside(self) -> None:
-        rng = self._stage.rng
+        rng = self._stage.chance["troubles outside"]
         if self._outsiders:
             outsider = rng.choice(self._outsiders)
             if rng.random() < 0.3:
@@ -98,7 +106,7 @@ class Troubles:
 
     def _arm(self, node: SimulatedNode, kind: Kind) -> None:
         """Let something go wrong at one of the next verbs of a node's rounds."""
-        world, rng = self._stage, self._stage.rng
+        world, rng = self._stage, self._rng
         node.turning.fault = Fault(kind, rng.choice([0, 0, 1, 1, 2, 3]), self._while())
         if rng.random() < 0.5:
             node.hint()
@@ -108,16 +116,16 @@ class Troubles:
     def _while(self) -> int:
         """Return how long something takes that should take no time: up to three leases."""
         longest = 3 * self._stage.scenario.lease.total_seconds()
-        return int(0.01 * (longest / 0.01) ** self._stage.rng.random() * SECOND)
+        return int(0.01 * (longest / 0.01) ** self._rng.random() * SECOND)
 
     def _step_clock(self) -> None:
-        rng = self._stage.rng
+        rng = self._stage.chance["clock"]
         micros = int(rng.choice([-1, 1, 1]) * 0.1 * 1200 ** rng.random() * SECOND)
         self._stage.clock.step(micros)
         self._stage.trace.add(self._stage.clock.micros, "store", "CLOCK SET", f"{micros / SECOND:+g}s")
 
     def _deploy(self) -> None:
-        world, rng = self._stage, self._stage.rng
+        world, rng = self._stage, self._stage.chance["deploy"]
         world.release = 1
         world.trace.add(world.clock.micros, "people", "deploy")
         for node in list(self._nodes):

@@ -5,13 +5,12 @@ A verb is one atomic step of the store; before and after it anything may happen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from random import Random
 from typing import Any, NoReturn
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
-from cronsensus.stores.announcements import Announcements
 from cronsensus.stores.values import StoreCapabilities
 from tests.simulation.cluster.batons import Crashed
 from tests.simulation.cluster.clocks import SECOND
@@ -25,16 +24,6 @@ class Wire:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._announcements = Announcements()
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What this node has heard of others' decisions."""
-        return self._announcements.kept
-
-    def hear(self, decided: Mapping[int, datetime]) -> None:
-        """Take in an announcement."""
-        self._announcements.note(decided)
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -59,9 +48,10 @@ class Wire:
             if fault is None:
                 return world.commit(crank.name, verb, args, kwargs)
             if fault.kind == "linger":
-                if verb == "step" and args[1].plans and world.rng.random() < 0.3:
-                    world.interfere(world.rng.choice(args[1].plans).job)
-                crank.suspend(int(SECOND * 10 ** world.rng.uniform(-4, -0.3)))
+                rng = world.chance[source_of(crank, verb)]
+                if verb == "step" and args[1].plans and rng.random() < 0.3:
+                    world.interfere(rng.choice(args[1].plans).job)
+                crank.suspend(int(SECOND * 10 ** rng.uniform(-4, -0.3)))
                 return world.commit(crank.name, verb, args, kwargs)
             fault.verb -= 1
             if fault.verb >= 0:
@@ -114,8 +104,12 @@ class _Request:
         """Let the store carry it out."""
         return self.world.commit(self.crank.name, self.verb, self.args, self.kwargs)
 
+    @property
+    def _rng(self) -> Random:
+        return self.world.chance[source_of(self.crank, self.verb)]
+
     def _before_or_after(self, micros: int) -> Any:
-        if self.world.rng.random() < 0.5:
+        if self._rng.random() < 0.5:
             self.crank.suspend(micros)
             return self.commit()
         answer = self.commit()
@@ -127,7 +121,7 @@ class _Request:
         raise StoreBusy("simulated: no answer in time")
 
     def _crash(self, micros: int) -> NoReturn:
-        world, draw = self.world, self.world.rng.random()
+        world, draw = self.world, self._rng.random()
         if draw < 0.5:
             self.commit()
         elif draw < 0.8:
@@ -135,6 +129,11 @@ class _Request:
             world.after(micros, lambda: world.commit_late(self.crank.name, self.verb, self.args, self.kwargs))
         self.crank.node.crash()
         raise Crashed
+
+
+def source_of(crank: Crank, verb: str) -> str:
+    """Return the name of the source of chance for a verb of a node."""
+    return f"wire {crank.node.name} {verb}"
 
 
 def copied(args: tuple[Any, ...]) -> tuple[Any, ...]:

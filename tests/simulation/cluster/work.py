@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from datetime import timedelta
+from random import Random
 
 from cronsensus.model.ending import Ending, EndingKind
 from cronsensus.model.occurrence import LogLine, RunError
@@ -27,9 +28,15 @@ class Work:
         self.over = False
         self._done = done
 
+    @property
+    def _rng(self) -> Random:
+        """What an occurrence draws is its own, whichever node runs it, and when."""
+        claim = self.call.claim
+        return self.node.stage.chance[f"work {claim.job} {claim.key}"]
+
     def begin(self) -> None:
         """Draw how long it takes and how it ends."""
-        world, rng = self.node.stage, self.node.stage.rng
+        world, rng = self.node.stage, self._rng
         shape = world.scenario.shapes[self.call.claim.spec.function]
         seconds = 0.05 if world.calm else shape.shortest * (shape.longest / shape.shortest) ** rng.random()
         kind = "returned" if rng.random() < shape.succeeds else rng.choice(_KINDS)
@@ -44,7 +51,7 @@ class Work:
         """Tell how far it is, or log a line; also one that nobody believes any more goes on talking."""
         if self.over:
             return
-        run, rng = self.call.run, self.node.stage.rng
+        run, rng = self.call.run, self._rng
         if rng.random() < 0.5:
             run.progress(rng.randint(0, 100))
         else:
@@ -53,7 +60,7 @@ class Work:
     def stop(self, reason: str, *, lease_lost: bool) -> None:
         """Ask it to stop: a coroutine does, soon; a thread looks at it now and again, or never."""
         self.call.run.stop(reason, lease_lost=lease_lost)
-        rng = self.node.stage.rng
+        rng = self._rng
         if self.call.registered.executor != "thread" or rng.random() < 0.3:
             # Some notice and just return, which is not what they were to do but what people write.
             kind: EndingKind = "returned" if rng.random() < 0.3 else "cancelled"
@@ -65,7 +72,18 @@ class Work:
         self.over = True
         run = self.call.run
         self.node.stage.witness.work_ends(self, kind)
-        self._done(self.call, _ending(kind, run.cancel_reason if run.cancelled.is_set() else "as it said"))
+        self._done(self.call, self._make_ending(kind, run.cancel_reason if run.cancelled.is_set() else "as it said"))
+
+    def _make_ending(self, kind: EndingKind, reason: str | None) -> Ending:
+        match kind:
+            case "returned":
+                return Ending(kind=kind, result="true")
+            case "raised" | "timed_out":
+                return Ending(kind=kind, error=RunError(type="Simulated", message=kind))
+            case "retry":
+                return Ending(kind=kind, reason=reason, retry_after=timedelta(seconds=1.5))
+            case _:
+                return Ending(kind=kind, reason=reason)
 
 
 DIES = 0.02
@@ -81,8 +99,8 @@ class PhaseWork(Work):
         self._crank = Crank(self.node, f"{self.node.name}.phase{claim.id}", self._turn)
         self.node.phases.append(self._crank)
         stage = self.node.stage
-        if not stage.calm and stage.rng.random() < DIES:  # it is so short that no trouble at random meets it
-            self._crank.fault = Fault("crash", stage.rng.choice([1, 2, 3]))
+        if not stage.calm and self._rng.random() < DIES:  # it is so short that no trouble at random meets it
+            self._crank.fault = Fault("crash", self._rng.choice([1, 2, 3]))
         self._crank.wake()
 
     def _turn(self) -> float:
@@ -114,8 +132,8 @@ class SimulatedExecutor(Executor):
 
     def start(self, call: Call) -> None:
         """Begin an attempt."""
-        kind = PhaseWork if inspect.ismethod(call.registered.function) else Work
-        work = kind(self._node, call, self._ended)
+        kind = PhaseWork if inspect.ismethod(call.registered.function) else self._node.stage.work
+        work: Work = kind(self._node, call, self._ended)
         self.works[call.run.id, call.run.token] = work
         try:
             self._node.stage.witness.work_begins(work)
@@ -143,15 +161,3 @@ class SimulatedExecutor(Executor):
             work.over = True
             self._node.stage.witness.work_dies(work)
         self.works.clear()
-
-
-def _ending(kind: EndingKind, reason: str | None) -> Ending:
-    match kind:
-        case "returned":
-            return Ending(kind=kind, result="true")
-        case "raised" | "timed_out":
-            return Ending(kind=kind, error=RunError(type="Simulated", message=kind))
-        case "retry":
-            return Ending(kind=kind, reason=reason, retry_after=timedelta(seconds=1.5))
-        case _:
-            return Ending(kind=kind, reason=reason)

@@ -1,13 +1,11 @@
-"""The simulated world: one queue of events, one source of chance, one store, and whoever acts on it."""
+"""The simulated world: one queue of events, sources of chance, one store, and whoever acts on it."""
 
 from __future__ import annotations
 
 import heapq
 import traceback
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from functools import partial
-from random import Random
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from cronsensus.errors import CronsensusError
@@ -15,6 +13,7 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory.snapshots import restore, take
+from tests.simulation.cluster.chance import Chance
 from tests.simulation.cluster.clocks import SECOND, NodeClock, StoreClock
 from tests.simulation.cluster.cranks import Crank
 from tests.simulation.cluster.judge import Judge
@@ -25,8 +24,10 @@ from tests.simulation.cluster.people import People
 from tests.simulation.cluster.reckoning import nobody_waits, nothing_is_left, reckon
 from tests.simulation.cluster.scenario import Scenario
 from tests.simulation.cluster.stage import Process
+from tests.simulation.cluster.tally import Tally
 from tests.simulation.cluster.trace import Trace
 from tests.simulation.cluster.troubles import Troubles
+from tests.simulation.cluster.work import Work
 
 AFTERWARDS = 20 * SECOND
 """How long the jobs go on when nothing goes wrong any more."""
@@ -39,12 +40,15 @@ MOST_EVENTS = 200_000
 class World:
     """One simulation, from its seed to its verdict."""
 
+    work: type[Work] = Work
+    """What runs do."""
+
     def __init__(self, seed: int, parts: Parts) -> None:
-        self.rng = Random(seed)
+        self.chance = Chance(seed)
         self.parts = parts
         self.clock = StoreClock()
         self.trace = Trace()
-        self.scenario = Scenario(self.rng)
+        self.scenario = Scenario(self.chance["scenario"])
         self._memory = parts.store(self.clock)
         self.store: Store = self._memory
         self.judge = Judge(self)
@@ -55,6 +59,7 @@ class World:
         self.current: Crank | None = None
         self.calm = False
         self.over = False
+        self.tally = Tally()
         self.faults = 0
         self.verbs = 0
         self.turns = 0
@@ -70,10 +75,15 @@ class World:
     def at(self, micros: int, action: Callable[[], None], node: Process | None = None) -> None:
         """Do something at a moment; what is due in one moment is done in an order that is drawn.
 
+        Each process draws the places of its own events, and the world those of all others.
         What a ``node`` does is done when it goes on, if it stands still then; and not at all, if it is gone.
         """
         self._order += 1
-        heapq.heappush(self._events, (max(micros, self.clock.micros), self.rng.random(), self._order, action, node))
+        place = self._draw_place(node)
+        heapq.heappush(self._events, (max(micros, self.clock.micros), place, self._order, action, node))
+
+    def _draw_place(self, node: Process | None) -> float:
+        return self.chance["order" if node is None else f"order {node.name}"].random()
 
     def after(self, micros: int, action: Callable[[], None]) -> None:
         """Do something after a while."""
@@ -81,10 +91,7 @@ class World:
 
     def run(self) -> None:
         """Let it all happen."""
-        for index in range(self.scenario.nodes):
-            self.after(self.rng.randint(0, 5 * SECOND), lambda index=index: self.start_node(f"n{index}"))  # type: ignore[misc]
-        for index in range(self.scenario.outsiders if self.scenario.rough else 0):
-            self.after(self.rng.randint(0, 20 * SECOND), lambda index=index: self.start_outsider(f"o{index}"))  # type: ignore[misc]
+        self._start_all()
         self.troubles.begin()
         self.at(self.scenario.micros, self._calm_down)
         try:
@@ -98,6 +105,13 @@ class World:
                 node.gone = True
                 for crank in list(node.suspended):
                     crank.kill()
+
+    def _start_all(self) -> None:
+        starts = self.chance["starts"]
+        for index in range(self.scenario.nodes):
+            self.after(starts.randint(0, 5 * SECOND), lambda index=index: self.start_node(f"n{index}"))  # type: ignore[misc]
+        for index in range(self.scenario.outsiders if self.scenario.rough else 0):
+            self.after(starts.randint(0, 20 * SECOND), lambda index=index: self.start_outsider(f"o{index}"))  # type: ignore[misc]
 
     def go_on(self, until: Callable[[], bool]) -> None:
         """Let events happen until something is so, or the simulation is over.
@@ -162,7 +176,7 @@ class World:
 
     def start_node(self, name: str) -> None:
         """Start a process."""
-        rng = self.rng
+        rng = self.chance[f"node {name}"]
         self._pids += 1
         functions = frozenset(self.scenario.names)
         if not self.calm and rng.random() < 0.15:
@@ -196,7 +210,8 @@ class World:
         self.nodes.remove(node)
         self._gone.add(node.pid)
         if not self.calm:
-            self.after(int(self.rng.uniform(0.2, 25) * SECOND), lambda: self.start_node(node.name))
+            pause = self.chance[f"node {node.name}"].uniform(0.2, 25)
+            self.after(int(pause * SECOND), lambda: self.start_node(node.name))
 
     def is_dead(self, session: SessionView) -> bool:
         """Return whether the process of a session is certainly gone."""
@@ -215,9 +230,8 @@ class World:
         self.trace.add(self.clock.micros, who, verb, args, answer)
         if verb == "notify":
             self.hint_all(who)
-        elif verb == "announce":
-            self._announce_to_all(who, *args)
         else:
+            self.tally.note_answer(verb, args, answer)
             self.judge.saw(verb, args, kwargs, answer)
         return answer
 
@@ -232,7 +246,7 @@ class World:
         """Let the store forget, a moment later, whatever comes from now on: as if a standby took over that lags."""
         before, books = take(self._memory), self.judge.remember()
         asked_at = self.clock.micros
-        micros = int(0.1 * 50 ** self.rng.random() * SECOND)
+        micros = int(0.1 * 50 ** self.chance["forgetting"].random() * SECOND)
 
         def forget() -> None:
             if self._forgot_at > asked_at:
@@ -249,14 +263,9 @@ class World:
         """Wake the nodes: some hints are lost, some come twice, none is needed."""
         for node in self.nodes:
             if not who.startswith(node.name):
-                for _ in range(self.rng.choice([1, 1, 1, 2] if self.calm else [0, 1, 1, 2])):
-                    node.later(self.rng.randint(0, 30_000), node.hint)
-
-    def _announce_to_all(self, who: str, decided: Mapping[int, datetime]) -> None:
-        """Tell the nodes: some announcements are lost, some come too late."""
-        for node in self.nodes:
-            if not who.startswith(node.name) and (self.calm or self.rng.random() < 0.8):
-                node.later(self.rng.randint(0, 30_000), partial(node.hear, decided))
+                rng = self.chance[f"hints {node.name}"]
+                for _ in range(rng.choice([1, 1, 1, 2] if self.calm else [0, 1, 1, 2])):
+                    node.later(rng.randint(0, 30_000), node.hint)
 
     def number_of(self, job: str, key: str) -> int:
         """Return the id under which the store keeps an occurrence."""

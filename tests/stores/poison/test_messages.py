@@ -9,8 +9,6 @@ import pytest
 
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres.wait_queues import channel_of
-from cronsensus.stores.sql.postgres.wake import _DECIDED
-from cronsensus.testing.conformance.fixtures import START
 
 TEXTS = (
     b"", b":", b"1", b"1:", b":1", b"1:2:3", b"a:b", b"1:2 3", b"9" * 5000 + b":1", b"1:" + b"9" * 5000, b"1:1e9",
@@ -33,7 +31,7 @@ def store(request):
 def publish(store, queues):
     """Publish all of it on each channel that the store and its queues listen to."""
     if store.capabilities.name == "redis":
-        channels = (store._keyspace.channel, store._keyspace.decided_channel, queues._subscription._channel)
+        channels = (store._keyspace.channel, queues._subscription._channel)
         received = [
             store._client.command("PUBLISH", channel, text) for channel in channels for text in TEXTS + NO_TEXTS
         ]
@@ -41,14 +39,14 @@ def publish(store, queues):
     else:
         place = store._url.schema, store.namespace
         with psycopg.connect(**dict(store._url.connection), autocommit=True) as connection:
-            for channel in (store._wake.channel, store._wake.channel + _DECIDED, channel_of(*place)):
+            for channel in (store._wake.channel, channel_of(*place)):
                 for text in TEXTS:
                     connection.execute("SELECT pg_notify(%s, %s)", [channel, text.decode()])
 
 
 def test_poison_in_a_message_ends_no_wait_and_hides_no_later_one(store):
     queues, other = store.wait_queues(), store.sibling()
-    raised, told, over = [], [], threading.Event()
+    raised, told, hinted, over = [], [], [], threading.Event()
 
     def on_another_thread(act):
         def turns():
@@ -65,15 +63,23 @@ def test_poison_in_a_message_ends_no_wait_and_hides_no_later_one(store):
 
     queues.join("lock")
     threads = [
-        on_another_thread(lambda: store.wait(0.05)),
+        on_another_thread(lambda: hinted.append(store.wait(0.05))),
         on_another_thread(lambda: told.extend(queues.receive(0.05))),
     ]
     until = time.monotonic() + PATIENCE
-    for job in (7, 8):
-        while job not in store.announced and time.monotonic() < until and not over.wait(0.01):
-            other.announce({job: START})  # it is heard once the thread listens
-        if job == 7:
-            publish(store, queues)
+
+    def wakes():
+        """Whether a notification wakes the thread, once all before it was heard."""
+        while not (hinted and not hinted[-1]) and time.monotonic() < until and not over.wait(0.01):
+            pass
+        before = len(hinted)
+        while not any(hinted[before:]) and time.monotonic() < until and not over.wait(0.01):
+            other.notify()
+        return any(hinted[before:])
+
+    listens = wakes()
+    publish(store, queues)
+    wakes_still = wakes()
     grant = other.lock("lock", "ann", ttl=timedelta(minutes=1))
     assert grant is not None
     assert other.unlock(grant)
@@ -85,5 +91,5 @@ def test_poison_in_a_message_ends_no_wait_and_hides_no_later_one(store):
     queues.close()
     other.close()
     assert raised == []
-    assert store.announced[8] == START
+    assert (listens, wakes_still) == (True, True)
     assert "lock" in told

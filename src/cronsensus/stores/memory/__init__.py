@@ -11,7 +11,6 @@ from typing import Self
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import InvalidOption
-from cronsensus.stores.announcements import Announcements
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory.jobs import JobVerbs
 from cronsensus.stores.memory.operating import OperatingVerbs
@@ -69,7 +68,6 @@ class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, MaintenanceVerbs, Read
     def _enter(self, world: World, namespace: str) -> None:
         self.namespace = namespace
         self._world = world
-        self._announcements = Announcements()
         with world.changed:
             self._space = world.space(namespace)
             self._space.handles.add(self)

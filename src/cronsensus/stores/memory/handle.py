@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from typing import Any, TypeVar
@@ -21,7 +21,6 @@ from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Origin, Reason, State
-from cronsensus.stores.announcements import Announcements
 from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 from cronsensus.stores.values import MOST_AHEAD
@@ -59,7 +58,6 @@ class Handle:
     _world: World
     _space: Space
     _hinted: bool
-    _announcements: Announcements
 
     @property
     def _changed(self) -> Condition:
@@ -72,17 +70,6 @@ class Handle:
                 if other is not self:
                     other._hinted = True  # noqa: SLF001 - a handle of the same class
             self._changed.notify_all()
-
-    def _announce(self, decided: Mapping[int, datetime]) -> None:
-        with self._changed:
-            for other in list(self._space.handles):
-                if other is not self:
-                    other._announcements.note(decided)  # noqa: SLF001 - a handle of the same class
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What others announced while a thread waited on this handle."""
-        return self._announcements.kept
 
     def _note_set_back(self) -> None:
         """Record in the trail that the clock was set back, if it was."""

@@ -36,7 +36,7 @@ from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow
-from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Partition, View, newest_of
+from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, View, newest_of
 
 MOST_SESSIONS_SHOWN = 64
 _NEVER = 1 << 62
@@ -55,14 +55,13 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+    def _look(self, limit: int, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
         with self._changed:
             now, space = self._now(), self._space
             from_here = (now, _NEVER)
             until = after(now, ahead)
-            here = takewhile(lambda entry: entry[0] <= until, space.due)
-            soon = [entry for entry in here if partition is None or entry[1] % partition.of == partition.place]
+            soon = list(takewhile(lambda entry: entry[0] <= until, space.due))
             more = len(soon) > limit
             if more:
                 due = bisect_right(soon, now, key=lambda entry: entry[0])
@@ -78,7 +77,7 @@ class RoundVerbs(Handle):
                 now=now,
                 jobs=tuple(job_state(space.jobs_by_id[job]) for job in jobs),
                 more=more,
-                next_job=next((at for at, _ in space.due.after(from_here)), None),
+                next_job=next((at for at, _ in space.due.after((until, _NEVER))), None),
                 backlog=any(head is not None and head[0] <= now for head in heads),
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in holders),

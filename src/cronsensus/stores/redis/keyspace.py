@@ -20,7 +20,6 @@ class Keyspace:
         never: a key that never exists.
         pulse: a key that means nothing; see ``Client``.
         channel: where wake-ups are sent.
-        decided_channel: where nodes announce what they decided.
     """
 
     def __init__(self, prefix: str, namespace: str) -> None:
@@ -32,7 +31,6 @@ class Keyspace:
         self.never = self._key("never")
         self.pulse = self._key("pulse")
         self.channel = self._key("wake")
-        self.decided_channel = self._key("decided")
         self._mark = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=3).digest())
 
     def _key(self, what: str) -> bytes:

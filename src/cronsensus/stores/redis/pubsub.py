@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
 
 from redis import exceptions
 
@@ -30,22 +29,11 @@ class Subscription:
     A message that is published while no connection listens is lost.
     """
 
-    def __init__(
-        self,
-        route: Route,
-        channel: bytes,
-        *,
-        where: str,
-        aside: tuple[bytes, Callable[[bytes], None]] | None = None,
-    ) -> None:
-        """Subscribe by ``route``, which this object owns; nothing is opened before ``listen``.
-
-        ``aside`` is another channel, and what is called with its messages.
-        """
+    def __init__(self, route: Route, channel: bytes, *, where: str) -> None:
+        """Subscribe by ``route``, which this object owns; nothing is opened before ``listen``."""
         self._route = route
         self._channel = channel
         self._where = where
-        self._aside = aside
         self._lock = threading.Lock()
         self._connection: DriverConnection | None = None
         self._sign: bytes | None = None
@@ -72,9 +60,7 @@ class Subscription:
                 self._route.forget()  # the server may be another one than it was
                 self._connection = connection = self._route.pool().get_connection()
                 self._shown = self._sign
-                aside = [] if self._aside is None else [self._aside[0]]
-                channels = [self._channel, *aside, *([self._shown] if self._shown else [])]
-                connection.send_command("SUBSCRIBE", *channels)
+                connection.send_command("SUBSCRIBE", self._channel, *([self._shown] if self._shown else []))
                 connection.read_response()
                 self._heard_at = _CLOCK.monotonic()
             except (exceptions.RedisError, OSError) as error:
@@ -102,15 +88,10 @@ class Subscription:
                     self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
                 self._ask_if_silent(connection)
                 while connection.can_read(0.0):
-                    kind, channel, *rest = connection.read_response()
+                    kind, _, *rest = connection.read_response()
                     self._heard_at = _CLOCK.monotonic()
-                    if kind != b"message":
-                        continue
-                    message = rest[0]
-                    if self._aside is not None and channel == self._aside[0]:
-                        self._aside[1](message)
-                    else:
-                        messages.append(message)
+                    if kind == b"message":
+                        messages.append(rest[0])
             except (exceptions.RedisError, OSError) as error:
                 self._broke()
                 raise translate(error, self._where) from error

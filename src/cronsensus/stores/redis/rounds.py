@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
@@ -53,7 +53,7 @@ from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.presence import PresenceObserver
 from cronsensus.stores.unreadable import READING_RAISES
-from cronsensus.stores.values import Partition, View, newest_of
+from cronsensus.stores.values import View, newest_of
 
 _log = Logger("cronsensus.stores")
 _CLOCK = SystemClock()
@@ -65,6 +65,9 @@ LEFT_OUT_FOR = 60.0
 class RoundVerbs(Handle):
     """What a node's crank does."""
 
+    starts_as_it_fires: ClassVar[bool] = True
+    """Whether the usual plans are fired and started in one pass (``fire_and_start``). A subclass that says ``False``
+    fires all of them first and then claims, and every verb answers the same."""
     _own_session: str
 
     def _begin_rounds(self) -> None:
@@ -78,13 +81,13 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+    def _look(self, limit: int, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
         through: list[socket.socket] = []
         told, known_guests = self._guests
         now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs, parked = self._read(
-            "look", limit, newest_of(limit), *(partition or (0, 1)), length(ahead), self._own_session,
-            self._observer.known, told, tell=through.append,
+            "look", limit, newest_of(limit), length(ahead), self._own_session, self._observer.known, told,
+            tell=through.append,
         )  # fmt: skip
         if guests is not False:
             known_guests = frozenset(guests)
@@ -257,7 +260,9 @@ class RoundVerbs(Handle):
             _log.warning("%d claims could not be given back; they end with their session: %s", len(rows), error)
 
     def _plans(self, plans: Sequence[Plan], want: Want | None) -> list[list[Any]]:
-        functions = self._known_functions(want.functions)[2] if plans and want else ()
+        functions: Collection[str] = ()
+        if plans and want and self.starts_as_it_fires:
+            functions = self._known_functions(want.functions)[2]
         return [
             [
                 self._keyspace.job_number(plan.job_id),

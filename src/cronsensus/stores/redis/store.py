@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
 from typing import Self
 
 from cronsensus.clock import Clock, SystemClock
@@ -94,11 +92,3 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
 
     def _notify(self) -> None:
         self._wake.notify()
-
-    def _announce(self, decided: Mapping[int, datetime]) -> None:
-        self._wake.announce(decided)
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What others announced while a thread waited on this handle."""
-        return self._wake.announcements.kept

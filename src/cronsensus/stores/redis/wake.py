@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping
-from datetime import datetime
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
-from cronsensus.stores.announcements import Announcements, read, written
 from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
@@ -30,10 +27,7 @@ class Wake:
         """Subscribe by ``route``, which this object owns, and publish over ``client``."""
         self._channel = keyspace.channel
         self._client = client
-        self._decided_channel = keyspace.decided_channel
-        self.announcements = Announcements()
-        aside = keyspace.decided_channel, lambda text: self.announcements.note(read(text))
-        self._subscription = Subscription(route, keyspace.channel, where=client.where, aside=aside)
+        self._subscription = Subscription(route, keyspace.channel, where=client.where)
         self.name = secrets.token_hex(8).encode()
         self._closed = Event()
 
@@ -69,12 +63,6 @@ class Wake:
         if not self._closed.is_set():
             with contextlib.suppress(StoreError):
                 self._client.command("PUBLISH", self._channel, self.name)
-
-    def announce(self, decided: Mapping[int, datetime]) -> None:
-        """Announce what was decided, on a channel of its own: what comes on the other one means work."""
-        if not self._closed.is_set():
-            with contextlib.suppress(StoreError):
-                self._client.command("PUBLISH", self._decided_channel, written(decided))
 
     def close(self) -> None:
         """Stop listening and notifying; end a ``wait`` in another thread. Idempotent."""

@@ -200,34 +200,6 @@ class Basics(StoreTest):
         self.define()
         self._wakes_a_waiting_handle(lambda: self.store.enqueue([Item(job="job")]))
 
-    def test_an_announcement_reaches_a_waiting_handle_and_does_not_wake_it_if_the_store_notifies(self) -> None:
-        waiting, over, woken = self.sibling(), threading.Event(), threading.Event()
-
-        def listen() -> None:
-            while not over.is_set():
-                if waiting.wait(0.05):
-                    woken.set()
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-        earlier = self.store.now()
-        later = earlier + timedelta(microseconds=1)
-        for _ in range(3000):
-            self.store.announce({1: later, 2: later})
-            self.store.announce({1: earlier, 3: later})
-            if over.wait(0.01) or {2, 3} <= waiting.announced.keys() or not self.store.capabilities.notify:
-                break
-        over.set()
-        waiting.close()
-        thread.join(60)
-        if self.store.capabilities.notify:
-            assert waiting.announced == {1: later, 2: later, 3: later}, "the latest of each"
-        assert not woken.is_set()
-
-    def test_an_announcement_never_raises(self) -> None:
-        self.store.announce({})
-        self.store.announce({1: self.store.now()})
-
     def _wakes_a_waiting_handle(self, tell: Callable[[], object]) -> None:
         waiting, heard = self.sibling(), threading.Event()
 

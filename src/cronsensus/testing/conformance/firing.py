@@ -15,7 +15,6 @@ from cronsensus.model.occurrence import OccurrenceFilter, scheduled_key
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
-from cronsensus.stores.values import Partition
 from cronsensus.testing.conformance.fixtures import (
     DAY,
     EVERY_MINUTE,
@@ -341,7 +340,7 @@ class Looking(StoreTest):
         self.clock.advance(10 * MINUTE)
         assert ["first", "second", "third"] == [job.spec.name for job in self.store.look().jobs]
 
-    def test_more_jobs_than_asked_for_are_announced(self) -> None:
+    def test_a_look_says_that_more_jobs_are_due_than_were_asked_for(self) -> None:
         for number in range(5):
             self.define(self.job(str(number)))
         self.clock.advance(MINUTE)
@@ -360,56 +359,21 @@ class Looking(StoreTest):
             assert [*names[: limit - newest], *names[20 - newest :]] == seen
         assert names == [job.spec.name for job in self.store.look(limit=20).jobs]
 
-    def test_each_due_job_is_in_one_partition(self) -> None:
-        for number in range(40):
-            self.define(self.job(str(number)))
-        self.clock.advance(MINUTE)
-        every_one = {job.spec.name for job in self.store.look(limit=40).jobs}
-        assert 40 == len(every_one)
-        for of in (1, 2, 3, 4):
-            looks = [self.store.look(limit=40, partition=Partition(place, of)) for place in range(of)]
-            assert not any(look.more for look in looks)
-            partitions = [{job.spec.name for job in look.jobs} for look in looks]
-            assert 40 == sum(map(len, partitions))
-            assert every_one == set().union(*partitions)
-            assert min(map(len, partitions)) >= 40 // of // 2, "partitions of very different size"
-            for place, mine in enumerate(partitions):
-                fewer = self.store.look(limit=4, partition=Partition(place, of))
-                assert fewer.more
-                assert 4 == len({job.spec.name for job in fewer.jobs} & mine)
-
-    def test_a_job_stays_in_its_partition(self) -> None:
-        for number in range(9):
-            self.define(self.job(str(number)))
-        self.clock.advance(MINUTE)
-        before = [
-            {job.spec.name for job in self.store.look(limit=9, partition=Partition(place, 3)).jobs}
-            for place in range(3)
-        ]
-        gone = self.store.look(limit=9, partition=Partition(0, 3)).jobs[0]
-        assert [True] == carry_out(self.store, [plan_of(gone, self.store.now())])
-        after = [
-            {job.spec.name for job in self.store.look(limit=9, partition=Partition(place, 3)).jobs}
-            for place in range(3)
-        ]
-        assert [mine - {gone.spec.name} for mine in before] == after
-
-    def test_a_partition_hides_only_the_due_jobs_of_others(self) -> None:
-        self.define(
-            self.job("due"), self.job("later", trigger=every("10m", start=START)), self.job("queue", trigger=None)
-        )
-        self.enqueue(job="queue")
-        self.session()
-        self.clock.advance(MINUTE)
-        looks = [self.store.look(limit=100, partition=Partition(place, 2)) for place in range(2)]
-        assert [0, 1] == sorted(len(look.jobs) for look in looks)
-        assert [self.store.look()] * 2 == [replace(look, jobs=self.store.look().jobs) for look in looks]
-
     def test_the_next_job_is_the_earliest_still_to_come(self) -> None:
         self.define(self.job("due"), self.job("late", trigger=every("1h", start=START)))
         self.define(self.job("soon", trigger=every("10m", start=START)))
         self.clock.advance(MINUTE)
         assert minute(10) == self.store.look().next_job
+
+    def test_the_next_job_comes_later_than_the_look_goes_ahead_also_where_more_come_than_it_shows(self) -> None:
+        self.define(*(self.job(f"{number}", trigger=every("1h", start=minute(number))) for number in range(1, 7)))
+        self.clock.advance(2 * MINUTE)
+        for limit in (1, 3, 4, 5, 40):
+            for ahead in (2 * MINUTE, 3 * MINUTE - MICROSECOND):
+                view = self.store.look(limit=limit, ahead=ahead)
+                assert (minute(5), limit < 4) == (view.next_job, view.more)
+            assert minute(6) == self.store.look(limit=limit, ahead=3 * MINUTE).next_job
+            assert self.store.look(limit=limit, ahead=4 * MINUTE).next_job is None
 
     def test_a_look_shows_what_is_due_soon_and_the_next_job_however_many_come(self) -> None:
         self.define(*(self.job(f"{number}", trigger=every("1h", start=minute(number))) for number in range(1, 21)))
@@ -417,7 +381,7 @@ class Looking(StoreTest):
             self.clock.advance(minute(passed) - self.clock.now())
             view = self.store.look(ahead=then * MINUTE)
             assert [f"{number}" for number in range(1, passed + then + 1)] == [job.spec.name for job in view.jobs]
-            assert (minute(passed + 1) if passed < 20 else None, False) == (view.next_job, view.more)
+            assert (minute(passed + then + 1) if passed + then < 20 else None, False) == (view.next_job, view.more)
         assert (16, True) == (len(self.store.look(limit=16).jobs), self.store.look(limit=16).more)
 
     def test_jobs_are_seen_before_they_are_due(self) -> None:
@@ -434,7 +398,7 @@ class Looking(StoreTest):
         assert ["first", "second"] == [job.spec.name for job in view.jobs]
         assert [minute(1), minute(2)] == [job.due_at for job in view.jobs]
         assert ["first"] == [job.spec.name for job in view.due]
-        assert minute(2) == view.next_job
+        assert view.next_job is None
         with pytest.raises(InvalidOption, match="a look goes forward"):
             self.store.look(ahead=-MINUTE)
 

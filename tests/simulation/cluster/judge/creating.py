@@ -71,7 +71,7 @@ class CreatingRules(Bench):
             self.broken(
                 "overlap", f"{plan.job} is planned for {plan.active_seen} active occurrences, and has {counted}"
             )
-        if not self.stage.scenario.rough and not self.stage.parts.forgets:
+        if self.stage.scenario.punctual and not self.stage.scenario.rough and not self.stage.parts.forgets:
             self._punctual(job, plan)
         job.watermark = max(job.watermark, plan.watermark)
         if plan.cancel_previous:
@@ -96,7 +96,7 @@ class CreatingRules(Bench):
             )
 
     def _punctual(self, job: JobBook, plan: Plan) -> None:
-        """Where nothing goes wrong and nobody acts, nothing is late."""
+        """Where nothing goes wrong, no job is paused and some node is always there, nothing is late."""
         late = (self.now - plan.watermark).total_seconds()
         if late > 1.0 + self.stage.scenario.watch and plan.watermark > job.declared_at:
             self.broken("late", f"{plan.job} at {plan.watermark} was found {late:g}s later, on a quiet night")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
-from typing import Any, cast
+from datetime import timedelta
+from typing import Any, ClassVar, cast
 
 from psycopg import RawCursor
 
@@ -49,6 +49,10 @@ class PostgresStore(PresenceStore):
         'many'
     """
 
+    in_one_trip: ClassVar[bool] = True
+    """Whether the usual steps and items take one trip (``at_once``). A subclass that says ``False`` sends all of them
+    the general way, and every verb answers the same."""
+
     def __init__(self, url: str, *, namespace: str = "default", clock: Clock | None = None) -> None:
         """Make a handle on the database that ``url`` names; nothing is opened yet.
 
@@ -75,12 +79,15 @@ class PostgresStore(PresenceStore):
         self._wake.close()
         super()._close()
 
+    def _has_one_trip(self) -> bool:
+        return self.in_one_trip and self._postgres.has_pipeline
+
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _step(self, session: str, step: Step) -> Done:
         """Take a step; what a scheduled occurrence mostly wants, in one trip."""
         done = None
-        if not self._is_pooled() and self._postgres.has_pipeline:
+        if not self._is_pooled() and self._has_one_trip():
             try:
                 done = self._step_in_one_trip(session, step)
             except TryAgain as error:
@@ -137,7 +144,7 @@ class PostgresStore(PresenceStore):
     def _enqueue_in_one_trip(self, items: Sequence[Item]) -> Enqueued | None:
         """Return the answer; ``None``: it is to be enqueued as any other. Nothing was written then."""
         called = at_once.only_item(self._definitions, items)
-        if called is None or not self._postgres.has_pipeline:
+        if called is None or not self._has_one_trip():
             return None
         asked_at = self._dialect.monotonic()
         with self._in_transaction(None, None) as tx:
@@ -176,14 +183,6 @@ class PostgresStore(PresenceStore):
     def _notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
         self._tell(self._wake.tell)
-
-    def _announce(self, decided: Mapping[int, datetime]) -> None:
-        self._tell(lambda driver: self._wake.announce(driver, decided))
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What others announced while a thread waited on this handle."""
-        return self._wake.announcements.kept
 
     def _hint_behind(self, tx: Transaction) -> Pending:
         return tx.send_behind("hint", channel=self._wake.channel, sender=self._wake.name)

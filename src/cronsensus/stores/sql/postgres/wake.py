@@ -12,14 +12,12 @@ import hashlib
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 
 import psycopg
 
 from cronsensus.logger import Logger
 from cronsensus.stores import poller
-from cronsensus.stores.announcements import Announcements, read, written
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
@@ -29,7 +27,6 @@ from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
 _log = Logger("cronsensus.store")
 _all: weakref.WeakSet[Wake] = weakref.WeakSet()
 _TELL = "SELECT pg_notify($1, $2)"
-_DECIDED = "_decided"
 
 
 class Wake:
@@ -47,7 +44,6 @@ class Wake:
         self._shown: str | None = None
         self._hinted = False
         self._heard_at = 0.0
-        self.announcements = Announcements()
         self._poller = Poller(self._hang_up)
         _all.add(self)
 
@@ -121,7 +117,7 @@ class Wake:
             try:
                 if not driver.pooled:
                     driver.add_notify_handler(self._note)
-                    driver.execute(f'LISTEN "{self.channel}"; LISTEN "{self.channel}{_DECIDED}"', prepare=False)
+                    driver.execute(f'LISTEN "{self.channel}"', prepare=False)
             except BaseException:
                 driver.close()
                 raise
@@ -144,19 +140,16 @@ class Wake:
         """Read the notifications that came in; ``True`` if one is from another handle."""
         driver.pgconn.consume_input()
         while (notification := driver.pgconn.notifies()) is not None:
-            self._take_in(notification.relname.decode(), notification.extra.decode())
+            self._take_in(notification.extra.decode())
         hinted, self._hinted = self._hinted, False
         return hinted
 
     def _note(self, notification: psycopg.Notify) -> None:
-        self._take_in(notification.channel, notification.payload)
+        self._take_in(notification.payload)
 
-    def _take_in(self, channel: str, payload: str) -> None:
+    def _take_in(self, payload: str) -> None:
         self._heard_at = PATIENCE.monotonic()
-        if channel == self.channel:
-            self._hinted |= payload != self.name
-        else:
-            self.announcements.note(read(payload))
+        self._hinted |= payload != self.name
 
     def _hang_up(self) -> None:
         driver, self._driver, self._shown = self._driver, None, None
@@ -168,10 +161,6 @@ class Wake:
     def tell(self, driver: psycopg.Connection[object]) -> None:
         """Notify all listeners."""
         psycopg.RawCursor(driver).execute(_TELL, [self.channel, self.name])
-
-    def announce(self, driver: psycopg.Connection[object], decided: Mapping[int, datetime]) -> None:
-        """Announce what was decided, on a channel of its own: what comes on the other one means work."""
-        psycopg.RawCursor(driver).execute(_TELL, [self.channel + _DECIDED, written(decided)])
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -46,8 +46,8 @@ def open_to_listen(pipe: Path) -> int:
     return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
 
 
-def tell(pipe: Path, what: bytes = b"!") -> bool:
-    """Write a few bytes into a pipe, whole or not at all; ``False``: it has no reader. Never blocks.
+def tell(pipe: Path) -> bool:
+    """Write a notification into a pipe; ``False``: it has no reader. Never blocks.
 
     Raises:
         OSError: the pipe cannot be used.
@@ -63,7 +63,7 @@ def tell(pipe: Path, what: bytes = b"!") -> bool:
         # kills a process that restored the default of that signal.
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            os.write(writer, what)
+            os.write(writer, b"!")
         except BlockingIOError:
             pass  # it is full of notifications already
         finally:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -81,14 +79,6 @@ class SqliteStore(SqlStore):
     def _notify(self) -> None:
         """Wake the other handles of this namespace on this host."""
         self._wake.notify()
-
-    def _announce(self, decided: Mapping[int, datetime]) -> None:
-        self._wake.announce(decided)
-
-    @property
-    def announced(self) -> Mapping[int, datetime]:
-        """What others announced while a thread waited on this handle."""
-        return self._wake.announcements.kept
 
     def _wait_queues(self) -> WaitQueues:
         return PipeQueues(self._url.path, self.namespace)

@@ -2,8 +2,7 @@
 
 ::
 
-    jobs.db-wake/  a1b2c3d4-4711-5f0e…   a pipe: its owner polls it, other handles write into it: ``!`` for a
-                                         notification, a line for an announcement
+    jobs.db-wake/  a1b2c3d4-4711-5f0e…   a pipe: its owner polls it, other handles write into it
 
 A pipe appears under its final name only once its owner has it open, so a pipe without a reader was left behind by a
 dead process and is removed. A notification is advisory: losing one costs a node the time until its next poll.
@@ -18,12 +17,9 @@ import os
 import secrets
 import select
 import threading
-from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 
 from cronsensus.interrupts import Event
-from cronsensus.stores.announcements import Announcements, read, written
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
 _STARTING_FOR = 60.0
@@ -56,7 +52,6 @@ class Wake:
         self._name: str | None = None
         self._waiting = False
         self.supported = SUPPORTED
-        self.announcements = Announcements()
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
@@ -88,13 +83,11 @@ class Wake:
             if self._closed.is_set():
                 self._end_listening()
                 return False
-            heard = b""
+            hinted = False
             with contextlib.suppress(BlockingIOError):
-                while piece := os.read(pipe, 4096):
-                    heard += piece
-            for line in heard.replace(b"!", b"").splitlines():
-                self.announcements.note(read(line))
-            return b"!" in heard
+                while os.read(pipe, 4096):
+                    hinted = True
+            return hinted
 
     def _listen(self) -> int | None:
         """Return the pipe to read, made anew if there is none or if it was removed."""
@@ -146,15 +139,6 @@ class Wake:
 
     def notify(self) -> None:
         """Wake every other listener of the namespace. Never raises, never waits."""
-        self._tell_all(b"!")
-
-    def announce(self, decided: Mapping[int, datetime]) -> None:
-        """Announce what was decided to every other listener. Never raises, never waits."""
-        line = written(decided).encode() + b"\n"
-        if len(line) <= select.PIPE_BUF:  # more could be mixed with what others write
-            self._tell_all(line)
-
-    def _tell_all(self, what: bytes) -> None:
         if not self.supported or self._closed.is_set():
             return
         with contextlib.suppress(OSError):
@@ -162,12 +146,12 @@ class Wake:
             names = [name for name in os.listdir(self._directory) if name.startswith(self._prefix)]  # noqa: PTH208
             for name in names[:_MOST_LISTENERS]:
                 if name != self._name:
-                    self._tell(self._directory / name, what)
+                    self._tell(self._directory / name)
 
-    def _tell(self, path: Path, what: bytes) -> None:
+    def _tell(self, path: Path) -> None:
         """Notify one listener. A pipe without a reader has lost its owner, so it is removed."""
         with contextlib.suppress(OSError):
-            if not tell(path, what):
+            if not tell(path):
                 path.unlink(missing_ok=True)
 
     # --- the end ------------------------------------------------------------------------------------------------------

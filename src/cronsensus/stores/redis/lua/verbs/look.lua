@@ -1,25 +1,7 @@
 -- needs: sessions jobs
-local limit, newest, place, of, ahead, own, known, told = unpack(args, 1, 8)
+local limit, newest, ahead, own, known, told = unpack(args, 1, 6)
 local DUE, PENDING = SPACE .. 'due', SPACE .. 'pending'
-local NEAR, PAGE, FARTHEST = 16, 500, 20000
-
--- Up to `most` jobs of the share asked for, from the one end of the index or from the other.
-local function find(most, command, from, to)
-  local found, seen, size = {}, 0, of == 1 and most or PAGE
-  while #found < most and seen < FARTHEST do
-    local page = call(command, DUE, from, to, 'LIMIT', seen, size)
-    for _, job in ipairs(page) do
-      if #found < most and job % of == place then
-        found[#found + 1] = job
-      end
-    end
-    seen = seen + #page
-    if #page < size then
-      return found, false
-    end
-  end
-  return found, #found < most
-end
+local NEAR = 16
 
 -- Mostly few jobs come due soon. Then one page shows them, and when the next one is due; nil: it does not.
 local function find_near()
@@ -27,29 +9,28 @@ local function find_near()
   if #page == 2 * NEAR and tonumber(page[#page]) <= til then
     return nil
   end
-  local found, after = {}, nil
+  local found = {}
   for index = 1, #page, 2 do
     local at = tonumber(page[index + 1])
-    if at <= til then
-      found[#found + 1] = page[index]
+    if at > til then
+      return found, page[index + 1]
     end
-    after = after or (at > now and page[index + 1])
+    found[#found + 1] = page[index]
   end
-  return found, after or nil
+  return found, nil
 end
 
-local next_job, farther
-local jobs = false
-if of == 1 and limit >= NEAR then
+local jobs, next_job
+if limit >= NEAR then
   jobs, next_job = find_near()
 end
 if not jobs then
-  jobs, farther = find(limit + 1, 'ZRANGEBYSCORE', '-inf', later(ahead))
-  next_job = call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  jobs = call('ZRANGEBYSCORE', DUE, '-inf', later(ahead), 'LIMIT', 0, limit + 1)
+  next_job = call('ZRANGEBYSCORE', DUE, '(' .. later(ahead), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 end
-local more = #jobs > limit or farther or false
-if #jobs > limit then
-  local last = find(newest, 'ZREVRANGEBYSCORE', NOW, '-inf')
+local more = #jobs > limit
+if more then
+  local last = call('ZREVRANGEBYSCORE', DUE, NOW, '-inf', 'LIMIT', 0, newest)
   local there = {}
   for index = #jobs, limit - #last + 1, -1 do
     jobs[index] = nil
