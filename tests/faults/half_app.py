@@ -1,4 +1,4 @@
-"""A job of each second that tells how late it began. ``OTHER_HOSTS``: each process takes itself for another host."""
+"""A job of each second that tells how late it began. Each process takes itself for another host."""
 
 import os
 import time
@@ -7,8 +7,7 @@ from pathlib import Path
 import cronsensus.membership.liveness
 from cronsensus import Run, Scheduler, every
 
-if os.environ.get("OTHER_HOSTS"):
-    cronsensus.membership.liveness.host_identity = lambda: f"host of {os.getpid()}"  # type: ignore[assignment,attr-defined]
+cronsensus.membership.liveness.host_identity = lambda: f"host of {os.getpid()}"  # type: ignore[assignment,attr-defined]
 scheduler = Scheduler()
 evidence = Path(os.environ["EVIDENCE"])
 

@@ -78,6 +78,7 @@ def node_by_hand(
     name: str = "a",
     concurrency: int = 5,
     functions: Collection[str] = ("work",),
+    reserves: bool = True,
     **more: Any,
 ) -> RoundByHand:
     """Return the rounds of a node that runs ``functions`` and declares no job of its own."""
@@ -89,7 +90,7 @@ def node_by_hand(
     return RoundByHand(
         store,
         clock,
-        NodeSettings(name=name, lease=lease, concurrency=concurrency),
+        NodeSettings(name=name, lease=lease, concurrency=concurrency, reserves=reserves),
         registry=registered(*functions),
         executors={"thread": executor},
         **how,

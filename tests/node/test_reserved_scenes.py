@@ -38,7 +38,7 @@ SLOTS, RESERVED, WAITING = 2, 8, 30
 class Node:
     """A node with two slots and a renewer, turned by hand."""
 
-    def __init__(self, store: Store, clock: ManualClock, name: str) -> None:
+    def __init__(self, store: Store, clock: ManualClock, name: str, *, reserves: bool = True) -> None:
         self.store, self.executor, self.ended = store, RecordingExecutor(), 0
         self.renewer = SessionRenewer(
             clock, lease=LEASE, holds=lambda: bool(self.round.active_runs), on_renewal=self._on_renewal
@@ -51,6 +51,7 @@ class Node:
             name=name,
             concurrency=SLOTS,
             functions=["work", "broken"],
+            reserves=reserves,
             on_session=self.renewer.keep,
             ask_again=self.renewer.ask,
         )
@@ -82,22 +83,24 @@ class Node:
 
 
 class Scene:
-    """Thirty occurrences wait; node ``a`` runs two of them and has reserved eight."""
+    """Thirty occurrences wait; node ``a`` runs two of them and has reserved eight, if nodes reserve."""
 
-    def __init__(self, store: Store, clock: ManualClock, *, waiting: int = WAITING, **item: Any) -> None:
-        self.store, self.clock = store, clock
+    def __init__(
+        self, store: Store, clock: ManualClock, *, waiting: int = WAITING, reserves: bool = True, **item: Any
+    ) -> None:
+        self.store, self.clock, self.reserves = store, clock, reserves
         store.migrate()
         store.define_jobs([JobSpec(name="work", function="work")], release="1")
         self.ids = [one.id for one in store.enqueue([Item(job="work", **item) for _ in range(waiting)])]
-        self.a = Node(store.sibling(), clock, "a")
+        self.a = Node(store.sibling(), clock, "a", reserves=reserves)
         self.nodes = [self.a]
         self.a.end()
         self.a.round.step()
         assert self.a.begun == self.ids[:3]
-        assert self.a.reserved
+        assert bool(self.a.reserved) is reserves
 
     def another(self) -> Node:
-        self.nodes.append(Node(self.store.sibling(), self.clock, "b"))
+        self.nodes.append(Node(self.store.sibling(), self.clock, "b", reserves=self.reserves))
         return self.nodes[-1]
 
     def look(self, number: int) -> Occurrence:
