@@ -100,6 +100,8 @@ class Watched(MemoryStore):
 class Crowd:
     """Nodes on one store. A crank is turned when its node asked for it, when a run of it ends, and when it is notified.
 
+    Each ``draw`` has other sessions, and so another turn order.
+
     Attributes:
         asked: how often each verb was asked.
         askers: the nodes that asked the store anything.
@@ -110,7 +112,14 @@ class Crowd:
     """
 
     def __init__(
-        self, size: int, *, hosts: int = 1, concurrency: int = 20, lasts: timedelta = RUNS, races: float = 0.0
+        self,
+        size: int,
+        *,
+        hosts: int = 1,
+        concurrency: int = 20,
+        lasts: timedelta = RUNS,
+        races: float = 0.0,
+        draw: int = 0,
     ) -> None:
         self.clock, self.lasts, self.hosts = ManualClock(), lasts, hosts
         self.asked: Counter[str] = Counter()
@@ -120,7 +129,7 @@ class Crowd:
         self.turns, self.turning = 0, -1
         self.store = Watched(clock=self.clock)
         self.store.crowd, self.store.races = self, races
-        self.concurrency = concurrency
+        self.concurrency, self.draw = concurrency, draw
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._turn_of: dict[int, int] = {}
@@ -142,7 +151,9 @@ class Crowd:
             lease=LEASE,
             name=str(number),
             concurrency=self.concurrency,
-            new_session=new_session(str(number), host=host, pid=1 + number, concurrency=self.concurrency),
+            new_session=new_session(
+                str(number), id=f"{self.draw}-{number:02}", host=host, pid=1 + number, concurrency=self.concurrency
+            ),
             on_session=self.keepers[number].keep,
             on_work=partial(self.keep, number),
             evidence=lambda view: view.host == host and int(view.node) in self.dead,

@@ -77,14 +77,14 @@ class Herd(Crowd):
 
 @pytest.mark.parametrize("nodes", [4, 6])
 def test_many_due_jobs_are_planned_once_and_run_in_the_slots_of_all_nodes(nodes):
-    herd = Herd(nodes, concurrency=50, lasts=20 * MS)
+    herd = Herd(nodes, concurrency=50, lasts=60 * MS)
     herd.put_due("herd", HERD)
     herd.begin()
     took = herd.until_all_ran(HERD)
     assert sum(herd.fired) == HERD
     assert len(herd.ran_on) == nodes
-    assert min(herd.ran_on.values()) >= HERD / nodes / 3, herd.ran_on
-    assert took <= HERD * 0.02 / (nodes * 50) + 0.1
+    assert min(herd.ran_on.values()) >= 50, "a node whose slots are not used"
+    assert took <= HERD * 0.06 / (nodes * 50) + 0.1
 
 
 def test_nodes_that_all_find_many_jobs_overdue_at_one_moment_lose_one_race_each_and_share_the_rest():
