@@ -151,7 +151,7 @@ def note_look(memory: Memory, view: View, asked_at: float, received_at: float) -
         look_took=took,
         sample=ClockSample(view.now, at),
         nodes=max(1, len(view.sessions)),
-        lead=memory.lead.after_look(took - view.age, took if view.jobs else None),
+        lead=memory.lead.after_look(took - view.age),
         absences=memory.absences.after(view, asked_at, received_at),
     )
 
