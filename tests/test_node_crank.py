@@ -462,3 +462,20 @@ def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
     assert decides(bench)
     bench.round.drain()
     assert not decides(bench)
+
+
+def test_what_ends_on_a_node_that_drains_is_told_to_those_that_may_claim_what_waits_for_it(monkeypatch):
+    bench = Bench(job())
+    bench.store.define_jobs([job()], release="1")
+    bench.round.step()
+    bench.store.enqueue([Item(job="work"), Item(job="work")])
+    bench.round.step()
+    notify = Mock()
+    monkeypatch.setattr(bench.store, "notify", notify)
+    bench.end()
+    bench.round.step()
+    notify.assert_not_called()
+    bench.round.drain()
+    bench.end()
+    bench.round.step()
+    notify.assert_called_once_with()

@@ -279,6 +279,9 @@ class Round:
             careful = self._memory.careful._replace(results_alone=True)
             self._memory = replace(self._memory, careful=careful)
             raise
+        if self.draining and done.settled:
+            # What waits for the end of these is for others to claim now.
+            self._store.notify()
         again = any(done.returned) or any(answer.state is State.PENDING for answer in done.settled)
         facts, now = self._facts(lease), self._clock.monotonic()
         self._memory = decide.note_work(self._memory, facts, now, want=work.want, claimed=len(done.claims), again=again)
