@@ -3,6 +3,7 @@
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -359,9 +360,24 @@ def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another
     # Not what a keeper of the test before has logged on a thread of its own.
     messages = [record.message for record in caplog.records if record.message.startswith("the store")]
     told = [text for text in messages if "cannot be used" in text or "again" in text]
-    assert [text.rpartition(": ")[2] for text in told[:-1]] == ["refused", "refused", "full"]
-    assert told[1].startswith("the store still cannot be used, after 60 failed rounds")
+    assert [text.rpartition(": ")[2] for text in told[:-1]] == ["refused", "refused", "refused", "full"]
+    assert told[0].startswith("the store did not answer, and is asked again")
+    assert told[2].startswith("the store still cannot be used, after 61 failed rounds")
     assert told[-1].startswith("the store answers again after 120 failed rounds")
+
+
+def test_one_round_that_failed_is_no_error(monkeypatch, caplog):
+    caplog.set_level("INFO", "cronsensus.node")
+    bench = Bench(job())
+    bench.round.step()
+    for error, levels in ((StoreUnavailable("cut"), {"WARNING"}), (StoreCorrupt("bad"), {"ERROR"})):
+        caplog.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(bench.store, "look", Mock(side_effect=error))
+            bench.round.step()
+        bench.round.step()
+        told = [record for record in caplog.records if record.message.startswith("the store")]
+        assert {record.levelname for record in told} == levels | {"INFO"}
 
 
 class CannotTake(MemoryStore):
@@ -446,3 +462,20 @@ def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
     assert decides(bench)
     bench.round.drain()
     assert not decides(bench)
+
+
+def test_what_ends_on_a_node_that_drains_is_told_to_those_that_may_claim_what_waits_for_it(monkeypatch):
+    bench = Bench(job())
+    bench.store.define_jobs([job()], release="1")
+    bench.round.step()
+    bench.store.enqueue([Item(job="work"), Item(job="work")])
+    bench.round.step()
+    notify = Mock()
+    monkeypatch.setattr(bench.store, "notify", notify)
+    bench.end()
+    bench.round.step()
+    notify.assert_not_called()
+    bench.round.drain()
+    bench.end()
+    bench.round.step()
+    notify.assert_called_once_with()

@@ -283,22 +283,12 @@ def test_one_slow_look_does_not_lengthen_the_lead_time():
     assert lead.after_look(0.001).most == LEADS[1]
 
 
-def test_lead_time_after_looks_of_some_round_trips_has_room_for_one_and_is_bounded_by_one_trip():
+def test_lead_time_is_as_long_as_a_look_and_a_step_took_and_bounded_by_the_round_trip():
     lead = LeadTime()
     for _ in range(50):
-        lead = lead.after_look(0.04, 0.12).after(0.04)
-    assert lead.seconds == pytest.approx(RESERVE * (0.12 + 0.04)), (
-        "not less than a look that shows jobs and a step take"
-    )
-    assert lead.after(10.0).seconds == lead.most == pytest.approx(TRIPS * 0.04)
-    assert lead.after_look(0.04, 5.0).seconds == lead.seconds, "one slow look tells nothing"
-
-
-def test_lead_time_after_a_look_that_showed_no_job_has_room_for_one_that_does():
-    lead = LeadTime().after_look(0.04, 0.12)
-    for _ in range(LOOKS):
-        lead = lead.after_look(0.04)
+        lead = lead.after_look(0.04).after(0.12 + 0.04)
     assert lead.seconds == pytest.approx(RESERVE * (0.12 + 0.04))
+    assert lead.after(10.0).seconds == lead.most == pytest.approx(TRIPS * 0.04)
 
 
 @pytest.mark.parametrize(("trip", "most"), [(0.01, LEADS[1]), (0.04, TRIPS * 0.04)])

@@ -22,7 +22,7 @@ from cronsensus.model.job import JobState, is_internal
 from cronsensus.node.backoff import MOST_DOUBLINGS, lot
 from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.planned import fair_part, plans_of
-from cronsensus.node.reserving import before_work, reserve
+from cronsensus.node.reserving import plan_reserve, release_or_gather
 from cronsensus.node.situation import (
     Adopt,
     Facts,
@@ -77,10 +77,10 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
     """Decide what to do now; ``worked``: this round has given and claimed already."""
     if not worked:
         memory = replace(memory, look_at=min(memory.look_at, _look_when_woken(memory, facts, now)))
-        first, memory = before_work(memory, facts, now)
+        first, memory = release_or_gather(memory, facts, now)
         if first is not None:
             return first, memory
-        more, memory = reserve(memory, facts, now)
+        more, memory = plan_reserve(memory, facts, now)
         want = _want(memory, facts)
         if want or more or facts.unsettled or facts.progress_in == 0.0:
             return Work(want, more, memory.nodes), memory
@@ -151,7 +151,7 @@ def note_look(memory: Memory, view: View, asked_at: float, received_at: float) -
         look_took=took,
         sample=ClockSample(view.now, at),
         nodes=max(1, len(view.sessions)),
-        lead=memory.lead.after_look(took - view.age, took if view.jobs else None),
+        lead=memory.lead.after_look(took - view.age),
         absences=memory.absences.after(view, asked_at, received_at),
     )
 

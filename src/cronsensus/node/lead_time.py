@@ -58,12 +58,10 @@ class LeadTime(NamedTuple):
     Attributes:
         slowest: seconds that a look and a step took lately; a slow time fades.
         looks: seconds until the last looks brought the clock; each is a round trip.
-        showing: seconds of all of a look, of the last that showed jobs; these may take some round trips.
     """
 
     slowest: float = FIRST_LEAD / RESERVE
     looks: tuple[float, ...] = (0.0,) * LOOKS
-    showing: tuple[float, ...] = ()
 
     @property
     def trip(self) -> float:
@@ -79,14 +77,12 @@ class LeadTime(NamedTuple):
     def seconds(self) -> float:
         """Return the lead time."""
         # With less than a look and a step of one round trip, a node would only ever look when the job is due already,
-        # and so never measure what deciding takes. What was foreseen takes no look, and must not let that be forgotten.
-        least = max(self.trip, min(self.showing, default=0.0)) + self.trip
-        return min(max(RESERVE * max(self.slowest, least), LEADS[0]), self.most)
+        # and so never measure what deciding takes.
+        return min(max(RESERVE * max(self.slowest, 2 * self.trip), LEADS[0]), self.most)
 
-    def after_look(self, seconds: float, showing: float | None = None) -> LeadTime:
-        """Return the lead time after a look: its first round trip took ``seconds``, all of it ``showing`` if it did."""
-        shown = self.showing if showing is None else (*self.showing, showing)[-LOOKS:]
-        return self._replace(looks=(*self.looks[1:], seconds), showing=shown)
+    def after_look(self, seconds: float) -> LeadTime:
+        """Return the lead time after a look whose first round trip took ``seconds``."""
+        return self._replace(looks=(*self.looks[1:], seconds))
 
     def after(self, seconds: float) -> LeadTime:
         """Return the lead time after a look and a step took ``seconds``."""

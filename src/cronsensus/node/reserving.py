@@ -12,7 +12,7 @@ from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.situation import Facts, Memory, Release, Sleep
 
 
-def before_work(memory: Memory, facts: Facts, now: float) -> tuple[Release | Sleep | None, Memory]:
+def release_or_gather(memory: Memory, facts: Facts, now: float) -> tuple[Release | Sleep | None, Memory]:
     """Decide whether what is reserved goes back, or results wait for each other; ``None``: neither.
 
     It goes back if this node is to take nothing new, or is slower than it was: others may have free slots, and begin it
@@ -30,7 +30,7 @@ def before_work(memory: Memory, facts: Facts, now: float) -> tuple[Release | Sle
     return None, memory
 
 
-def reserve(memory: Memory, facts: Facts, now: float) -> tuple[int, Memory]:
+def plan_reserve(memory: Memory, facts: Facts, now: float) -> tuple[int, Memory]:
     """Decide how many runs to claim for slots that are soon free, so that these need not wait for the store.
 
     Only in a long queue, and with results: at the pace at which these come.

@@ -279,6 +279,9 @@ class Round:
             careful = self._memory.careful._replace(results_alone=True)
             self._memory = replace(self._memory, careful=careful)
             raise
+        if self.draining and done.settled:
+            # What waits for the end of these is for others to claim now.
+            self._store.notify()
         again = any(done.returned) or any(answer.state is State.PENDING for answer in done.settled)
         facts, now = self._facts(lease), self._clock.monotonic()
         self._memory = decide.note_work(self._memory, facts, now, want=work.want, claimed=len(done.claims), again=again)
@@ -462,12 +465,16 @@ class Round:
         self.watch.trouble(error)
         now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:
-            self._told_trouble = why, now
-            _log.error("the store cannot be used, so nothing is started until it can: %s", why)
+            self._told_trouble = "", NEVER
+        if self._troubles == 0 and error.retryable:
+            # A connection that was cut costs one round, and is nothing for whoever is on call.
+            _log.warning("the store did not answer, and is asked again: %s", why)
         elif now - self._told_trouble[1] >= TELL_AGAIN[why == self._told_trouble[0]]:
-            # What keeps a node from going on need not be what stopped it.
+            if self._told_trouble[1] == NEVER:
+                _log.error("the store cannot be used, so nothing is started until it can: %s", why)
+            else:  # what keeps a node from going on need not be what stopped it
+                _log.error("the store still cannot be used, after %d failed rounds: %s", self._troubles, why)
             self._told_trouble = why, now
-            _log.error("the store still cannot be used, after %d failed rounds: %s", self._troubles, why)
         self._troubles += 1
         lease = self.lease
         if lease is not None and not lease.trusted:
