@@ -15,7 +15,7 @@ from cronsensus import planning
 from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, JOURNEYS, Absences
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.plan import Plan
-from cronsensus.node import decide, planned
+from cronsensus.node import careful, decide
 from cronsensus.node.backoff import MOST_DOUBLINGS, backoff
 from cronsensus.node.careful import Careful
 from cronsensus.node.decide import (
@@ -28,12 +28,12 @@ from cronsensus.node.decide import (
     LOOKS_APART,
     POLL,
     RECENTLY_ACTIVE,
+    SHARED_FROM,
     TAKEOVER_ROUND_TRIPS,
     TEND,
     TIDY,
 )
 from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
-from cronsensus.node.planned import SHARED_FROM
 from cronsensus.node.situation import Adopt, Facts, Fired, Firing, Look, Memory, Next, Sleep, Work
 from cronsensus.node.turn_order import IN_FRONT, LOOKOUT, POLL_UNTOLD, STAGGER, SWEEP, is_in_front, lookout, place, turn
 from cronsensus.stores.values import AT_ONCE, View
@@ -536,6 +536,27 @@ def test_a_node_shares_a_queue_with_all_that_a_look_shows_and_with_itself() -> N
         assert decide.note_look(Memory(), view(sessions=sessions), HERE, HERE).nodes == max(1, len(sessions))
 
 
+@pytest.mark.parametrize(
+    ("known", "part"),
+    [
+        ({}, SHARED_FROM // 2),
+        ({"planned": SHARED_FROM + 1}, SHARED_FROM // 2 + 1),
+        ({"room": 3}, 3),
+        ({"planned": SHARED_FROM - 1}, 20),
+        ({"nodes": 1}, 20),
+        ({"nodes": 0}, 20),
+        ({"backlog": True}, 20),
+    ],
+    ids=["its half", "half of an odd number", "few slots", "few runs", "alone", "a look that shows no node",
+         "more waits"],
+)  # fmt: skip
+def test_of_many_runs_a_node_claims_a_fair_part(known: dict[str, Any], part: int) -> None:
+    given = {"planned": SHARED_FROM, "nodes": 2, "room": 20, "backlog": False} | known
+    due = [job(-SECOND, number=number) for number in range(given["planned"])]
+    seen = view(*due, sessions=BOTH[: given["nodes"]], backlog=given["backlog"])
+    assert decide.plan_firing(Memory(), seen, Facts(session="a", room=given["room"]), HERE).want == part
+
+
 # --- plans that fail --------------------------------------------------------------------------------------------------
 
 
@@ -545,7 +566,7 @@ def test_a_job_that_cannot_be_planned_does_not_keep_the_others_from_firing(monke
             raise ValueError("broken")
         return planning.plan(one, NOW)
 
-    monkeypatch.setattr(planned, "plan", plan)
+    monkeypatch.setattr(careful, "plan", plan)
     firing = decide.plan_firing(Memory(), view(*jobs(2)), Facts(session="a"), HERE)
     assert [each.job for each in firing.plans] == ["job-1"]
     assert [(one.id, str(why)) for one, why in firing.not_planned] == [(0, "broken")]

@@ -20,7 +20,7 @@ FOR_LONG = timedelta(hours=1)
 
 
 def in_front(crowd: Crowd, instant: datetime | None) -> set[int]:
-    ids = sorted(crowd.sessions)
+    ids = tuple(sorted(crowd.sessions))
     return {number for one, number in crowd.sessions.items() if is_in_front(one, ids, instant)}
 
 

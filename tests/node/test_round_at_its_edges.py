@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.node import planned
+from cronsensus.node import careful
 from cronsensus.node.round import PATIENCE
 from cronsensus.triggers import every
 from tests.test_node_crank import Bench, job
@@ -67,7 +67,7 @@ def test_job_that_cannot_be_planned_is_told_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(job(trigger=every("30s")))
-    monkeypatch.setattr(planned, "plan", lambda *_: 1 / 0)
+    monkeypatch.setattr(careful, "plan", lambda *_: 1 / 0)
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
             bench.clock.advance(100)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
-from cronsensus.node.planned import SHARED_FROM, fair_part
 from cronsensus.node.turn_order import (
     IN_FRONT,
     IN_TIME,
@@ -27,7 +25,6 @@ from cronsensus.node.turn_order import (
     place,
     turn,
 )
-from tests.node.views import view
 
 TERM_BEGINS = datetime(2026, 11, 20, 12, tzinfo=UTC)
 CROWD = tuple(f"s{number:02}" for number in range(30))
@@ -142,23 +139,3 @@ def test_node_looks_out_every_two_seconds_if_it_is_alone_or_unknown_and_not_less
 
 
 # --- of many runs that are fired at once ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("known", "part"),
-    [
-        ({}, SHARED_FROM // 2),
-        ({"planned": SHARED_FROM + 1}, SHARED_FROM // 2 + 1),
-        ({"room": 3}, 3),
-        ({"planned": SHARED_FROM - 1}, 20),
-        ({"nodes": 1}, 20),
-        ({"nodes": 0}, 20),
-        ({"backlog": True}, 20),
-    ],
-    ids=["its half", "half of an odd number", "few slots", "few runs", "alone", "a look that shows no node",
-         "more waits"],
-)  # fmt: skip
-def test_of_many_runs_a_node_claims_a_fair_part(known: dict[str, Any], part: int) -> None:
-    given = {"planned": SHARED_FROM, "nodes": 2, "room": 20, "backlog": False} | known
-    seen = view(sessions=CROWD[: given["nodes"]], backlog=given["backlog"])
-    assert fair_part(given["planned"], seen, given["room"]) == part

@@ -508,28 +508,18 @@ class ActiveRuns:
 
     def close_item(self, claim: Claim) -> None:
         """Settle an item that is not begun, because its batch is over."""
-        outcome = Outcome(
-            id=claim.id,
-            token=claim.token,
-            session=claim.session,
-            state=State.CANCELLED,
-            reason=Reason.BATCH_ENDED,
-        )
-        self._to_settle(claim, outcome)
+        self._close(claim, State.CANCELLED, Reason.BATCH_ENDED)
 
     def hold(self, claim: Claim, gate: Gate) -> None:
         """Settle a claim that its gate does not let through: it sleeps, or is skipped."""
-        waits = gate.decision == "wait"
-        outcome = Outcome(
-            id=claim.id,
-            token=claim.token,
-            session=claim.session,
-            state=State.PENDING if waits else State.SKIPPED,
-            reason=f"{Reason.WAITING}: {gate.reason}" if waits else gate.reason,
-            waiting=waits,
-            quiet=waits,
-            listed=HELD if waits else None,
-        )
+        if gate.decision == "wait":
+            why = f"{Reason.WAITING}: {gate.reason}"
+            self._close(claim, State.PENDING, why, waiting=True, quiet=True, listed=HELD)
+        else:
+            self._close(claim, State.SKIPPED, gate.reason)
+
+    def _close(self, claim: Claim, state: State, reason: str | None, **more: Any) -> None:
+        outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=state, reason=reason, **more)
         self._to_settle(claim, outcome)
 
     def give_back(self, claim: Claim) -> None:
@@ -538,14 +528,7 @@ class ActiveRuns:
 
     def close_unheard_of(self, claim: Claim, why: str) -> None:
         """Settle a claim that may have run here, and whose job must not run twice."""
-        outcome = Outcome(
-            id=claim.id,
-            token=claim.token,
-            session=claim.session,
-            state=State.FAILED,
-            reason=f"{Reason.CRASHED}: {why}",
-        )
-        self._to_settle(claim, outcome)
+        self._close(claim, State.FAILED, f"{Reason.CRASHED}: {why}")
 
     def disown(self, key: Key, why: str) -> Claim | None:
         """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""

@@ -1,4 +1,4 @@
-"""Which plans go in one step, when steps fail? Pure.
+"""Which plans go in one step, also when steps fail? Pure.
 
 One plan that the store cannot take must not stop the others. So after a step that failed the next one has half as many
 plans, and the job of one that fails alone is set aside for a while. If the reason passes, as a lock or an outage does,
@@ -9,10 +9,12 @@ results go alone: nothing that fails each time keeps a result from the store.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
+from cronsensus.planning import plan
 
 MOST_PLANS = 200
 SET_ASIDE = 60.0
@@ -56,3 +58,17 @@ class Careful(NamedTuple):
         """Take in that the store took plans, or said that another node was faster."""
         behind = self.behind - {each.job_id for each in plans}
         return self._replace(most=min(MOST_PLANS, 2 * self.most), behind=behind)
+
+
+def plans_of(
+    jobs: Sequence[JobState], now: datetime
+) -> tuple[tuple[Plan, ...], tuple[tuple[JobState, Exception], ...]]:
+    """Return the plans of jobs, and those that cannot be planned; what is not due yet is planned for its due time."""
+    plans, not_planned = [], []
+    for job in jobs:
+        try:
+            plans.append(plan(job, now if job.due_at is None else max(now, job.due_at)))
+        except Exception as error:  # noqa: BLE001 - returned
+            # One job's broken definition must not keep the others from firing; it stays due and visible.
+            not_planned.append((job, error))
+    return tuple(plans), tuple(not_planned)

@@ -168,7 +168,7 @@ class Claiming:
                 self._active_runs.begin(claim, lease)
             else:
                 at = ClockSample(claim.claimed_at, claimed_by).time_of(claim.due_at)
-                if sample is not None and sample.is_near(claim.due_at):
+                if sample is not None:
                     at = min(at, sample.time_of(claim.due_at))
                 self._active_runs.begin_at(at, claim, lease)
         if reserved := [claim for claim in claims if claim.reserved]:

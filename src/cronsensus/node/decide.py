@@ -20,8 +20,8 @@ from datetime import datetime, timedelta
 
 from cronsensus.model.job import JobState, is_internal
 from cronsensus.node.backoff import MOST_DOUBLINGS, lot
+from cronsensus.node.careful import plans_of
 from cronsensus.node.lead_time import SLACK, ClockSample
-from cronsensus.node.planned import fair_part, plans_of
 from cronsensus.node.reserving import plan_reserve, release_or_gather
 from cronsensus.node.situation import (
     Adopt,
@@ -42,6 +42,8 @@ INSTANT = 1e-6
 """Seconds that are not worth a sleep: no clock counts less."""
 MOST_DUE = 200
 """Most due jobs of a look."""
+SHARED_FROM = 8
+"""Occurrences fired at once from which a node leaves the others their part."""
 
 POLL = 180.0
 """Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
@@ -174,12 +176,18 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     waits = view.backlog or any(is_internal(job.spec.name) for job in chosen)
     return Firing(
         plans=plans,
-        want=fair_part(planned, view, facts.room) if planned or view.backlog else 0,
+        want=_fair_part(planned, view, facts.room) if planned or view.backlog else 0,
         internal=facts.internal and not facts.room and waits,
         ahead=timedelta(seconds=memory.lead.seconds + SLACK) if soon else AT_ONCE,
         left=left,
         not_planned=not_planned,
     )
+
+
+def _fair_part(planned: int, view: View, room: int) -> int:
+    """Return how many runs to claim: all there is room for, but of many that are fired at once a fair part."""
+    nodes = len(view.sessions)
+    return room if planned < SHARED_FROM or nodes < 2 or view.backlog else min(room, -(-planned // nodes))
 
 
 def _turn(memory: Memory, view: View, facts: Facts, job: JobState, slack: float = 0.0) -> datetime:

@@ -7,7 +7,7 @@ between is taken over like any other.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 FIRST_LEAD = 0.010
@@ -35,21 +35,14 @@ class ClockSample(NamedTuple):
     Attributes:
         now: what the store's clock said.
         received_at: when this node had the answer, by its monotonic clock.
-        good_for: how many seconds further than ``now`` the sample tells the time: two clocks may not run alike for
-            long. It grows with the way of the answer, and so does what ``time_of`` is late by.
     """
 
     now: datetime
     received_at: float
-    good_for: float = LEADS[1]
 
     def time_of(self, instant: datetime) -> float:
         """Return ``instant`` by this node's monotonic clock: never early, late by at most the way of the answer."""
         return self.received_at + (instant - self.now).total_seconds()
-
-    def is_near(self, instant: datetime) -> bool:
-        """Whether the sample is recent enough to time ``instant``."""
-        return instant - self.now <= timedelta(seconds=self.good_for)
 
 
 class LeadTime(NamedTuple):

@@ -20,7 +20,7 @@ them by their tokens. Then the node goes on as a new session.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from cronsensus.bus import Bus
@@ -306,15 +306,18 @@ class Round:
         self.watch.looked(view.jobs, view.now)
         self._claiming.look(lease, view, asked)
         self.reconciling.look(lease, view)
-        return view, ClockSample(view.now, received_at - view.age, self._memory.lead.most)
+        return view, ClockSample(view.now, received_at - view.age)
 
     def _carry_out(self, lease: SessionLease, firing: Firing, view: View, sample: ClockSample) -> Fired:
         """Bring plans and claim, in one step where both are wanted; start what was claimed."""
         self._tell_not_planned(firing)
         if not (firing.plans or firing.want or firing.internal):
             return Fired()
-        with self._bisecting(firing.plans):
+        try:
             done = self._claiming.step(lease, firing, sample)
+        except StoreError as error:
+            self._note_failure(firing.plans, error)
+            raise
         if lease.lost:
             return Fired()
         won = tuple(each for each, ok in zip(firing.plans, done.carried_out, strict=True) if ok)
@@ -327,18 +330,13 @@ class Round:
             self._store.notify()
         return fired
 
-    @contextlib.contextmanager
-    def _bisecting(self, plans: Sequence[Plan]) -> Iterator[None]:
-        """Find the plan that the store cannot take, over some rounds, if the body fails."""
-        try:
-            yield
-        except StoreError as error:
-            before, now = self._memory, self._clock.monotonic()
-            passing = error.retryable or isinstance(error, NOT_OF_PLANS)
-            self._memory = replace(before, careful=before.careful.after_failure(plans, now, passing=passing))
-            if self._memory.careful.set_aside != before.careful.set_aside:
-                _log.error("job %r cannot be fired, and is left alone for a minute: %s", plans[0].job, error)
-            raise
+    def _note_failure(self, plans: Sequence[Plan], error: StoreError) -> None:
+        """Find the plan that the store cannot take, over some rounds."""
+        before, passing = self._memory.careful, error.retryable or isinstance(error, NOT_OF_PLANS)
+        careful = before.after_failure(plans, self._clock.monotonic(), passing=passing)
+        self._memory = replace(self._memory, careful=careful)
+        if careful.set_aside != before.set_aside:
+            _log.error("job %r cannot be fired, and is left alone for a minute: %s", plans[0].job, error)
 
     def _tell_not_planned(self, firing: Firing) -> None:
         for job, error in firing.not_planned:
@@ -349,7 +347,8 @@ class Round:
     def _keep_up(self, lease: SessionLease, view: View) -> bool:
         """Take over, declare again, prune; return whether there may be more to do now."""
         now = self._clock.monotonic()
-        gone = self._gone(view.holders if self._settings.fast_evidence else (), lease.session)
+        judged = view.holders if self._settings.fast_evidence else ()
+        gone = frozenset(one.id for one in judged if one.id != lease.session and self._evidence(one))
         upkeep, self._memory = decide.plan_upkeep(self._memory, view, self._facts(lease, gone), now)
         again = False
         if upkeep.reclaim is not None:
@@ -398,10 +397,6 @@ class Round:
         """Whether the store notifies this node, which a store may find out only when it has a connection."""
         capabilities = self._store.capabilities
         return capabilities.notify or capabilities.clock == "process"
-
-    def _gone(self, sessions: Iterable[SessionView], but: str = "") -> frozenset[str]:
-        """Return those of ``sessions`` whose process is certainly gone."""
-        return frozenset(one.id for one in sessions if one.id != but and self._evidence(one))
 
     # --- sessions and trouble ----------------------------------------------------------------------------------------
 

@@ -7,13 +7,14 @@ add contention. So for each due time the live nodes are put into one order by re
 place                  its turn
 =====================  ==================================================
 0                      the lead time *before* the due time
-1 … ``IN_FRONT`` - 1   at the due time, and ``STAGGER`` later each
+1 … ``IN_FRONT`` - 1   ``STAGGER`` after it, and as much later each
 further back           ``LATE_STEP`` after it, and as much later each
 =====================  ==================================================
 
 Who is in front stays the same for a ``TERM``, so that the others can sleep; who of them is first differs from one due
-time to the next, so that runs are spread. If the first is dead or busy, the second is late by one ``STAGGER``; if all
-in front die in one moment, the next one is late by one ``LATE_STEP``.
+time to the next, so that runs are spread. If the first is dead or busy, the second is late by one ``STAGGER``. If all
+in front die in one moment, the next one is mostly late by one ``LATE_STEP``, and by some where a term has just begun:
+it sleeps by its place of the term before.
 """
 
 from __future__ import annotations
@@ -50,13 +51,9 @@ POLL_UNTOLD = timedelta(seconds=2)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def place(session: str, sessions: Sequence[str], instant: datetime | None) -> int:
-    """Return how many of ``sessions`` go before ``session`` at ``instant``; ``None``: nothing is to come."""
-    return _place(session, tuple(sessions), _EPOCH if instant is None else instant)
-
-
 @lru_cache(maxsize=256)  # of a herd, hundreds are due in one moment
-def _place(session: str, sessions: tuple[str, ...], instant: datetime) -> int:
+def place(session: str, sessions: tuple[str, ...], instant: datetime) -> int:
+    """Return how many of ``sessions`` go before ``session`` at ``instant``."""
     if session not in sessions:
         return len(sessions)
     by_term = _ordered(sessions, _term(instant)) if len(sessions) > IN_FRONT else sessions
@@ -64,13 +61,13 @@ def _place(session: str, sessions: tuple[str, ...], instant: datetime) -> int:
     return _ordered(front, instant).index(session) if session in front else by_term.index(session)
 
 
-def is_in_front(session: str, sessions: Sequence[str], instant: datetime | None) -> bool:
+def is_in_front(session: str, sessions: tuple[str, ...], instant: datetime | None) -> bool:
     """Whether ``session`` comes to what is due at ``instant``; ``None``: nothing is to come."""
-    return place(session, sessions, instant) < IN_FRONT
+    return place(session, sessions, instant or _EPOCH) < IN_FRONT
 
 
 def turn(
-    session: str, sessions: Sequence[str], instant: datetime, *, lead: timedelta = timedelta(0), told: bool = True
+    session: str, sessions: tuple[str, ...], instant: datetime, *, lead: timedelta = timedelta(0), told: bool = True
 ) -> datetime:
     """Return when it is the turn of ``session`` for what is due at ``instant``.
 
@@ -90,7 +87,7 @@ def turn(
     return at
 
 
-def next_sweep(session: str, sessions: Sequence[str], now: datetime) -> datetime:
+def next_sweep(session: str, sessions: tuple[str, ...], now: datetime) -> datetime:
     """Return when ``session`` next sees to what is parked: every ``SWEEP`` if it is in front, else in a later term.
 
     By the terms of ``now`` and not of what is due next: so each node has its turn, also one that alone has a job.
@@ -101,7 +98,7 @@ def next_sweep(session: str, sessions: Sequence[str], now: datetime) -> datetime
     return at
 
 
-def lookout(session: str, sessions: Sequence[str], now: datetime) -> timedelta:
+def lookout(session: str, sessions: tuple[str, ...], now: datetime) -> timedelta:
     """Return how long it is until ``session`` has its turn to look, where nothing happens and there are no hints."""
     if len(sessions) < 2 or session not in sessions:
         return POLL_UNTOLD
