@@ -53,7 +53,9 @@ ABSENT = view(holders=(holder(),), absent=("b",), sessions=BOTH)
 
 ASLEEP: dict[str, Any] = {"looked_at": HERE - 1, "look_at": HERE + 5, "hungry": False}
 HUNGRY: dict[str, Any] = ASLEEP | {"hungry": True}
-NOW_LOOK = Look(timedelta(seconds=LEAD + SLACK))
+AHEAD = timedelta(seconds=LEAD + SLACK)
+NOW_LOOK = Look(AHEAD)
+TOLD = Work(4, ahead=AHEAD)
 
 BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     "nothing has come": (ASLEEP, {}, Sleep(5.0)),
@@ -64,8 +66,8 @@ BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     "the store is 40 ms away, and the alarm has come": (
         {"lead": LeadTime(slowest=0.12, looks=(0.04,) * 4)}, {}, Look(timedelta(seconds=0.18 + SLACK)),
     ),
-    "a notification came": (ASLEEP, {"notified": True}, Work(4)),
-    "a notification came, and results wait": (ASLEEP, {"notified": True, "unsettled": True}, Work(4)),
+    "a notification came": (ASLEEP, {"notified": True}, TOLD),
+    "a notification came, and results wait": (ASLEEP, {"notified": True, "unsettled": True}, TOLD),
     "a notification came, and no slot is free": (ASLEEP, {"notified": True, "room": 0}, Sleep(LOOK_AFTER_WORK)),
     "a notification came, and it has just looked": (
         ASLEEP | {"looked_at": HERE - 0.01}, {"notified": True, "room": 0}, Sleep(LOOKS_APART - 0.01),
@@ -122,7 +124,7 @@ def test_a_notification_of_which_a_claim_took_all_is_looked_for_once_and_no_late
     memory, facts = Memory(**ASLEEP), Facts(session="a", room=4, notified=True)
     for later in (0.0, LOOK_AFTER_WORK / 2):
         step, memory = decide.next_step(memory, facts, HERE + later)
-        assert step == Work(4)
+        assert step == TOLD
         memory = decide.note_work(memory, facts, HERE + later, want=4, claimed=1, again=False)
     quiet = replace(facts, notified=False)
     assert decide.next_step(memory, quiet, HERE + LOOK_AFTER_WORK / 2)[0] == pytest.approx(Sleep(LOOK_AFTER_WORK / 2))

@@ -132,14 +132,13 @@ class Claiming:
             limit=decided.want,
             functions=self.functions(),
             lease=self._settings.lease,
+            ahead=decided.ahead,
             oldest=ignores_classes(lease.session, self._claims),
         )
         if isinstance(decided, Work):
             want = replace(want, reserve=decided.reserve, nodes=decided.nodes)
         elif decided.internal:
             want = replace(want, limit=len(self.internal_functions), functions=self.internal_functions)
-        else:
-            want = replace(want, ahead=decided.ahead)
         return want if want.limit or want.reserve else None
 
     def _start(

@@ -85,17 +85,23 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
         more, memory = plan_reserve(memory, facts, now)
         want = _want(memory, facts)
         if want or more or facts.unsettled or facts.progress_in == 0.0:
-            return Work(want, more, memory.nodes), memory
+            # What another node fired ahead of its time, and cannot run itself, is to begin on time here, too.
+            return Work(want, more, memory.nodes, _ahead(memory) if want and facts.notified else AT_ONCE), memory
     if facts.lost:
         return Sleep(0.0), memory
     if facts.in_doubt:
         return Adopt(), memory
     if not facts.draining and now >= memory.look_at - INSTANT:
-        return Look(timedelta(seconds=memory.lead.seconds + SLACK)), memory
+        return Look(_ahead(memory)), memory
     if facts.unsettled:
         return Sleep(0.0), memory
     wait = facts.watch if facts.draining else memory.look_at - now
     return Sleep(wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
+
+
+def _ahead(memory: Memory) -> timedelta:
+    """Return how far before its due time something may be decided now."""
+    return timedelta(seconds=memory.lead.seconds + SLACK)
 
 
 def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
@@ -178,7 +184,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
         plans=plans,
         want=_fair_part(planned, view, facts.room) if planned or view.backlog else 0,
         internal=facts.internal and not facts.room and waits,
-        ahead=timedelta(seconds=memory.lead.seconds + SLACK) if soon else AT_ONCE,
+        ahead=_ahead(memory) if soon else AT_ONCE,
         left=left,
         not_planned=not_planned,
     )

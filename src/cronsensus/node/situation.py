@@ -116,11 +116,13 @@ class Work(NamedTuple):
         want: how many runs to claim at most.
         reserve: how many more to claim, which wait here for a free slot.
         nodes: how many nodes share the end of a queue.
+        ahead: how far before their due times claims may come.
     """
 
     want: int = 0
     reserve: int = 0
     nodes: int = 1
+    ahead: timedelta = AT_ONCE
 
 
 class Look(NamedTuple):
