@@ -30,7 +30,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
-from cronsensus.stores.values import AT_ONCE, Pruned, View
+from cronsensus.stores.values import AT_ONCE, Partition, Pruned, View
 
 
 class BrokenStore(MemoryStore):
@@ -117,8 +117,8 @@ class MissesWhatNeverShowedASign(BrokenStore):
 
     rejected_by = "test_a_session_that_never_showed_a_sign_of_life_is_not_missed_and_one_that_shows_it_neither"
 
-    def _look(self, limit: int, ahead: timedelta) -> View:
-        view = super()._look(limit, ahead)
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        view = super()._look(limit, partition, ahead)
         return replace(view, absent=tuple(holder.id for holder in view.holders))
 
 
@@ -200,8 +200,8 @@ class LooksAtTheOldest(BrokenStore):
 
     rejected_by = "test_jobs_that_came_due_last_do_not_wait_for_all_before_them"
 
-    def _look(self, limit: int, ahead: timedelta) -> View:
-        every_one = super()._look(1000, ahead)
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        every_one = super()._look(1000, partition, ahead)
         return replace(every_one, jobs=every_one.jobs[:limit], more=len(every_one.jobs) > limit)
 
 
@@ -210,8 +210,21 @@ class ShowsTheNextTwice(BrokenStore):
 
     rejected_by = "test_the_next_job_comes_later_than_the_look_goes_ahead_also_where_more_come_than_it_shows"
 
-    def _look(self, limit: int, ahead: timedelta) -> View:
-        return replace(super()._look(limit, ahead), next_job=super()._look(0, AT_ONCE).next_job)
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        return replace(super()._look(limit, partition, ahead), next_job=super()._look(0, None, AT_ONCE).next_job)
+
+
+class SharesByPlace(BrokenStore):
+    """``due`` cuts the due jobs as they stand in line: as soon as one is fired, all shares are others."""
+
+    rejected_by = "test_a_job_stays_in_its_partition"
+
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        every_one = super()._look(1000, None, ahead)
+        jobs = every_one.jobs if partition is None else every_one.jobs[partition.place :: partition.of]
+        older = limit - limit // 4
+        shown = jobs if len(jobs) <= limit else jobs[:older] + jobs[older - limit :] if older < limit else jobs[:older]
+        return replace(every_one, jobs=shown, more=len(jobs) > limit)
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, 
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.transacting import RunTransaction, no_transactions
-from cronsensus.stores.values import DefineResult, Pruned, StoreCapabilities, View
+from cronsensus.stores.values import DefineResult, Partition, Pruned, StoreCapabilities, View
 from cronsensus.stores.wait_queues import WaitQueues
 
 
@@ -72,7 +72,7 @@ class Backend(ABC):
     # --- the scheduling round --------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _look(self, limit: int, ahead: timedelta) -> View: ...
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View: ...
     @abstractmethod
     def _step(self, session: str, step: Step) -> Done: ...
     @abstractmethod

@@ -47,7 +47,7 @@ from cronsensus.model.step import Done, Step
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.clock_watch import BY_ITSELF
 from cronsensus.stores.transacting import RunTransaction
-from cronsensus.stores.values import AT_ONCE, DefineResult, Pruned, View, check_ahead
+from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, Pruned, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
 
 P = ParamSpec("P")
@@ -212,11 +212,14 @@ class Store(Backend):
 
     # --- the scheduling round --------------------------------------------------------------------------------------
 
-    def look(self, *, limit: int = 100, ahead: timedelta = AT_ONCE) -> View:
+    def look(self, *, limit: int = 100, partition: Partition | None = None, ahead: timedelta = AT_ONCE) -> View:
         """Read which jobs are due, what waits, and which sessions hold runs. It writes nothing and blocks no verb.
 
         ``jobs`` are also those that come due within ``ahead`` (not negative), the earliest first, so that a node can
         plan them before their due time. The answer promises nothing: ``step`` checks again whether a plan holds.
+
+        With a ``partition``, ``jobs`` and ``more`` are of that part of the jobs alone, so that nodes that look at
+        different partitions do not plan the same job. Each job is in exactly one of ``of`` partitions, always the same.
 
         It is one statement when no job is due, so that looking is cheap.
 
@@ -225,7 +228,7 @@ class Store(Backend):
         """
         if ahead < AT_ONCE:
             raise InvalidOption(f"ahead={ahead!r}: a look goes forward; pass a timedelta that is not negative")
-        return self._within("look", self._look, limit, ahead)
+        return self._within("look", self._look, limit, partition, ahead)
 
     def step(self, session: str, step: Step) -> Done:
         """Write all that a node has to say: notes, results and claims given back, then plans, then claims of work.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Self
+from typing import NamedTuple, Self
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobState
@@ -68,6 +68,13 @@ class DefineResult:
     superseded: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+
+
+class Partition(NamedTuple):
+    """Part ``place`` (counted from 0) of ``of`` parts of all jobs. The store decides which job is in which part."""
+
+    place: int
+    of: int
 
 
 class Pruned(int):

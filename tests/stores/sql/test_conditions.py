@@ -207,7 +207,7 @@ CASES = [
         SKIPPING,
     ),
     *(
-        Case(name, name, _j, [DUE], [{"namespace": "theirs"}, {"wake_at": NOW + 1}])
+        Case(name, name, _j, [DUE], [{"namespace": "theirs"}, {"wake_at": NOW + 1}, {"id": 6}], asked={"of": 5})
         for name in ("due_jobs", "newest_due_jobs")
     ),
     Case("later pauses", "pauses_after", _p, [ENDED_PAUSE], [{"job_id": 6}, {"end": 1}], asked={"watermark": 1}),

@@ -150,7 +150,7 @@ def test_a_look_reads_the_clock_once_if_nothing_has_read_it_and_else_goes_by_wha
     monkeypatch.setattr(store._dialect, "read_clocks", noting("read_clocks"))
 
     def looks(tx: Transaction) -> int:
-        [seen] = tx.look("look", space="default", most=1, ahead=0, never=LATEST_MICROS)
+        [seen] = tx.look("look", space="default", of=1, place=0, most=1, ahead=0, never=LATEST_MICROS)
         assert seen.asked == tx.now
         return tx.now
 

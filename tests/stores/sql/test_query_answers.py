@@ -213,7 +213,7 @@ def test_sessions_are_read_with_what_they_hold(database: Connection) -> None:
 def test_look_query_tells_holders_of_runs_and_sessions_that_take_turns(database: Connection) -> None:
     def seen(session: Row, run: Row) -> list[tuple[int, int]]:
         try:
-            asked = {"most": 9, "ahead": 0}
+            asked = {"of": 1, "place": 0, "most": 9, "ahead": 0}
             rows = ran(database, "look", [(_s, {**SESSION, **session}), (_o, {**RUNNING, **run})], asked)
             return sorted((row["turns"], row["held_runs"]) for row in rows.mappings() if row["id"] is not None)
         finally:
@@ -227,7 +227,7 @@ def test_look_query_tells_holders_of_runs_and_sessions_that_take_turns(database:
 
 def test_a_look_tells_what_is_due_and_what_comes_next(database: Connection) -> None:
     def seen(*rows: tuple[Table, Row], **more: int) -> tuple[int, int | None, int | None, int | None]:
-        asked = {"most": 9, "ahead": 0, **more}
+        asked = {"of": 1, "place": 0, "most": 9, "ahead": 0, **more}
         found = answered(database, "look", *rows, **asked)
         return found["listed_jobs"], found["next_job"], found["backlog"], found["next_pending"]
 
@@ -238,6 +238,7 @@ def test_a_look_tells_what_is_due_and_what_comes_next(database: Connection) -> N
     assert seen((_j, later)) == (0, NOW + 5, None, None)
     assert seen((_j, later), ahead=4) == (0, NOW + 5, None, None)
     assert seen((_j, later), ahead=5) == (1, None, None, None)
+    assert [seen((_j, due), of=2, place=place)[0] for place in (0, 1)] == [0, 1]  # its id is 5
     assert seen((_o, PENDING)) == (0, None, 1, None)
     assert seen((_o, {**PENDING, "due_at": NOW + 7})) == (0, None, None, NOW + 7)
     other: list[Row] = [{"namespace": "theirs"}, {"state": "running"}]
@@ -249,7 +250,7 @@ def test_a_look_tells_what_is_due_and_what_comes_next(database: Connection) -> N
 @pytest.mark.parametrize("name", ["due_jobs", "newest_due_jobs"])
 def test_due_jobs_tell_what_of_them_is_active_and_ruled_by_overlap(name: str, database: Connection) -> None:
     def active(**differs: Any) -> int:
-        return int(answered(database, name, (_j, DUE), (_o, {**PENDING, **differs}))["active"])
+        return int(answered(database, name, (_j, DUE), (_o, {**PENDING, **differs}), of=5)["active"])
 
     assert active() == active(state="running") == 1
     assert [active(**differs) for differs in ({"job_id": 6}, {"serial": 0}, {"finished_at": 1})] == [0, 0, 0]

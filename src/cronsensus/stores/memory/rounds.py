@@ -36,7 +36,7 @@ from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow
-from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, View, newest_of
+from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Partition, View, newest_of
 
 MOST_SESSIONS_SHOWN = 64
 _NEVER = 1 << 62
@@ -55,13 +55,14 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def _look(self, limit: int, ahead: timedelta) -> View:
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
         with self._changed:
             now, space = self._now(), self._space
             from_here = (now, _NEVER)
             until = after(now, ahead)
-            soon = list(takewhile(lambda entry: entry[0] <= until, space.due))
+            here = takewhile(lambda entry: entry[0] <= until, space.due)
+            soon = [entry for entry in here if partition is None or entry[1] % partition.of == partition.place]
             more = len(soon) > limit
             if more:
                 due = bisect_right(soon, now, key=lambda entry: entry[0])

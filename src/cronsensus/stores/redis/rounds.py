@@ -53,7 +53,7 @@ from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.presence import PresenceObserver
 from cronsensus.stores.unreadable import READING_RAISES
-from cronsensus.stores.values import View, newest_of
+from cronsensus.stores.values import Partition, View, newest_of
 
 _log = Logger("cronsensus.stores")
 _CLOCK = SystemClock()
@@ -81,13 +81,13 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def _look(self, limit: int, ahead: timedelta) -> View:
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
         through: list[socket.socket] = []
         told, known_guests = self._guests
         now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs, parked = self._read(
-            "look", limit, newest_of(limit), length(ahead), self._own_session, self._observer.known, told,
-            tell=through.append,
+            "look", limit, newest_of(limit), *(partition or (0, 1)), length(ahead), self._own_session,
+            self._observer.known, told, tell=through.append,
         )  # fmt: skip
         if guests is not False:
             known_guests = frozenset(guests)

@@ -17,7 +17,7 @@ from cronsensus.stores.redis.codec import Row, length, takeover, write_json, wri
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.presence import SecondSign
-from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.stores.values import AT_ONCE, Partition, View
 
 
 class SessionVerbs(Handle):
@@ -34,7 +34,7 @@ class SessionVerbs(Handle):
     """What the hash of a session says of its sign, as far as this handle wrote it."""
 
     @abstractmethod
-    def _look(self, limit: int, ahead: timedelta) -> View: ...
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View: ...
 
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         text = write_session_spec(replace(session, declares={})).decode()
@@ -44,7 +44,7 @@ class SessionVerbs(Handle):
         now = self._write("open_session", session.id, session.node, text, release, length(lease), declares)
         if session.is_node:
             with contextlib.suppress(StoreError):  # from this moment on its connection observes the signs of the others
-                self._look(1, AT_ONCE)
+                self._look(1, None, AT_ONCE)
         return from_micros(int(now))
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:

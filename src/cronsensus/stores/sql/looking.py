@@ -16,23 +16,26 @@ from cronsensus.stores.sql.job_rows import definition_of, eras_after, spec_of, s
 from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, texts_by_name, whole
-from cronsensus.stores.values import View, newest_of
+from cronsensus.stores.values import Partition, View, newest_of
 
 _MICROSECOND = timedelta(microseconds=1)
 MOST_SESSIONS_SHOWN = 64
 LOOKS = 5
 """Times to look at most until two statements agree; then the next look is due at once."""
 
+_EVERYTHING = Partition(of=1, place=0)
 
-def look(tx: Transaction, limit: int, ahead: timedelta) -> View:
+
+def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timedelta) -> View:
     """Read which jobs are due, what waits, and which sessions hold runs."""
-    further, space = ahead // _MICROSECOND, tx.namespace
+    further = ahead // _MICROSECOND
+    asked: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
     for _ in range(LOOKS):
-        rows = tx.look("look", space=space, most=limit + 1, ahead=further, never=LATEST_MICROS)
+        rows = tx.look("look", **asked, most=limit + 1, ahead=further, never=LATEST_MICROS)
         seen = rows[0]
         due_rows: Sequence[AnyRow] = ()
         if seen.listed_jobs:
-            due_rows = tx.send("due_jobs", space=space, until=tx.now + further, size=limit + 1).rows
+            due_rows = tx.send("due_jobs", **asked, until=tx.now + further, size=limit + 1).rows
         agreed = len(due_rows) >= seen.listed_jobs
         if agreed:
             break
@@ -41,7 +44,7 @@ def look(tx: Transaction, limit: int, ahead: timedelta) -> View:
         # due time.
     more = len(due_rows) > limit
     if more and (newest := newest_of(limit)):
-        last = tx.send("newest_due_jobs", space=space, until=tx.now, size=newest).rows
+        last = tx.send("newest_due_jobs", **asked, until=tx.now, size=newest).rows
         # By id: without a snapshot, one may have been fired between the statements, and then they overlap.
         due_rows = list({row.id: row for row in (*due_rows[: limit - len(last)], *reversed(last))}.values())
     states = tuple(_states(tx, due_rows[:limit]))

@@ -17,7 +17,7 @@ from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.values import View
+from cronsensus.stores.values import Partition, View
 
 Answer = TypeVar("Answer")
 _NO_TIME = timedelta(0)
@@ -73,10 +73,10 @@ class PresenceStore(SqlStore):
             return seen
 
     @repeated
-    def _look(self, limit: int, ahead: timedelta) -> View:
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, also for the signs of life of sessions that hold runs."""
         with self._glancing() as tx:
-            view = looking.look(tx, limit, ahead)
+            view = looking.look(tx, limit, partition, ahead)
             own = {self._own_session}
             holding = frozenset(one.id for one in view.holders if one.expires_in > _NO_TIME) - own
             every = holding.union(view.sessions) - own

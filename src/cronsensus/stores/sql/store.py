@@ -50,7 +50,7 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
-from cronsensus.stores.values import DefineResult, Pruned, View
+from cronsensus.stores.values import DefineResult, Partition, Pruned, View
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -105,10 +105,10 @@ class SqlStore(SqlHandle):
     # --- the scheduling round -----------------------------------------------------------------------------------------
 
     @repeated
-    def _look(self, limit: int, ahead: timedelta) -> View:
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, in one statement when no job is due."""
         with self._glancing() as tx:
-            return looking.look(tx, limit, ahead)
+            return looking.look(tx, limit, partition, ahead)
 
     def _step(self, session: str, step: Step) -> Done:
         """Take a step in one transaction; where the session is lost, its results alone.

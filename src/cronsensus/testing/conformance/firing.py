@@ -15,6 +15,7 @@ from cronsensus.model.occurrence import OccurrenceFilter, scheduled_key
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
+from cronsensus.stores.values import Partition
 from cronsensus.testing.conformance.fixtures import (
     DAY,
     EVERY_MINUTE,
@@ -340,7 +341,7 @@ class Looking(StoreTest):
         self.clock.advance(10 * MINUTE)
         assert ["first", "second", "third"] == [job.spec.name for job in self.store.look().jobs]
 
-    def test_a_look_says_that_more_jobs_are_due_than_were_asked_for(self) -> None:
+    def test_more_jobs_than_asked_for_are_announced(self) -> None:
         for number in range(5):
             self.define(self.job(str(number)))
         self.clock.advance(MINUTE)
@@ -358,6 +359,51 @@ class Looking(StoreTest):
             seen = [job.spec.name for job in self.store.look(limit=limit).jobs]
             assert [*names[: limit - newest], *names[20 - newest :]] == seen
         assert names == [job.spec.name for job in self.store.look(limit=20).jobs]
+
+    def test_each_due_job_is_in_one_partition(self) -> None:
+        for number in range(40):
+            self.define(self.job(str(number)))
+        self.clock.advance(MINUTE)
+        every_one = {job.spec.name for job in self.store.look(limit=40).jobs}
+        assert 40 == len(every_one)
+        for of in (1, 2, 3, 4):
+            looks = [self.store.look(limit=40, partition=Partition(place, of)) for place in range(of)]
+            assert not any(look.more for look in looks)
+            partitions = [{job.spec.name for job in look.jobs} for look in looks]
+            assert 40 == sum(map(len, partitions))
+            assert every_one == set().union(*partitions)
+            assert min(map(len, partitions)) >= 40 // of // 2, "partitions of very different size"
+            for place, mine in enumerate(partitions):
+                fewer = self.store.look(limit=4, partition=Partition(place, of))
+                assert fewer.more
+                assert 4 == len({job.spec.name for job in fewer.jobs} & mine)
+
+    def test_a_job_stays_in_its_partition(self) -> None:
+        for number in range(9):
+            self.define(self.job(str(number)))
+        self.clock.advance(MINUTE)
+        before = [
+            {job.spec.name for job in self.store.look(limit=9, partition=Partition(place, 3)).jobs}
+            for place in range(3)
+        ]
+        gone = self.store.look(limit=9, partition=Partition(0, 3)).jobs[0]
+        assert [True] == carry_out(self.store, [plan_of(gone, self.store.now())])
+        after = [
+            {job.spec.name for job in self.store.look(limit=9, partition=Partition(place, 3)).jobs}
+            for place in range(3)
+        ]
+        assert [mine - {gone.spec.name} for mine in before] == after
+
+    def test_a_partition_hides_only_the_due_jobs_of_others(self) -> None:
+        self.define(
+            self.job("due"), self.job("later", trigger=every("10m", start=START)), self.job("queue", trigger=None)
+        )
+        self.enqueue(job="queue")
+        self.session()
+        self.clock.advance(MINUTE)
+        looks = [self.store.look(limit=100, partition=Partition(place, 2)) for place in range(2)]
+        assert [0, 1] == sorted(len(look.jobs) for look in looks)
+        assert [self.store.look()] * 2 == [replace(look, jobs=self.store.look().jobs) for look in looks]
 
     def test_the_next_job_is_the_earliest_still_to_come(self) -> None:
         self.define(self.job("due"), self.job("late", trigger=every("1h", start=START)))

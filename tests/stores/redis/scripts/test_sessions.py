@@ -289,7 +289,7 @@ def test_a_step_ends_no_further_session_when_it_took_enough(
 
 def turns(place: Place, state: State) -> set[str]:
     place.put(merged(meta(), state))
-    *_, turning, _, _, _, _ = place.run("look", 100, 50, 0, "", False, "", smaller={"FEW = 100": "FEW = 3"})
+    *_, turning, _, _, _, _ = place.run("look", 100, 50, 0, 1, 0, "", False, "", smaller={"FEW = 100": "FEW = 3"})
     assert len(set(turning)) == len(turning)
     return set(turning)
 
@@ -336,12 +336,12 @@ def test_guests_are_told_once(
     open_ones: str, known: str | bool, told: str, expected: tuple[list[str], object], place: Place
 ) -> None:
     place.put(merged(meta(session="2", newest="s2"), some(*open_ones.split(), turning="s1 s3", guests="s2")))
-    answer = place.run("look", 100, 50, 0, "s1", known, told, smaller={"FEW = 100": "FEW = 3"})
+    answer = place.run("look", 100, 50, 0, 1, 0, "s1", known, told, smaller={"FEW = 100": "FEW = 3"})
     turning, guests = answer[-5:-3]
     assert (sorted(turning), guests) == expected
 
 
 def test_a_session_that_holds_something_is_shown_with_what_is_left_of_its_lease(place: Place) -> None:
     place.put(merged(meta(), job(), session(until=9), running(1), {"holding": Scores(s1=1, s2=2)}))
-    *_, holders, _, _, _, _, _ = place.run("look", 100, 50, 0, "", False, "")
+    *_, holders, _, _, _, _, _ = place.run("look", 100, 50, 0, 1, 0, "", False, "")
     assert holders == [["spec of s1", at(-500), False, False, False, False, False, "9", 1], [*[False] * 8, 0]]

@@ -83,7 +83,7 @@ SELECT j.id, j.name, {part: definition}, j.watermark, j.wake_at, j.pause_ended_a
     (SELECT count(*) FROM cronsensus_occurrences AS o {index: serial}
         WHERE o.job_id = j.id AND o.serial = 1 AND o.finished_at IS NULL) AS active
 FROM cronsensus_jobs AS j
-WHERE j.namespace = :space AND j.wake_at <= :until
+WHERE j.namespace = :space AND j.wake_at <= :until AND j.id % :of = :place
 
 -- name: look
 -- types: now bigint, never bigint
@@ -93,7 +93,7 @@ SELECT seen.*, watched.*
 FROM (
     SELECT {part: now} AS asked,
         (SELECT count(*) FROM (SELECT j.wake_at FROM cronsensus_jobs AS j
-            WHERE j.namespace = :space AND j.wake_at <= {part: now} + :ahead
+            WHERE j.namespace = :space AND j.wake_at <= {part: now} + :ahead AND j.id % :of = :place
             ORDER BY j.wake_at LIMIT :most) AS listed) AS listed_jobs,
         (SELECT j.wake_at FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.wake_at > {part: now} + :ahead
             ORDER BY j.wake_at LIMIT 1) AS next_job,

@@ -1,7 +1,25 @@
 -- needs: sessions jobs
-local limit, newest, ahead, own, known, told = unpack(args, 1, 6)
+local limit, newest, place, of, ahead, own, known, told = unpack(args, 1, 8)
 local DUE, PENDING = SPACE .. 'due', SPACE .. 'pending'
-local NEAR = 16
+local NEAR, PAGE, FARTHEST = 16, 500, 20000
+
+-- Up to `most` jobs of the share asked for, from the one end of the index or from the other.
+local function find(most, command, from, to)
+  local found, seen, size = {}, 0, of == 1 and most or PAGE
+  while #found < most and seen < FARTHEST do
+    local page = call(command, DUE, from, to, 'LIMIT', seen, size)
+    for _, job in ipairs(page) do
+      if #found < most and job % of == place then
+        found[#found + 1] = job
+      end
+    end
+    seen = seen + #page
+    if #page < size then
+      return found, false
+    end
+  end
+  return found, #found < most
+end
 
 -- Mostly few jobs come due soon. Then one page shows them, and when the next one is due; nil: it does not.
 local function find_near()
@@ -20,17 +38,18 @@ local function find_near()
   return found, nil
 end
 
-local jobs, next_job
-if limit >= NEAR then
+local next_job, farther
+local jobs = false
+if of == 1 and limit >= NEAR then
   jobs, next_job = find_near()
 end
 if not jobs then
-  jobs = call('ZRANGEBYSCORE', DUE, '-inf', later(ahead), 'LIMIT', 0, limit + 1)
+  jobs, farther = find(limit + 1, 'ZRANGEBYSCORE', '-inf', later(ahead))
   next_job = call('ZRANGEBYSCORE', DUE, '(' .. later(ahead), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 end
-local more = #jobs > limit
-if more then
-  local last = call('ZREVRANGEBYSCORE', DUE, NOW, '-inf', 'LIMIT', 0, newest)
+local more = #jobs > limit or farther or false
+if #jobs > limit then
+  local last = find(newest, 'ZREVRANGEBYSCORE', NOW, '-inf')
   local there = {}
   for index = #jobs, limit - #last + 1, -1 do
     jobs[index] = nil
