@@ -40,8 +40,6 @@ from cronsensus.stores.values import AT_ONCE, View
 
 INSTANT = 1e-6
 """Seconds that are not worth a sleep: no clock counts less."""
-MOST_DUE = 200
-"""Most due jobs of a look."""
 SHARED_FROM = 8
 """Occurrences fired at once from which a node leaves the others their part."""
 
@@ -92,7 +90,9 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
     if facts.in_doubt:
         return Adopt(), memory
     if not facts.draining and now >= memory.look_at - INSTANT:
-        return Look(_ahead(memory)), memory
+        if (wait := memory.herd.waits_for_slots(facts.room, now)) > INSTANT:
+            return Sleep(0.0 if facts.unsettled else wait), memory
+        return Look(_ahead(memory), memory.herd.limit(facts.room), memory.herd.partition), memory
     if facts.unsettled:
         return Sleep(0.0), memory
     wait = facts.watch if facts.draining else memory.look_at - now
@@ -122,7 +122,8 @@ def _want(memory: Memory, facts: Facts) -> int:
     if facts.in_doubt or facts.draining or facts.lost or memory.careful.results_alone:
         return 0
     told = facts.notified and not memory.late
-    return facts.room if told or (memory.hungry and facts.unsettled) else 0
+    takes_next = memory.hungry and (facts.unsettled or memory.herd.partition is not None)
+    return facts.room if told or takes_next else 0
 
 
 def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: int, again: bool) -> Memory:
@@ -174,6 +175,8 @@ def clock_set(before: Memory, after: Memory) -> timedelta:
 
 def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     """Decide which plans to bring, and how many runs to claim with them: of the jobs whose turn has come here."""
+    if memory.herd.begins(view):
+        return Firing(want=facts.room if view.backlog else 0)
     ready = [job for job in view.jobs if _turn(memory, view, facts, job, SLACK) <= view.now]
     chosen, left = memory.careful.choose(ready, now)
     plans, not_planned = plans_of(chosen, view.now)
@@ -243,8 +246,10 @@ def set_alarm(
         took: how many seconds that took.
         again: look at once.
     """
+    herd, more = memory.herd.after(view, facts.session, now, won=len(fired.won), lost=fired.lost)
     memory = replace(
         memory,
+        herd=herd,
         hungry=view.backlog or fired.created > fired.claimed,
         misses=memory.misses + 1 if (fired.lost or view.backlog) and not (fired.won or fired.claimed) else 0,
         careful=memory.careful.after_answer(firing.plans) if firing.plans else memory.careful,
@@ -254,7 +259,7 @@ def set_alarm(
     # A store whose answer could not be told from one moment says so by a next due time that has come.
     due = [view.next_job, *(each.next_due for each in fired.won)]
     is_due = any(at is not None and at <= view.now for at in due)
-    if again or is_due or firing.left or (fired.won and view.more):
+    if again or more or is_due or firing.left:
         return replace(memory, look_at=now)
     waits, coming = _turns(memory, view, facts, fired)
     memory = replace(memory, late=facts.told and not is_in_front(facts.session, view.sessions, coming))

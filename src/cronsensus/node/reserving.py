@@ -41,6 +41,6 @@ def plan_reserve(memory: Memory, facts: Facts, now: float) -> tuple[int, Memory]
     memory = replace(memory, pace=pace)
     if not memory.hungry or memory.careful.results_alone or not facts.queue.few or facts.given_up:
         return 0, memory
-    if facts.in_doubt or facts.draining or not facts.trusted:
+    if facts.in_doubt or facts.draining or not facts.trusted or memory.herd.partition is not None:
         return 0, memory
     return max(0, pace.reserve - facts.queue.held), memory

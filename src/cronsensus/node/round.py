@@ -41,6 +41,7 @@ from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.careful import Careful
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor, Registered
+from cronsensus.node.herd import Herd
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.pace import STALLED, Pace, Queue
 from cronsensus.node.reconciling import Reconciling
@@ -290,7 +291,7 @@ class Round:
         """Look, and take in what concerns what this node holds."""
         asked = lease.ask()
         self.asked = False
-        view = self._store.look(limit=decide.MOST_DUE, ahead=look.ahead)
+        view = self._store.look(limit=look.limit, partition=look.partition, ahead=look.ahead)
         received_at = self._clock.monotonic()
         before, self._memory = self._memory, decide.note_look(self._memory, view, asked.at, received_at)
         if by := decide.clock_set(before, self._memory):
@@ -415,7 +416,7 @@ class Round:
         self._claiming.begin()
         self.reconciling.begin()
         # What another session knew of jobs is forgotten: the store may be a new one.
-        self._memory = replace(self._memory, look_at=NEVER, late=False, careful=Careful())
+        self._memory = replace(self._memory, look_at=NEVER, late=False, careful=Careful(), herd=Herd())
         self.stats.sessions += 1
         self._on_session(lease)
         self._know_store(lease)

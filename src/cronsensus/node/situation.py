@@ -10,9 +10,10 @@ from cronsensus.membership.liveness import Absences
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node.careful import Careful
+from cronsensus.node.herd import MOST_DUE, Herd
 from cronsensus.node.lead_time import ClockSample, LeadTime
 from cronsensus.node.pace import Pace, Queue
-from cronsensus.stores.values import AT_ONCE
+from cronsensus.stores.values import AT_ONCE, Partition
 
 NEVER = -1e9
 """A monotonic time before all others."""
@@ -75,6 +76,7 @@ class Memory:
         late: far back in turn order: notifications are left to the nodes in front for a moment.
         misses: rounds in a row in which something was to be had, and nothing of it was for this node.
         careful: which steps failed lately.
+        herd: how it shares out more due jobs than a look shows.
         pace: how fast runs end here; ``None``: this node reserves nothing.
         absences: sessions that showed no sign of life.
         active_at: when a look last showed that something runs, waits or comes due.
@@ -91,6 +93,7 @@ class Memory:
     late: bool = False
     misses: int = 0
     careful: Careful = field(default_factory=Careful)
+    herd: Herd = field(default_factory=Herd)
     pace: Pace | None = field(default_factory=Pace)
     absences: Absences = field(default_factory=Absences)
     active_at: float = NEVER
@@ -126,9 +129,17 @@ class Work(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Look at the store: what is due, or comes due within ``ahead``."""
+    """Look at the store: at most so many jobs that are due, or come due within ``ahead``.
+
+    Attributes:
+        ahead: how far to look.
+        limit: most jobs.
+        partition: of which part of all jobs; ``None``: all of them.
+    """
 
     ahead: timedelta
+    limit: int = MOST_DUE
+    partition: Partition | None = None
 
 
 class Sleep(NamedTuple):
