@@ -33,10 +33,11 @@ from cronsensus.node.decide import (
     TEND,
     TIDY,
 )
+from cronsensus.node.herd import FULL, Herd
 from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
 from cronsensus.node.situation import Adopt, Facts, Fired, Firing, Look, Memory, Next, Sleep, Work
 from cronsensus.node.turn_order import IN_FRONT, LOOKOUT, POLL_UNTOLD, STAGGER, SWEEP, is_in_front, lookout, place, turn
-from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.stores.values import AT_ONCE, Partition, View
 from tests.node.views import NOW, SECOND, holder, job, jobs, view
 
 HERE = 1000.0
@@ -47,6 +48,7 @@ BOTH = ("a", "b")
 FIRST, SECOND_ONE = sorted(BOTH, key=lambda one: place(one, BOTH, NOW))
 CROWD = tuple(f"s{number:02}" for number in range(3 * IN_FRONT))
 LATE = max(CROWD, key=lambda one: turn(one, CROWD, NOW + SECOND))
+PART = Herd(Partition(0, 2))
 ABSENT = view(holders=(holder(),), absent=("b",), sessions=BOTH)
 
 # --- before a look ----------------------------------------------------------------------------------------------------
@@ -96,6 +98,13 @@ BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     "the session is lost": (ASLEEP | {"look_at": HERE}, {"lost": True, "in_doubt": True}, Sleep(0.0)),
     "the node drains, and the alarm has come": (ASLEEP | {"look_at": HERE}, {"draining": True}, Sleep(WATCH)),
     "the node drains, and progress is to be written": (ASLEEP, {"draining": True, "progress_in": 0.2}, Sleep(0.2)),
+    "a partition comes next": (
+        ASLEEP | {"look_at": HERE, "herd": PART, "hungry": False}, {"room": 40}, Look(AHEAD, 40, Partition(0, 2)),
+    ),
+    "a partition comes next, and what was made waits": (HUNGRY | {"look_at": HERE, "herd": PART}, {}, Work(4)),
+    "a partition comes next, and few slots are free": (
+        ASLEEP | {"look_at": HERE, "herd": PART._replace(fired_at=HERE - 0.01)}, {}, Sleep(FULL - 0.01),
+    ),
     "its lease is not trusted": (ASLEEP, {"notified": True, "room": 0, "trusted": False}, Sleep(LOOK_AFTER_WORK)),
 }  # fmt: skip
 
@@ -254,9 +263,9 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(session=LATE, view=view(job(SECOND), sessions=CROWD)),
         {"sleep": (turn(LATE, CROWD, NOW + SECOND) - NOW) / SECOND},
     ),
-    "more is due than one look takes": (
-        Situation(view=view(*jobs(3), more=True)),
-        {"fires": ["job-0", "job-1", "job-2"], "want": 4, "look": True},
+    "more is due than one look takes, on two nodes": (
+        Situation(view=view(*jobs(3), sessions=BOTH, more=True)),
+        {"look": True},
     ),
     "work waits that this node cannot take": (
         Situation(view=view(backlog=True), fired=lambda *_: Fired()),
@@ -342,9 +351,23 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(session=FIRST, view=view(*jobs(SHARED_FROM - 1), sessions=BOTH), facts={"room": 20}),
         {"fires": [f"job-{one}" for one in range(SHARED_FROM - 1)], "want": 20},
     ),
-    "more is due than one look takes, and another node fires it": (
-        Situation(view=view(*jobs(3), more=True), fired=loses),
-        {"fires": ["job-0", "job-1", "job-2"], "want": 4, "sleep": AFTER_A_LOST_RACE},
+    "more is due than one look takes, and something waits": (
+        Situation(view=view(*jobs(3), more=True, backlog=True)), {"want": 4, "look": True},
+    ),
+    "a partition of what is due": (
+        Situation(view=view(job(), more=True), memory={"herd": PART}), {"fires": ["job-1"], "want": 4, "sleep": FULL},
+    ),
+    "the last of a partition": (
+        Situation(view=view(job()), memory={"herd": PART}), {"fires": ["job-1"], "want": 4, "look": True},
+    ),
+    "a partition in which nothing is due": (Situation(view=view(), memory={"herd": PART}), {"look": True}),
+    "a partition that another node fires": (
+        Situation(view=view(job(), more=True), memory={"herd": PART}, fired=loses),
+        {"fires": ["job-1"], "want": 4, "sleep": AFTER_A_LOST_RACE},
+    ),
+    "after its partition a node helps the others": (
+        Situation(view=view(*jobs(3), more=True), memory={"herd": Herd(helping=True)}),
+        {"fires": ["job-0", "job-1", "job-2"], "want": 4, "look": True},
     ),
     "the last step failed: half as many plans": (
         Situation(view=view(*jobs(4)), memory={"careful": Careful(most=2)}),

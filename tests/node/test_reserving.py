@@ -8,8 +8,10 @@ import pytest
 
 from cronsensus.node import decide
 from cronsensus.node.careful import Careful
+from cronsensus.node.herd import Herd
 from cronsensus.node.pace import GATHER, STALLED, Pace, Queue
 from cronsensus.node.situation import Facts, Memory, Next, Release, Sleep, Work
+from cronsensus.stores.values import Partition
 
 HERE = 1000.0
 LONG_QUEUE: dict[str, Any] = {
@@ -38,10 +40,11 @@ def next_step(facts: dict[str, Any], memory: dict[str, Any]) -> Next:
         ({}, {"careful": Careful(results_alone=True)}, 0),
         ({}, {"pace": Pace(9.0, HERE)}, 0),
         ({}, {"pace": None}, 0),
+        ({}, {"herd": Herd(Partition(0, 2))}, 0),
     ],
     ids=["a long queue of short runs", "few are left", "more is reserved than it would now", "claims in doubt",
          "draining", "a lease that is not trusted", "attempts that are over keep slots", "no long queue",
-         "results alone", "long runs", "switched off"],
+         "results alone", "long runs", "switched off", "a herd is shared out"],
 )  # fmt: skip
 def test_runs_are_reserved_in_a_long_queue_of_short_ones(
     facts: dict[str, Any], memory: dict[str, Any], reserves: int

@@ -17,11 +17,11 @@ class Stuck(MemoryStore):
     free = threading.Event()
     closed_by: list[int]
 
-    def _look(self, limit, ahead):
+    def _look(self, limit, partition, ahead):
         if self.stuck.is_set():
             self.entered.set()
             self.free.wait(20)
-        return super()._look(limit, ahead)
+        return super()._look(limit, partition, ahead)
 
     def close_session(self, session):
         self.closed_by.append(threading.get_ident())
@@ -53,7 +53,7 @@ def test_a_round_that_the_end_of_its_node_cut_off_is_no_mistake(monkeypatch, cap
         entered, closed = threading.Event(), threading.Event()
         looks: list[tuple[MemoryStore, threading.Thread]]
 
-        def _look(self, limit, ahead):
+        def _look(self, limit, partition, ahead):
             self.looks.append((self, threading.current_thread()))
             self.entered.set()
             assert self.closed.wait(20)

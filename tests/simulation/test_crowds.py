@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from cronsensus.node import decide, turn_order
+from cronsensus.node import decide, herd, turn_order
 from tests.simulation.cluster import simulate
 
 AT_ONCE = 20
@@ -12,7 +12,8 @@ AT_ONCE = 20
 
 @pytest.mark.parametrize("first", [0, AT_ONCE])
 def test_no_promise_is_broken_in_herds_and_by_late_nodes(first, monkeypatch):
-    monkeypatch.setattr(decide, "MOST_DUE", 1)
+    monkeypatch.setattr(herd, "MOST_DUE", 1)
+    monkeypatch.setattr(herd, "LEAST_DUE", 1)
     monkeypatch.setattr(turn_order, "IN_FRONT", 1)
     happened = Counter[str]()
     set_alarm = decide.set_alarm

@@ -1,9 +1,9 @@
 """How do nodes share out more due jobs than one look shows? Pure.
 
 A strategy beside ``decide``, of a node's looks and of nothing else. Each node looks at its own partition of the jobs,
-so that no two plan the same in vain. It fires no more than it can start, and claims before it fires more: what is created
-and waits is started in the order of due times, and what comes due after the herd is not to wait for all of it. A node
-that is through with its partition looks at everything and helps, so that of a dead node is not lost.
+so that no two plan the same in vain. It fires no more than it can start, and claims before it fires more: what is
+created and waits is started in the order of due times, and what comes due after the herd is not to wait for all of it.
+A node that is through with its partition looks at everything and helps, so that of a dead node is not lost.
 """
 
 from __future__ import annotations
