@@ -43,6 +43,8 @@ def chromium() -> Iterator[Browser]:
 def tab(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     """Open a tab with its own cookies; fail if a page in it complains, opens a dialog, or asks another host."""
     complaints = list[str]()
+    # As a person does: by the URL with the token, once.
+    link, url = url, url.partition("?")[0]
     context = browser.new_context(
         base_url=url, **{"locale": "en-GB", "viewport": {"width": 1280, "height": 900}} | options
     )
@@ -58,6 +60,7 @@ def tab(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
         dialog.dismiss()
 
     page.on("dialog", dismiss)
+    page.goto(link)
     try:
         yield page
         assert complaints == []
@@ -79,10 +82,10 @@ def three_nodes(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def served(cluster: Cluster, *, read_only: bool = False) -> Iterator[str]:
-    """Serve the dashboard of the nodes; give its address."""
+    """Serve the dashboard of the nodes; give the URL that opens it."""
     server = Server(cluster.store, port=0, by="ann", read_only=read_only)
     with server.beside():
-        yield server.url
+        yield server.link
 
 
 def newest(cluster: Cluster, job: str) -> Occurrence:

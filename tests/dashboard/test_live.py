@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 from cronsensus.dashboard import dashboard, live
 from cronsensus.dashboard.access import Access
 from cronsensus.dashboard.serving import Server
-from tests.dashboard.browser import HERE, Browser
+from tests.dashboard.browser import HERE, Browser, signed_in
 from tests.hand_cluster import HandCluster
 
 
@@ -82,10 +83,11 @@ def test_a_server_that_stops_ends_the_streams_of_open_pages_in_order(
     cluster: HandCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server(cluster.store, port=0)
-    with httpx.Client(timeout=10) as client:
+    with ExitStack() as opened:
         with server.beside():
+            client = opened.enter_context(signed_in(server))
             stream = client.send(
-                client.build_request("GET", f"{server.url}live?of=/", headers={"accept": "text/event-stream"}),
+                client.build_request("GET", "/live?of=/", headers={"accept": "text/event-stream"}),
                 stream=True,
             )
             lines = stream.iter_lines()

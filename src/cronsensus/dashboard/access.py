@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from cronsensus.dashboard.healthz import PATH, Healthz
-from cronsensus.dashboard.passwords import Password
+from cronsensus.dashboard.passwords import Password, Token
 from cronsensus.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ _HEADERS = (
     (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    # Not "no-referrer": with that a browser does not say from which of our own pages a form comes.
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _FORWARDING = ("forwarded", "via", "x-real-ip")
@@ -48,6 +49,9 @@ _WHAT_TO_DO = (
     " Or give it CRONSENSUS_DASHBOARD_TOKEN, or auth= where it is mounted.\n"
 )
 _SAFE = ("GET", "HEAD")
+_STATIC = "/static/"
+_TEXT, _HTML = b"text/plain; charset=utf-8", b"text/html; charset=utf-8"
+_Refusal = tuple[int, str, list[tuple[bytes, bytes]]]
 _PERMISSION, _BY = "cronsensus.permission", "cronsensus.by"
 _log = logging.getLogger("cronsensus.dashboard")
 
@@ -96,12 +100,14 @@ def refusal(scope: Scope) -> str | None:
     hosts = [value for name, value in headers if name == "host"]
     if len(hosts) != 1 or not is_loopback(_without_port(hosts[0])):
         return "The request was for another host name than localhost or 127.0.0.1."
+    for name, value in headers:
+        # A proxy may hide itself by the name of this host; the browser before it still says where the page came from.
+        if name == "origin" and value != "null" and not is_loopback(urlsplit(value).hostname or ""):
+            return "The request came from a page of another host."
     return None
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0]
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
 
@@ -166,33 +172,36 @@ class Access:
             await self._app(scope, receive, guarded)
             return
         body = f"{why}\n".encode()
-        headers += [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+        kind = _HTML if why.startswith("<!doctype") else _TEXT
+        headers += [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
         await guarded({"type": "http.response.start", "status": status, "headers": headers})
         await guarded({"type": "http.response.body", "body": body})
 
-    async def _probed(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]] | None:
+    async def _probed(self, scope: Scope) -> _Refusal | None:
         """Return what a probe is told; ``None``: the request is none."""
-        path = str(scope["path"]).removeprefix(str(scope.get("root_path", "")).rstrip("/"))
-        if self._healthz is None or path != PATH or scope["method"] not in _SAFE:
+        if self._healthz is None or _path(scope) != PATH or scope["method"] not in _SAFE:
             return None
         from starlette.concurrency import run_in_threadpool
 
         status, words = await run_in_threadpool(self._healthz.read)
         return status, words, [(b"cache-control", b"no-store")]
 
-    async def _judge(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]]:
-        """Write into ``scope`` who asks and what they may; return a status and why if the request is refused."""
-        if self._auth is None:
+    async def _judge(self, scope: Scope) -> _Refusal:
+        """Write into ``scope`` who asks and what they may; return a status and why if the request goes no further."""
+        from starlette.requests import Request
+
+        auth = self._auth
+        if auth is None or (isinstance(auth, Token) and auth.made):
             why = refusal(scope)
             if why is not None:
                 return 403, f"{why}\n{_WHAT_TO_DO}", []
-            permission: object = "operate"
-        else:
-            permission = await _asked(self._auth, scope)
+        permission: object = "operate" if auth is None else await _asked(auth, scope)
         if permission not in {"read", "operate"}:
-            if isinstance(self._auth, Password):
-                return 401, self._auth.what_to_do, [(b"www-authenticate", self._auth.challenge)]
+            if isinstance(auth, (Password, Token)):
+                return self._ask_for(auth, Request(scope))
             return 403, "You may not see this dashboard: its auth= says so. Sign in to the application first.", []
+        if isinstance(auth, Token) and (leads_on := auth.keep_in_browser(Request(scope))) is not None:
+            return 303, "", leads_on
         scope[_PERMISSION] = "read" if self._read_only else permission
         scope[_BY] = scope.get("state", {}).get("user") or self._by
         if scope["method"] in _SAFE:
@@ -204,6 +213,20 @@ class Access:
         if is_from_elsewhere(scope):
             return 403, "The request was sent by a page of another site. Open the dashboard, and act there.", []
         return 0, "", []
+
+    def _ask_for(self, auth: Password | Token, request: Request) -> _Refusal:
+        """Answer a request without a password. What the page that asks looks like is no secret."""
+        if request.method in _SAFE and _path(request.scope).startswith(_STATIC):
+            request.scope[_PERMISSION] = "read"
+            return 0, "", []
+        browser = "text/html" in request.headers.get("accept", "")
+        why = auth.page(request) if browser and isinstance(auth, Token) else auth.what_to_do
+        return 401, why, [(b"www-authenticate", auth.challenge), (b"cache-control", b"no-store")]
+
+
+def _path(scope: Scope) -> str:
+    """Return the path of a request below the prefix under which the dashboard is mounted."""
+    return str(scope["path"]).removeprefix(str(scope.get("root_path", "")).rstrip("/"))
 
 
 async def _asked(auth: Auth, scope: Scope) -> object:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from cronsensus.dashboard.access import App, Receive, Scope, Send, require_loopback
 from cronsensus.dashboard.app import dashboard
 from cronsensus.dashboard.live import STOPPING
-from cronsensus.dashboard.passwords import from_environment
+from cronsensus.dashboard.passwords import PARAMETER, Token, from_environment
 from cronsensus.errors import CronsensusError, MissingExtra
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
@@ -60,7 +60,7 @@ class Server:
 
     Attributes:
         url: where a browser finds it.
-        asks: whether it asks for a password.
+        link: the same with the token, where that was made here because the environment has no password.
     """
 
     def __init__(
@@ -73,10 +73,11 @@ class Server:
         by: str = "dashboard",
         prefix: str = "",
     ) -> None:
-        self.asks = from_environment() is not None
-        if not self.asks:
+        auth = from_environment() or Token()
+        made = auth.token if isinstance(auth, Token) and auth.made else None
+        if made is not None:
             require_loopback(host)
-        pages: App = dashboard(source, read_only=read_only, by=by)
+        pages: App = dashboard(source, auth=auth, read_only=read_only, by=by)
         stopping = asyncio.Event()
 
         prefix = "/" + prefix.strip("/") if prefix.strip("/") else ""
@@ -95,6 +96,7 @@ class Server:
             raise PortTakenError(f"cannot listen on {host}:{port}: {error}; take a free port: 0") from error
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._listener.getsockname()[1]}{prefix}/"
+        self.link = self.url if made is None else f"{self.url}?{PARAMETER}={made}"
         settings = uvicorn.Config(
             app,
             # With it a header of the request would say who the peer is.
