@@ -44,7 +44,7 @@ def routes_of(app: Any) -> list[tuple[str, str]]:
             found.append(("GET", f"{route.path}/style.css"))
         else:
             assert isinstance(route, Route)
-            path = route.path.replace("{number:int}", "1").replace("{action}", "pause")
+            path = route.path.replace("{number}", "1").replace("{action}", "pause")
             found += [(method, path) for method in route.methods or ()]
     return found
 

@@ -11,10 +11,11 @@ from starlette.routing import Mount
 
 from cronsensus import Scheduler
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.access import is_loopback, require_loopback
+from cronsensus.dashboard.access import require_loopback
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.language import choose
 from cronsensus.errors import InvalidOption, StoreUnavailable
+from cronsensus.loopback import is_loopback
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item

@@ -6,16 +6,18 @@ none can be forgotten: what is not a GET needs the permission to operate, and a 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from cronsensus.dashboard.guesses import Guesses
 from cronsensus.dashboard.healthz import PATH, Healthz
 from cronsensus.dashboard.passwords import Password, Token
 from cronsensus.errors import InvalidOption
+from cronsensus.loopback import is_loopback, strip_port
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -56,20 +58,6 @@ _PERMISSION, _BY = "cronsensus.permission", "cronsensus.by"
 _log = logging.getLogger("cronsensus.dashboard")
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host, without a port, can only be this machine."""
-    name = host.removeprefix("[").removesuffix("]")
-    if name.lower() == "localhost":
-        return True
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return False
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
-
-
 def require_loopback(host: str) -> None:
     """Raise unless a server that listens on ``host`` can be reached from this machine alone.
 
@@ -98,18 +86,13 @@ def refusal(scope: Scope) -> str | None:
     if not peer or not is_loopback(peer[0]):
         return "The request came from another machine."
     hosts = [value for name, value in headers if name == "host"]
-    if len(hosts) != 1 or not is_loopback(_without_port(hosts[0])):
+    if len(hosts) != 1 or not is_loopback(strip_port(hosts[0])):
         return "The request was for another host name than localhost or 127.0.0.1."
     for name, value in headers:
         # A proxy may hide itself by the name of this host; the browser before it still says where the page came from.
         if name == "origin" and value != "null" and not is_loopback(urlsplit(value).hostname or ""):
             return "The request came from a page of another host."
     return None
-
-
-def _without_port(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    return name if colon and port.isdecimal() else host
 
 
 def may_operate(scope: Scope) -> bool:
@@ -152,6 +135,7 @@ class Access:
         self._auth = auth
         self._read_only = read_only
         self._by = by
+        self._guesses = Guesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -195,9 +179,15 @@ class Access:
             why = refusal(scope)
             if why is not None:
                 return 403, f"{why}\n{_WHAT_TO_DO}", []
+        given = isinstance(auth, (Password, Token)) and auth.is_given(Request(scope))
+        address = str((scope.get("client") or ["?"])[0])
+        if given and (pause := self._guesses.pause_for(address)):
+            await asyncio.sleep(pause)
         permission: object = "operate" if auth is None else await _asked(auth, scope)
         if permission not in {"read", "operate"}:
             if isinstance(auth, (Password, Token)):
+                if given:
+                    self._guesses.note_wrong(address)
                 return self._ask_for(auth, Request(scope))
             return 403, "You may not see this dashboard: its auth= says so. Sign in to the application first.", []
         if isinstance(auth, Token) and (leads_on := auth.keep_in_browser(Request(scope))) is not None:

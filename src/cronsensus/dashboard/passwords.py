@@ -52,6 +52,10 @@ class Password:
         request.state.user = user
         return "operate"
 
+    def is_given(self, request: Request) -> bool:
+        """Return whether the request shows a password, right or wrong."""
+        return "authorization" in request.headers
+
 
 class Token:
     """Lets in who knows a token: in a header, or in a URL, after which a browser keeps a cookie.
@@ -82,6 +86,10 @@ class Token:
         # A token that was made here is known to whoever started the dashboard, whose name Access knows.
         request.state.user = user or (None if self.made else "dashboard")
         return "operate"
+
+    def is_given(self, request: Request) -> bool:
+        """Return whether the request shows a token, right or wrong; a cookie is none that people type."""
+        return "authorization" in request.headers or PARAMETER in request.query_params
 
     @property
     def what_to_do(self) -> str:

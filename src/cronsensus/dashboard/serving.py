@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 
 from cronsensus.dashboard.access import App, Receive, Scope, Send, require_loopback
 from cronsensus.dashboard.app import dashboard
+from cronsensus.dashboard.connections import BACKLOG, AcceptErrors, Connection, most_connections
 from cronsensus.dashboard.live import STOPPING
 from cronsensus.dashboard.passwords import PARAMETER, Token, from_environment
 from cronsensus.errors import CronsensusError, MissingExtra
@@ -18,6 +20,7 @@ from cronsensus.stores.base import Store
 
 try:
     import uvicorn
+    from starlette.middleware.gzip import GZipMiddleware
 except ImportError as error:
     raise MissingExtra(
         f'the dashboard needs {error.name}, which is not installed; pip install "cronsensus[dashboard]"'
@@ -25,6 +28,10 @@ except ImportError as error:
 
 PORT = 8080
 _STOP_WITHIN = 3.0
+_TICKS = 10
+"""Of 0.1 s, between two looks at connections."""
+_SMALL = 1_000
+"""Bytes of an answer below which it is not compressed."""
 
 
 class PortTakenError(CronsensusError):
@@ -32,11 +39,22 @@ class PortTakenError(CronsensusError):
 
 
 class _Uvicorn(uvicorn.Server):
-    """Tells what it serves that it stops: it would wait for open streams, and then cut them off with an error."""
+    """Ends connections that are stuck, and tells open streams that it stops: it would wait, and then cut them off."""
 
     def __init__(self, settings: uvicorn.Config, stopping: asyncio.Event) -> None:
         super().__init__(settings)
         self._stopping = stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(AcceptErrors())
+        await super().startup(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.end_if_stuck()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()
@@ -86,8 +104,13 @@ class Server:
 
             pages = Router([Mount(prefix, pages)])
 
+        # A page with a form holds the browser's token beside what somebody else may have written into the address: its
+        # compressed length would tell the one by the other. Streams are left alone by the middleware.
+        compressed = GZipMiddleware(pages, minimum_size=_SMALL, compresslevel=5)
+
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await pages({**scope, STOPPING: stopping}, receive, send)
+            answer: App = pages if "/do/" in scope["path"] else compressed
+            await answer({**scope, STOPPING: stopping}, receive, send)
 
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -99,12 +122,16 @@ class Server:
         self.link = self.url if made is None else f"{self.url}?{PARAMETER}={made}"
         settings = uvicorn.Config(
             app,
+            http=type("_Connection", (Connection,), {"most": most_connections()}),
+            ws="none",
+            backlog=BACKLOG,
             # With it a header of the request would say who the peer is.
             proxy_headers=False,
             server_header=False,
             access_log=False,
             log_config=None,
-            log_level="warning",
+            # Below, it logs each request that is none, and anybody can send those.
+            log_level=logging.ERROR,
             lifespan="off",
             # For a page that a store keeps waiting; streams of open pages end when they are told.
             timeout_graceful_shutdown=1,
