@@ -216,3 +216,9 @@ def test_without_auth_a_form_that_was_sent_from_a_page_of_another_host_is_refuse
     assert answer.status_code == 403
     assert "page of another host" in answer.text
     assert Browser(app, host="[::1].evil.example").get("/").status_code == 403
+
+
+def test_a_page_of_another_site_loads_nothing_and_may_lead_here(cluster: HandCluster) -> None:
+    browser = Browser(dashboard(cluster.store, auth=lambda request: "operate"), sec_fetch_site="cross-site")
+    assert browser.get("/ledger?span=1d", sec_fetch_mode="no-cors").status_code == 403
+    assert browser.get("/ledger?span=1d", sec_fetch_mode="navigate").status_code == 200

@@ -44,7 +44,15 @@ _HEADERS = (
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_FORWARDING = ("forwarded", "via", "x-real-ip")
+_FORWARDING = {
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+}
 _WHAT_TO_DO = (
     "Without a password, the dashboard answers only a browser on its own machine. From elsewhere:"
     " ssh -L 8080:127.0.0.1:8080 THE-MACHINE, then open http://127.0.0.1:8080/ here."
@@ -80,7 +88,7 @@ def refusal(scope: Scope) -> str | None:
     """
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
     for name, _ in headers:
-        if name in _FORWARDING or name.startswith("x-forwarded"):
+        if (known := name.replace("_", "-")) in _FORWARDING or known.startswith("x-forwarded"):
             return f"The request came through a proxy (it has the header {name})."
     peer = scope.get("client")
     if not peer or not is_loopback(peer[0]):
@@ -195,6 +203,12 @@ class Access:
         scope[_PERMISSION] = "read" if self._read_only else permission
         scope[_BY] = scope.get("state", {}).get("user") or self._by
         if scope["method"] in _SAFE:
+            if is_embedded(scope):
+                return (
+                    403,
+                    "A page of another site asked for this as a part of itself. Open it in a tab of its own.",
+                    [],
+                )
             return 0, "", []
         if scope[_PERMISSION] != "operate":
             return 403, "You may look, and not act: " + (
@@ -237,6 +251,16 @@ async def _asked(auth: Auth, scope: Scope) -> object:
     if said not in {"read", "operate", None}:
         _log.error('auth= of the dashboard returned %.80r; it says None, "read" or "operate"', said)
     return said
+
+
+def is_embedded(scope: Scope) -> bool:
+    """Return whether a browser says that a page of another site loads this, such as a picture, and does not lead here.
+
+    It could not read the answer; but an audit of all jobs is long, and it could have one made again and again.
+    """
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    elsewhere = headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}
+    return elsewhere and headers.get("sec-fetch-mode", "navigate") != "navigate"
 
 
 def is_from_elsewhere(scope: Scope) -> bool:

@@ -84,6 +84,7 @@ _LONGEST_REASON = 1000
 _CHANGES = 12
 _LINES = 50
 _SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
+_NO_PAGE = "There is no such page"
 _YEAR = 365 * 24 * 3600
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
@@ -368,7 +369,7 @@ class _Pages:
             return self._missing(request, "You may look, and not act", status=403)
         action = self._actions.get(request.path_params["action"])
         if action is None:
-            return self._missing(request, "There is no such page")
+            return self._missing(request, _NO_PAGE)
         return self._form(request, action.form(self.store, dict(request.query_params)))
 
     async def act(self, request: Request) -> Response:
@@ -385,7 +386,7 @@ class _Pages:
         name = request.path_params["action"]
         action = self._actions.get(name)
         if action is None:
-            return self._missing(request, "There is no such page")
+            return self._missing(request, _NO_PAGE)
         store = self.store
         form = action.form(store, fields)
         why = fields.get("reason", "").strip()[:_LONGEST_REASON]
@@ -421,7 +422,7 @@ class _Pages:
         status = error.status_code if isinstance(error, HTTPException) else 404
         if status != 404:
             return Response(status_code=status, headers=getattr(error, "headers", None))
-        return self._missing(request, "There is no such page")
+        return self._missing(request, _NO_PAGE)
 
     def no_job(self, request: Request, error: Exception) -> Response:
         return self._missing(request, "There is no such job", str(error).partition(";")[0])
@@ -442,7 +443,12 @@ class _Pages:
         return self._page(request, "away.html", None, 503, what=what, then=then, command="cronsensus doctor")
 
     def _missing(self, request: Request, title: str, detail: str = "", status: int = 404) -> Response:
-        known = {"title": title, "detail": detail, "gone": status == 404, "command": "cronsensus jobs list"}
+        known = {
+            "title": title,
+            "detail": detail,
+            "gone": status == 404 and title != _NO_PAGE,
+            "command": "cronsensus jobs list",
+        }
         return self._page(request, "missing.html", None, status, **known)
 
     # --- as HTML ------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ TOKEN = "CRONSENSUS_DASHBOARD_TOKEN"  # noqa: S105 - the name of a variable
 USER = "CRONSENSUS_DASHBOARD_USER"
 PASSWORD = "CRONSENSUS_DASHBOARD_PASSWORD"  # noqa: S105 - the name of a variable
 _SHORTEST = 12
+_LONGEST_USER = 200
+"""Characters of a name for the trail."""
 PARAMETER = "key"
 """The parameter of a URL that opens the dashboard. Not ``token``, which is masked in whatever is printed."""
 _ASK = """<!doctype html>
@@ -49,7 +51,7 @@ class Password:
         user, password = _credentials(request, "basic")
         if not _same(password, self._password) & _same(user, self._user):
             return None
-        request.state.user = user
+        request.state.user = user[:_LONGEST_USER]
         return "operate"
 
     def is_given(self, request: Request) -> bool:
@@ -84,7 +86,7 @@ class Token:
         if not right:
             return None
         # A token that was made here is known to whoever started the dashboard, whose name Access knows.
-        request.state.user = user or (None if self.made else "dashboard")
+        request.state.user = user[:_LONGEST_USER] or (None if self.made else "dashboard")
         return "operate"
 
     def is_given(self, request: Request) -> bool:
