@@ -257,7 +257,7 @@ def test_every_answer_tells_the_browser_to_keep_to_itself(pages: Browser) -> Non
         headers = pages.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert headers["x-frame-options"] == "DENY"
 
 
