@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MILLISECONDS = 30_000
 """For what has to come; a browser that does not answer within it is one that hangs."""
+NAME = "cron.example.org"
 _SUM_SHIFTS = """
 window.shifted = 0;
 new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shifted += one.value; })
@@ -32,7 +33,9 @@ def chromium() -> Iterator[Browser]:
     if PROGRAM is None:
         pytest.skip("service missing: chromium is not on PATH; scripts/servers --long installs it")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=PROGRAM, timeout=MILLISECONDS)
+        # A name that leads here, as that of a proxy does.
+        rules = f"--host-resolver-rules=MAP {NAME} 127.0.0.1"
+        browser = playwright.chromium.launch(executable_path=PROGRAM, timeout=MILLISECONDS, args=[rules])
         try:
             yield browser
         finally:

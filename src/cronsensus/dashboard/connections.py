@@ -53,7 +53,8 @@ class SeldomLog:
         if _clock.monotonic() - self._logged_at < LOG_EVERY:
             return
         self._logged_at = _clock.monotonic()
-        _log.warning("%s (%d times since this was logged last)", what, self._since)
+        often = f" ({self._since} times since this was logged last)" if self._since > 1 else ""
+        _log.warning("%s%s", what, often)
         self._since = 0
 
 

@@ -27,13 +27,13 @@ PARAMETER = "key"
 """The parameter of a URL that opens the dashboard. Not ``token``, which is masked in whatever is printed."""
 _ASK = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>A token, please</title><link rel="stylesheet" href="{base}/static/style.css"></head>
-<body><main><section class="panel"><h1>This dashboard asks for a token</h1><p>{what}</p>
+<title>A token · cronsensus</title><link rel="stylesheet" href="{base}/static/style.css"></head>
+<body><main class="main"><section class="panel"><div class="empty"><h1>This dashboard asks for a token</h1><p>{what}</p>
 <form method="get">{hidden}<label>Token
 <input type="password" name="key" autocomplete="off" required autofocus></label>
-<button>Open</button></form>
+<button class="button">Open</button></form>
 <p>If you have opened it in this browser before and a page of another site led here: <a href="">open it again</a>.</p>
-</section></main></body></html>"""
+</div></section></main></body></html>"""
 
 
 class Password:

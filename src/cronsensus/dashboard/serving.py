@@ -120,11 +120,12 @@ class Server:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._listener.getsockname()[1]}{prefix}/"
         self.link = self.url if made is None else f"{self.url}?{PARAMETER}={made}"
+        most = most_connections()
         settings = uvicorn.Config(
             app,
-            http=type("_Connection", (Connection,), {"most": most_connections()}),
+            http=type("_Connection", (Connection,), {"most": most}),
             ws="none",
-            backlog=BACKLOG,
+            backlog=min(BACKLOG, most),
             # With it a header of the request would say who the peer is.
             proxy_headers=False,
             server_header=False,
