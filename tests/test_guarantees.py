@@ -41,6 +41,20 @@ def test_every_promise_names_a_test_or_says_that_it_is_not_offered():
     assert without == []
 
 
+SECURITY = ROOT / "docs" / "security.md"
+
+
+def test_each_sentence_about_what_somebody_can_do_names_a_test_that_exists():
+    chapter = re.split(r"^## ", SECURITY.read_text(encoding="utf-8"), flags=re.MULTILINE)[2]
+    sentences = re.findall(r"^- .*", chapter, flags=re.MULTILINE)
+    assert len(sentences) >= 20
+    assert [one for one in sentences if "::test_" not in one] == []
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", chapter)
+    assert [
+        name for file, name in named if not re.search(rf"def {name}\(", (ROOT / file).read_text(encoding="utf-8"))
+    ] == []
+
+
 # --- by removal -------------------------------------------------------------------------------------------------------
 
 NAMED_OF_STORES = [

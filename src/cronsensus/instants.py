@@ -13,6 +13,9 @@ LATEST = EPOCH + timedelta(microseconds=LATEST_MICROS)
 """The latest instant that every store keeps exactly, in the year 2255: later due times count as this one, which is
 never. (Redis orders by doubles, and they hold whole microseconds up to here.)"""
 
+EARLIEST_READ = datetime(1899, 12, 31, tzinfo=UTC)
+"""The earliest instant that somebody may type: a sum of times before it may lead out of the calendar."""
+
 # Two days within the calendar, so that no zone and no small sum leads out of it.
 _FIRST_SHOWN = datetime(1, 1, 3, tzinfo=UTC)
 _LAST_SHOWN = datetime(9999, 12, 29, tzinfo=UTC)

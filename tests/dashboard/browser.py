@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import Any
 
 import httpx
+
+from cronsensus.dashboard.serving import Server
 
 HERE = ("127.0.0.1", 50000)
 
@@ -49,6 +53,14 @@ class Browser:
         answer = self.fill(path, **fields)
         assert answer.status_code == 303, answer.text
         return self.get(answer.headers["location"])
+
+
+@contextmanager
+def signed_in(server: Server) -> Iterator[httpx.Client]:
+    """Open the URL that a dashboard printed; give a client that keeps its cookie."""
+    with httpx.Client(base_url=server.url, timeout=10, follow_redirects=True) as client:
+        assert client.get(server.link, headers={"accept": "text/html"}).status_code == 200
+        yield client
 
 
 class Form(HTMLParser):

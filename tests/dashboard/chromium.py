@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MILLISECONDS = 30_000
 """For what has to come; a browser that does not answer within it is one that hangs."""
+NAME = "cron.example.org"
 _SUM_SHIFTS = """
 window.shifted = 0;
 new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shifted += one.value; })
@@ -32,7 +33,9 @@ def chromium() -> Iterator[Browser]:
     if PROGRAM is None:
         pytest.skip("service missing: chromium is not on PATH; scripts/servers --long installs it")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=PROGRAM, timeout=MILLISECONDS)
+        # A name that leads here, as that of a proxy does.
+        rules = f"--host-resolver-rules=MAP {NAME} 127.0.0.1"
+        browser = playwright.chromium.launch(executable_path=PROGRAM, timeout=MILLISECONDS, args=[rules])
         try:
             yield browser
         finally:
@@ -43,6 +46,8 @@ def chromium() -> Iterator[Browser]:
 def tab(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     """Open a tab with its own cookies; fail if a page in it complains, opens a dialog, or asks another host."""
     complaints = list[str]()
+    # As a person does: by the URL with the token, once.
+    link, url = url, url.partition("?")[0]
     context = browser.new_context(
         base_url=url, **{"locale": "en-GB", "viewport": {"width": 1280, "height": 900}} | options
     )
@@ -58,6 +63,7 @@ def tab(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
         dialog.dismiss()
 
     page.on("dialog", dismiss)
+    page.goto(link)
     try:
         yield page
         assert complaints == []
@@ -79,10 +85,10 @@ def three_nodes(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def served(cluster: Cluster, *, read_only: bool = False) -> Iterator[str]:
-    """Serve the dashboard of the nodes; give its address."""
+    """Serve the dashboard of the nodes; give the URL that opens it."""
     server = Server(cluster.store, port=0, by="ann", read_only=read_only)
     with server.beside():
-        yield server.url
+        yield server.link
 
 
 def newest(cluster: Cluster, job: str) -> Occurrence:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from starlette.requests import Request
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.access import Access
-from cronsensus.dashboard.passwords import from_environment
+from cronsensus.dashboard.passwords import Token, from_environment
 from cronsensus.errors import ConfigurationError, StoreUnavailable
 from tests.dashboard.browser import Browser, Form
 from tests.hand_cluster import HandCluster
@@ -44,7 +44,7 @@ def routes_of(app: Any) -> list[tuple[str, str]]:
             found.append(("GET", f"{route.path}/style.css"))
         else:
             assert isinstance(route, Route)
-            path = route.path.replace("{number:int}", "1").replace("{action}", "pause")
+            path = route.path.replace("{number}", "1").replace("{action}", "pause")
             found += [(method, path) for method in route.methods or ()]
     return found
 
@@ -157,3 +157,68 @@ def test_a_probe_needs_no_password_and_learns_nothing(cluster: HandCluster, monk
     fresh = dashboard(cluster.store, auth=lambda request: None)
     answer = Browser(fresh, AFAR).ask("GET", "/healthz")
     assert (answer.status_code, answer.text) == (503, "fail: the store does not answer\n")
+
+
+# --- the token that a dashboard makes itself --------------------------------------------------------------------------
+
+PAGE = {"accept": "text/html,*/*"}
+
+
+def test_a_dashboard_without_a_password_asks_for_the_token_that_it_made(cluster: HandCluster) -> None:
+    token = Token()
+    app = dashboard(cluster.store, auth=token, by="ann")
+    for method, path in routes_of(app):
+        answer = Browser(app).ask(method, path)
+        assert answer.status_code == (200 if path.startswith("/static") else 401), path
+    # As a proxy on this machine that hides itself, or an application that fetches what it is told to.
+    answer = Browser(app, host="127.0.0.1:8080").get("/", **PAGE)
+    assert answer.status_code == 401
+    assert "open the URL that it printed" in answer.text
+    assert "tick" not in answer.text
+    assert Browser(app).get("/", authorization=f"Bearer {token.token}").status_code == 200
+    assert Browser(app).get(f"/api/jobs?limit=5&key={token.token}").json()["jobs"][0]["name"] == "tick"
+    assert Browser(app, AFAR).get(f"/?key={token.token}").status_code == 403
+
+
+def test_the_url_with_the_token_opens_the_page_and_leaves_it_out_of_the_address(cluster: HandCluster) -> None:
+    token = Token()
+    browser = Browser(dashboard(cluster.store, auth=token, by="ann"))
+    answer = browser.get(f"/job?name=tick&key={token.token}", **PAGE)
+    assert (answer.status_code, answer.headers["location"]) == (303, "./job?name=tick")
+    kept = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(kept.split("; "))
+    assert token.token not in kept
+    assert "tick" in browser.get("/job?name=tick", **PAGE).text
+    browser.do("/do/pause?job=tick", reason="move")
+    assert cluster.store.trail()[0].by == "ann"
+
+
+def test_below_a_prefix_the_cookie_is_of_the_prefix_and_no_other_token_opens(cluster: HandCluster) -> None:
+    token = Token()
+    app = Router([Mount("/cron", dashboard(cluster.store, auth=token))])
+    kept = Browser(app).get(f"/cron/?key={token.token}", **PAGE).headers["set-cookie"]
+    assert "Path=/cron;" in f"{kept};"
+    browser = Browser(app)
+    for wrong in ("x", "", token.token[:-1], "%00"):
+        assert browser.get(f"/cron/jobs?q=a&key={wrong}", **PAGE).status_code == 401
+    page = browser.get('/cron/jobs?q="><script>&key=x', **PAGE)
+    assert "<script>" not in page.text
+    assert "&lt;script&gt;" in page.text
+    assert not browser.cookies
+
+
+def test_without_auth_a_form_that_was_sent_from_a_page_of_another_host_is_refused(cluster: HandCluster) -> None:
+    app = dashboard(cluster.store)
+    given = Form(Browser(app).get("/do/pause?job=tick").text).fields
+    answer = Browser(app, origin="https://cron.example.org", sec_fetch_site="same-origin").ask(
+        "POST", "/do/pause", given
+    )
+    assert answer.status_code == 403
+    assert "page of another host" in answer.text
+    assert Browser(app, host="[::1].evil.example").get("/").status_code == 403
+
+
+def test_a_page_of_another_site_loads_nothing_and_may_lead_here(cluster: HandCluster) -> None:
+    browser = Browser(dashboard(cluster.store, auth=lambda request: "operate"), sec_fetch_site="cross-site")
+    assert browser.get("/ledger?span=1d", sec_fetch_mode="no-cors").status_code == 403
+    assert browser.get("/ledger?span=1d", sec_fetch_mode="navigate").status_code == 200

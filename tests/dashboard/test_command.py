@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from cronsensus import Scheduler
 from cronsensus.cli import cli
 from cronsensus.dashboard.serving import Server
+from tests.dashboard.browser import signed_in
 
 
 def test_an_address_that_others_reach_is_refused() -> None:
@@ -34,8 +35,8 @@ def test_beside_a_node_it_shows_what_that_runs_and_ends_with_it(tmp_path: Path) 
     scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db", node="web-1")
     scheduler.store.migrate()
     server = Server(scheduler, port=0, by="ann")
-    with scheduler, server.beside():
-        text = httpx.get(f"{server.url}nodes").text
+    with scheduler, server.beside(), signed_in(server) as client:
+        text = client.get("nodes").text
     assert "web-1" in text
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url)
@@ -51,7 +52,10 @@ def test_before_the_first_node_it_waits_for_the_schema(tmp_path: Path) -> None:
             Scheduler(url).store.migrate()
             shown = process.stderr.readline()
             assert shown.startswith("dashboard: http://127.0.0.1:")
-            assert httpx.get(shown.split()[1]).status_code == 200
+            assert "who has this URL may look and act" in shown
+            url = shown.split()[1]
+            assert httpx.get(url).status_code == 200
+            assert httpx.get(url.partition("?")[0]).status_code == 401
         finally:
             process.kill()
 
@@ -61,8 +65,8 @@ def test_below_a_prefix_pages_and_their_links_stand_there(tmp_path: Path) -> Non
     scheduler.store.migrate()
     server = Server(scheduler, port=0, prefix="cron/")
     assert server.url.endswith("/cron/")
-    with server.beside():
-        page = httpx.get(f"{server.url}jobs")
+    with server.beside(), signed_in(server) as client:
+        page = client.get("jobs")
         assert page.status_code == 200
         assert 'href="/cron/static/' in page.text
         assert httpx.get(f"{server.url}healthz").text == "ok: the store answers\n"

@@ -19,7 +19,7 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from tests.chaos.cluster import Cluster
 from tests.dashboard.browser_jobs import BAD, BAD_NAME
-from tests.dashboard.chromium import begun, chromium, ended, newest, served, tab, three_nodes
+from tests.dashboard.chromium import NAME, begun, chromium, ended, newest, served, tab, three_nodes
 
 HOSTILE = quote(BAD_NAME)
 
@@ -267,19 +267,56 @@ def test_a_page_of_another_site_cannot_act(browser: Browser, cluster: Cluster, u
     context = browser.new_context()
     try:
         page = context.new_page()
-        page.goto(f"{url}do/pause?job=tick")  # the browser has the cookie now
+        page.goto(url)
+        home = url.partition("?")[0]
+        page.goto(f"{home}do/pause?job=tick")  # the browser has the cookie now
         page.goto("about:blank")
         page.set_content(
-            f'<form method="post" action="{url}do/pause"><input name="job" value="tick"><button>win</button></form>'
+            f'<form method="post" action="{home}do/pause"><input name="job" value="tick"><button>win</button></form>'
         )
         with page.expect_response("**/do/pause") as answer:
             page.get_by_role("button").click()
-        assert answer.value.status == 403
+        # The cookie with which it looked is not sent along.
+        assert answer.value.status == 401
     finally:
         context.close()
     job = cluster.store.job("tick")
     assert job is not None
     assert job.paused_at is None
+
+
+def test_by_another_name_without_tls_a_form_is_taken(
+    browser: Browser, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONSENSUS_DASHBOARD_TOKEN", "0123456789abcdef")
+    with served(cluster) as url, tab(browser, f"{url.replace('127.0.0.1', NAME)}?key=0123456789abcdef") as page:
+        page.goto("/do/pause?job=quiet")
+        page.locator("[name=reason]").fill("move")
+        with page.expect_response("**/do/pause") as answer:
+            page.locator("[name=reason]").press("Enter")
+        assert answer.value.status == 303
+    cluster.store.resume("quiet", by="ann")
+
+
+def test_a_link_of_another_site_leads_to_a_page_that_opens_it_again(browser: Browser, url: str) -> None:
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(url)
+        home = url.partition("?")[0]
+        page.goto(f"{home.replace('127.0.0.1', NAME)}healthz")
+        page.evaluate(
+            "url => { const a = document.createElement('a'); a.href = url; a.text = 'x'; document.body.append(a) }",
+            f"{home}jobs?q=tick",
+        )
+        with page.expect_response("**/jobs?q=tick") as answer:
+            page.locator("a").click()
+        assert answer.value.status == 401
+        with page.expect_response("**/jobs?q=tick") as answer:
+            page.get_by_role("link", name="open it again").click()
+        assert answer.value.status == 200
+    finally:
+        context.close()
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------

@@ -3,15 +3,18 @@
 import asyncio
 import json
 import logging
+import re
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from cronsensus.dashboard import dashboard, live
+from cronsensus.dashboard import app, dashboard, live
 from cronsensus.dashboard.access import Access
 from cronsensus.dashboard.serving import Server
-from tests.dashboard.browser import HERE, Browser
+from tests.dashboard.browser import HERE, Browser, signed_in
 from tests.hand_cluster import HandCluster
 
 
@@ -82,10 +85,11 @@ def test_a_server_that_stops_ends_the_streams_of_open_pages_in_order(
     cluster: HandCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server(cluster.store, port=0)
-    with httpx.Client(timeout=10) as client:
+    with ExitStack() as opened:
         with server.beside():
+            client = opened.enter_context(signed_in(server))
             stream = client.send(
-                client.build_request("GET", f"{server.url}live?of=/", headers={"accept": "text/event-stream"}),
+                client.build_request("GET", "/live?of=/", headers={"accept": "text/event-stream"}),
                 stream=True,
             )
             lines = stream.iter_lines()
@@ -110,3 +114,34 @@ def test_what_a_reader_is_sent_has_no_buttons_although_an_operator_looks_too(clu
 )
 def test_only_pages_can_be_followed(cluster: HandCluster, of: str) -> None:
     assert Browser(dashboard(cluster.store)).ask("GET", f"/live?of={of.replace('?', '%3F')}").status_code == 400
+
+
+def test_a_page_is_made_once_whatever_stands_in_the_address_besides(
+    cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[int]()
+    counts = cluster.store.counts
+
+    def counting() -> Any:
+        made.append(1)
+        return counts()
+
+    monkeypatch.setattr(cluster.store, "counts", counting)
+    app = dashboard(cluster.store)
+
+    async def tabs() -> None:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app, client=HERE), base_url="http://127.0.0.1"
+        ) as client:
+            for number in range(10):
+                answer = await client.get(f"/live?of=/jobs%3Fv%3D{number}%26q%3Dtick")
+                assert answer.headers["cache-control"] == "no-store"
+
+    asyncio.run(tabs())
+    assert made == [1]
+
+
+def test_what_pages_read_from_their_address_is_what_keeps_them_apart() -> None:
+    source = Path(app.__file__).read_text(encoding="utf-8")
+    read = set(re.findall(r'query_params(?:\.get\(|\[)"(\w+)"', source))
+    assert read <= set().union(*live.PARAMETERS.values()) | live.OF_ALL

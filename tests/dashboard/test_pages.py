@@ -11,10 +11,11 @@ from starlette.routing import Mount
 
 from cronsensus import Scheduler
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.access import is_loopback, require_loopback
+from cronsensus.dashboard.access import require_loopback
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.language import choose
 from cronsensus.errors import InvalidOption, StoreUnavailable
+from cronsensus.loopback import is_loopback
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item
@@ -256,7 +257,7 @@ def test_every_answer_tells_the_browser_to_keep_to_itself(pages: Browser) -> Non
         headers = pages.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert headers["x-frame-options"] == "DENY"
 
 

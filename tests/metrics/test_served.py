@@ -95,6 +95,13 @@ def test_a_node_serves_its_page_and_says_that_it_is_ready(node: Start) -> None:
     until(lambda: 'cronsensus_runs_total{job_name="tick",verdict="succeeded"}' in get(f"{found[1]}/metrics")[1])
     assert get(f"{found[1]}/ready") == (200, "ok: this node decides on time\n")
     assert get(f"{found[1]}/else")[0] == 404
+    # A page of another site whose name points to this machine reads nothing, and a probe may ask for the head alone.
+    named = urllib.request.Request(f"{found[1]}/metrics", headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(named, timeout=20)
+    head = urllib.request.Request(f"{found[1]}/ready", method="HEAD")
+    with urllib.request.urlopen(head, timeout=20) as answer:
+        assert (answer.status, answer.read()) == (200, b"")
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
 

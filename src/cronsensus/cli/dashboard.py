@@ -53,8 +53,11 @@ def server(
         what, _, why = str(error).partition(": ")
         then = "cronsensus dashboard --port 0 takes a free one"
         raise CommandError(what, why=why.partition(";")[0], then=then) from error
-    who = "it asks for the password; without TLS that travels readable" if found.asks else "this machine only"
-    message(f"dashboard: {found.url} ({who})")
+    if found.link == found.url:
+        who = "it asks for the password; without TLS that travels readable"
+    else:
+        who = "this machine only; who has this URL may look" + ("" if read_only else " and act")
+    message(f"dashboard: {found.link} ({who})")
     return found
 
 
@@ -70,8 +73,9 @@ def server(
 def dashboard(host: str, port: int, prefix: str, *, read_only: bool) -> None:
     """Show jobs, runs and nodes in a browser, and act on them. Ctrl-C ends it.
 
-    It answers this machine only. From elsewhere, tunnel: ssh -L 8080:127.0.0.1:8080 THE-MACHINE. Or set
-    CRONSENSUS_DASHBOARD_TOKEN; then it asks for that and may listen on any address.
+    It answers this machine only, and prints a URL with a token, without which nothing is shown. From elsewhere,
+    tunnel: ssh -L 8080:127.0.0.1:8080 THE-MACHINE. Or set CRONSENSUS_DASHBOARD_TOKEN; then it asks for that, after each
+    start for the same, and may listen on any address.
 
     cronsensus dashboard
     cronsensus dashboard --url sqlite:///cronsensus.db --port 8090

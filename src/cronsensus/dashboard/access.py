@@ -6,16 +6,18 @@ none can be forgotten: what is not a GET needs the permission to operate, and a 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from cronsensus.dashboard.guesses import Guesses
 from cronsensus.dashboard.healthz import PATH, Healthz
-from cronsensus.dashboard.passwords import Password
+from cronsensus.dashboard.passwords import Password, Token
 from cronsensus.errors import InvalidOption
+from cronsensus.loopback import is_loopback, strip_port
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -38,32 +40,30 @@ _HEADERS = (
     (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    # Not "no-referrer": with that a browser does not say from which of our own pages a form comes.
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_FORWARDING = ("forwarded", "via", "x-real-ip")
+_FORWARDING = {
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+}
 _WHAT_TO_DO = (
     "Without a password, the dashboard answers only a browser on its own machine. From elsewhere:"
     " ssh -L 8080:127.0.0.1:8080 THE-MACHINE, then open http://127.0.0.1:8080/ here."
     " Or give it CRONSENSUS_DASHBOARD_TOKEN, or auth= where it is mounted.\n"
 )
 _SAFE = ("GET", "HEAD")
+_STATIC = "/static/"
+_TEXT, _HTML = b"text/plain; charset=utf-8", b"text/html; charset=utf-8"
+_Refusal = tuple[int, str, list[tuple[bytes, bytes]]]
 _PERMISSION, _BY = "cronsensus.permission", "cronsensus.by"
 _log = logging.getLogger("cronsensus.dashboard")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host, without a port, can only be this machine."""
-    name = host.removeprefix("[").removesuffix("]")
-    if name.lower() == "localhost":
-        return True
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return False
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
 
 
 def require_loopback(host: str) -> None:
@@ -88,22 +88,19 @@ def refusal(scope: Scope) -> str | None:
     """
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
     for name, _ in headers:
-        if name in _FORWARDING or name.startswith("x-forwarded"):
+        if (known := name.replace("_", "-")) in _FORWARDING or known.startswith("x-forwarded"):
             return f"The request came through a proxy (it has the header {name})."
     peer = scope.get("client")
     if not peer or not is_loopback(peer[0]):
         return "The request came from another machine."
     hosts = [value for name, value in headers if name == "host"]
-    if len(hosts) != 1 or not is_loopback(_without_port(hosts[0])):
+    if len(hosts) != 1 or not is_loopback(strip_port(hosts[0])):
         return "The request was for another host name than localhost or 127.0.0.1."
+    for name, value in headers:
+        # A proxy may hide itself by the name of this host; the browser before it still says where the page came from.
+        if name == "origin" and value != "null" and not is_loopback(urlsplit(value).hostname or ""):
+            return "The request came from a page of another host."
     return None
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0]
-    name, colon, port = host.rpartition(":")
-    return name if colon and port.isdecimal() else host
 
 
 def may_operate(scope: Scope) -> bool:
@@ -146,6 +143,7 @@ class Access:
         self._auth = auth
         self._read_only = read_only
         self._by = by
+        self._guesses = Guesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -166,36 +164,51 @@ class Access:
             await self._app(scope, receive, guarded)
             return
         body = f"{why}\n".encode()
-        headers += [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+        kind = _HTML if why.startswith("<!doctype") else _TEXT
+        headers += [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
         await guarded({"type": "http.response.start", "status": status, "headers": headers})
         await guarded({"type": "http.response.body", "body": body})
 
-    async def _probed(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]] | None:
+    async def _probed(self, scope: Scope) -> _Refusal | None:
         """Return what a probe is told; ``None``: the request is none."""
-        path = str(scope["path"]).removeprefix(str(scope.get("root_path", "")).rstrip("/"))
-        if self._healthz is None or path != PATH or scope["method"] not in _SAFE:
+        if self._healthz is None or _path(scope) != PATH or scope["method"] not in _SAFE:
             return None
         from starlette.concurrency import run_in_threadpool
 
         status, words = await run_in_threadpool(self._healthz.read)
         return status, words, [(b"cache-control", b"no-store")]
 
-    async def _judge(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]]:
-        """Write into ``scope`` who asks and what they may; return a status and why if the request is refused."""
-        if self._auth is None:
+    async def _judge(self, scope: Scope) -> _Refusal:
+        """Write into ``scope`` who asks and what they may; return a status and why if the request goes no further."""
+        from starlette.requests import Request
+
+        auth = self._auth
+        if auth is None or (isinstance(auth, Token) and auth.made):
             why = refusal(scope)
             if why is not None:
                 return 403, f"{why}\n{_WHAT_TO_DO}", []
-            permission: object = "operate"
-        else:
-            permission = await _asked(self._auth, scope)
+        given = isinstance(auth, (Password, Token)) and auth.is_given(Request(scope))
+        address = str((scope.get("client") or ["?"])[0])
+        if given and (pause := self._guesses.pause_for(address)):
+            await asyncio.sleep(pause)
+        permission: object = "operate" if auth is None else await _asked(auth, scope)
         if permission not in {"read", "operate"}:
-            if isinstance(self._auth, Password):
-                return 401, self._auth.what_to_do, [(b"www-authenticate", self._auth.challenge)]
+            if isinstance(auth, (Password, Token)):
+                if given:
+                    self._guesses.note_wrong(address)
+                return self._ask_for(auth, Request(scope))
             return 403, "You may not see this dashboard: its auth= says so. Sign in to the application first.", []
+        if isinstance(auth, Token) and (leads_on := auth.keep_in_browser(Request(scope))) is not None:
+            return 303, "", leads_on
         scope[_PERMISSION] = "read" if self._read_only else permission
         scope[_BY] = scope.get("state", {}).get("user") or self._by
         if scope["method"] in _SAFE:
+            if is_embedded(scope):
+                return (
+                    403,
+                    "A page of another site asked for this as a part of itself. Open it in a tab of its own.",
+                    [],
+                )
             return 0, "", []
         if scope[_PERMISSION] != "operate":
             return 403, "You may look, and not act: " + (
@@ -204,6 +217,20 @@ class Access:
         if is_from_elsewhere(scope):
             return 403, "The request was sent by a page of another site. Open the dashboard, and act there.", []
         return 0, "", []
+
+    def _ask_for(self, auth: Password | Token, request: Request) -> _Refusal:
+        """Answer a request without a password. What the page that asks looks like is no secret."""
+        if request.method in _SAFE and _path(request.scope).startswith(_STATIC):
+            request.scope[_PERMISSION] = "read"
+            return 0, "", []
+        browser = "text/html" in request.headers.get("accept", "")
+        why = auth.page(request) if browser and isinstance(auth, Token) else auth.what_to_do
+        return 401, why, [(b"www-authenticate", auth.challenge), (b"cache-control", b"no-store")]
+
+
+def _path(scope: Scope) -> str:
+    """Return the path of a request below the prefix under which the dashboard is mounted."""
+    return str(scope["path"]).removeprefix(str(scope.get("root_path", "")).rstrip("/"))
 
 
 async def _asked(auth: Auth, scope: Scope) -> object:
@@ -224,6 +251,16 @@ async def _asked(auth: Auth, scope: Scope) -> object:
     if said not in {"read", "operate", None}:
         _log.error('auth= of the dashboard returned %.80r; it says None, "read" or "operate"', said)
     return said
+
+
+def is_embedded(scope: Scope) -> bool:
+    """Return whether a browser says that a page of another site loads this, such as a picture, and does not lead here.
+
+    It could not read the answer; but an audit of all jobs is long, and it could have one made again and again.
+    """
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    elsewhere = headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}
+    return elsewhere and headers.get("sec-fetch-mode", "navigate") != "navigate"
 
 
 def is_from_elsewhere(scope: Scope) -> bool:

@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronsensus.errors import CronsensusError, InvalidOption, UnknownJob
+from cronsensus.dashboard.statuses import status_of
+from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.insight.as_data import (
     batch_data,
     failures_data,
@@ -181,7 +182,10 @@ def routes(store: Callable[[], Store]) -> list[Route]:
     def described(request: Request) -> Response:
         return _json(openapi(str(request.scope.get("root_path", ""))))
 
-    return [*found, Route("/api/openapi.json", described)]
+    def unknown(_: Request) -> Response:
+        return _json({"error": f"there is no such read; there are {', '.join(READS)}, and openapi.json"}, 404)
+
+    return [*found, Route("/api/openapi.json", described), Route("/api/{other:path}", unknown)]
 
 
 def openapi(base: str) -> dict[str, Any]:
@@ -212,12 +216,10 @@ def _endpoint(read: Read, store: Callable[[], Store]) -> Callable[[Request], Res
             return _json({"error": f"{what}; it takes {', '.join(read.takes) or 'none'}"}, 400)
         try:
             return _json(read.answer(store(), given))
-        except (NotThereError, UnknownJob) as error:
+        except NotThereError as error:
             return _json({"error": str(error)}, 404)
-        except InvalidOption as error:
-            return _json({"error": str(error)}, 400)
         except CronsensusError as error:
-            return _json({"error": mask(str(error))}, 503)
+            return _json({"error": mask(str(error))}, status_of(error))
 
     return answer
 

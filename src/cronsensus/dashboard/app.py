@@ -29,6 +29,7 @@ from cronsensus.dashboard.past import READ, calendar, plot
 from cronsensus.dashboard.queue import SPAN, queue_page
 from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_now import run_now
+from cronsensus.dashboard.statuses import STORE_AWAY, status_of
 from cronsensus.dashboard.strip import strip_svg
 from cronsensus.dependencies import edges
 from cronsensus.errors import (
@@ -83,6 +84,7 @@ _LONGEST_REASON = 1000
 _CHANGES = 12
 _LINES = 50
 _SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
+_NO_PAGE = "There is no such page"
 _YEAR = 365 * 24 * 3600
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
@@ -117,8 +119,8 @@ def dashboard(
         Route("/", pages.now),
         Route("/jobs", pages.jobs),
         Route("/job", pages.job),
-        Route("/runs/{number:int}", pages.run),
-        Route("/runs/{number:int}/items", pages.items),
+        Route("/runs/{number}", pages.run),
+        Route("/runs/{number}/items", pages.items),
         Route("/nodes", pages.nodes),
         Route("/queue", pages.queue),
         Route("/graph", pages.graph),
@@ -137,7 +139,7 @@ def dashboard(
         FormRefusedError: pages.no_form,
         UnknownJob: pages.no_job,
         NoTargetError: pages.no_target,
-        CronsensusError: pages.store_away,
+        CronsensusError: pages.no_answer,
     }
     app = current.app = Starlette(routes=routes, exception_handlers=handlers)
     return Access(app, auth or from_environment(), read_only=read_only, by=by, healthz=Healthz(lambda: pages.store))
@@ -183,8 +185,8 @@ class _Pages:
         words = request.query_params.get("q", "").strip()[:200]
         store = self.store
         # One field finds both: nobody remembers which of two takes the number.
-        if words.isdecimal() and len(words) < 19 and store.occurrence(int(words)) is not None:
-            return RedirectResponse(f"{_base(request)}/runs/{int(words)}", 303)
+        if (number := _number(words)) is not None and store.occurrence(number) is not None:
+            return RedirectResponse(f"{_base(request)}/runs/{number}", 303)
         after = request.query_params.get("after", "")[:400]
         only = request.query_params.get("only", "")
         page = reads.job_page(store, self._index, after=after, words=words, only=only)
@@ -201,7 +203,7 @@ class _Pages:
         name, now, trigger = view.spec.name, store.now(), view.spec.trigger
         fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
         before = request.query_params.get("before", "")
-        after = int(before) if before.isdecimal() and len(before) < 19 else None
+        after = _number(before)
         past = store.last_of([name], limit=READ).get(name, Past())
         row = reads.job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
@@ -231,7 +233,8 @@ class _Pages:
         page = ledger_page(store, view, view.created_at, until, now=now, limit=_LINES)
         older = "" if page.more_before is None else urlencode({"job": name, "until": page.more_before.isoformat()})
         return self._page(
-            request, "ledger.html", now, view=view, zone=zone, at=at, unreadable=bool(at) and asked is None,
+            request, "ledger.html", now, 400 if at and asked is None else 200,
+            view=view, zone=zone, at=at, unreadable=bool(at) and asked is None,
             sentences=why(store, view, asked).sentences if asked is not None else (),
             report=audit(store, jobs=(name,), since=now - reads.DAY), lines=page.lines[::-1], older=older,
             command=f"cronsensus audit {name} --from 1d",
@@ -250,8 +253,8 @@ class _Pages:
 
     def run(self, request: Request) -> Response:
         store = self.store
-        number = request.path_params["number"]
-        one = store.occurrence(number) if number < 2**63 else None
+        number = _number(request.path_params["number"])
+        one = None if number is None else store.occurrence(number)
         if one is None:
             return self._missing(request, "There is no such run")
         view = store.job(one.job)
@@ -269,20 +272,20 @@ class _Pages:
     def items(self, request: Request) -> Response:
         """Show the items of a batch, in the order of its list; ``state`` narrows them."""
         store = self.store
-        number = request.path_params["number"]
-        one = store.occurrence(number) if number < 2**63 else None
+        number = _number(request.path_params["number"])
+        one = None if number is None else store.occurrence(number)
         if one is None:
             return self._missing(request, "There is no such run")
         given, state = request.query_params.get("after", ""), request.query_params.get("state", "")
         states = (State(state),) if state in STATES_OF_ITEMS else ()
         found = store.occurrences(
             OccurrenceFilter(parent=number, states=states), limit=reads.PAGE + 1, newest_first=False,
-            after=int(given) if given.isdecimal() and len(given) < 19 else None,
+            after=_number(given),
         )  # fmt: skip
         more = {"state": state} if states else {}
         return self._page(
             request, "items.html", store.now(), one=one, items=found[: reads.PAGE], state=state if states else "",
-            batch=batch_view(store, one, store.runs(number), store.now()),
+            batch=batch_view(store, one, store.runs(one.id), store.now()),
             more=urlencode({**more, "after": found[reads.PAGE - 1].id}) if len(found) > reads.PAGE else "",
             command=f"cronsensus runs list --batch {number}" + (f" --state {state}" if states else ""),
         )  # fmt: skip
@@ -308,13 +311,14 @@ class _Pages:
             since, span, wrong = now - reads.DAY, "1d", str(error)
         found = open_failures(store, job=job or None, since=since)
         return self._page(
-            request, "failed.html", now, groups=grouped(found), total=len(found), most=MOST, job=job, since=span,
+            request, "failed.html", now, 400 if wrong else 200,
+            groups=grouped(found), total=len(found), most=MOST, job=job, since=span,
             wrong=wrong, command=f"cronsensus runs failed --since {span}",
         )  # fmt: skip
 
     def queue(self, request: Request) -> Response:
         given = request.query_params.get("after", "")
-        after = int(given) if given.isdecimal() and len(given) < 19 else None
+        after = _number(given)
         page = queue_page(self.store, after)
         return self._page(
             request, "queue.html", page.now, page=page, after=after, span=SPAN.seconds // 60,
@@ -348,7 +352,7 @@ class _Pages:
     def trail(self, request: Request) -> Response:
         store = self.store
         before = request.query_params.get("before", "")
-        after = int(before) if before.isdecimal() and len(before) < 19 else None
+        after = _number(before)
         target = request.query_params.get("target", "")[:400] or None
         found = store.trail(target=target, after=after, limit=_TRAIL + 1)
         more = {"before": found[_TRAIL - 1].id, **({"target": target} if target else {})} if len(found) > _TRAIL else {}
@@ -365,7 +369,7 @@ class _Pages:
             return self._missing(request, "You may look, and not act", status=403)
         action = self._actions.get(request.path_params["action"])
         if action is None:
-            return self._missing(request, "There is no such page")
+            return self._missing(request, _NO_PAGE)
         return self._form(request, action.form(self.store, dict(request.query_params)))
 
     async def act(self, request: Request) -> Response:
@@ -382,7 +386,7 @@ class _Pages:
         name = request.path_params["action"]
         action = self._actions.get(name)
         if action is None:
-            return self._missing(request, "There is no such page")
+            return self._missing(request, _NO_PAGE)
         store = self.store
         form = action.form(store, fields)
         why = fields.get("reason", "").strip()[:_LONGEST_REASON]
@@ -418,7 +422,7 @@ class _Pages:
         status = error.status_code if isinstance(error, HTTPException) else 404
         if status != 404:
             return Response(status_code=status, headers=getattr(error, "headers", None))
-        return self._missing(request, "There is no such page")
+        return self._missing(request, _NO_PAGE)
 
     def no_job(self, request: Request, error: Exception) -> Response:
         return self._missing(request, "There is no such job", str(error).partition(";")[0])
@@ -429,12 +433,22 @@ class _Pages:
     def no_form(self, request: Request, error: Exception) -> Response:
         return self._missing(request, str(error), status=getattr(error, "status", 400))
 
-    def store_away(self, request: Request, error: Exception) -> Response:
+    def no_answer(self, request: Request, error: Exception) -> Response:
+        """Answer with what is wrong: in what was asked, in what the store holds, or that the store is away."""
+        status = status_of(error) if isinstance(error, CronsensusError) else 500
+        if status != STORE_AWAY:
+            title = "This cannot be shown" if status == 500 else "The address asks for something that cannot be"
+            return self._missing(request, title, mask(str(error)), status)
         what, _, then = mask(str(error)).partition("; ")
         return self._page(request, "away.html", None, 503, what=what, then=then, command="cronsensus doctor")
 
     def _missing(self, request: Request, title: str, detail: str = "", status: int = 404) -> Response:
-        known = {"title": title, "detail": detail, "gone": status == 404, "command": "cronsensus jobs list"}
+        known = {
+            "title": title,
+            "detail": detail,
+            "gone": status == 404 and title != _NO_PAGE,
+            "command": "cronsensus jobs list",
+        }
         return self._page(request, "missing.html", None, status, **known)
 
     # --- as HTML ------------------------------------------------------------------------------------------------------
@@ -465,8 +479,16 @@ class _Pages:
         headers = {"cache-control": "no-store", "vary": "accept-language, cookie"}
         response = HTMLResponse(text, status, headers=headers)
         if asked == language:
-            response.set_cookie(COOKIE, language, max_age=_YEAR, path=base or "/", httponly=True, samesite="lax")
+            secure = request.url.scheme == "https"
+            response.set_cookie(
+                COOKIE, language, max_age=_YEAR, path=base or "/", httponly=True, samesite="lax", secure=secure
+            )
         return response
+
+
+def _number(text: str) -> int | None:
+    """Return the number of a run or row that a text is; ``None``: it is none that a store may have."""
+    return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
 def _base(request: Request) -> str:

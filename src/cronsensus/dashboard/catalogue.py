@@ -261,6 +261,8 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "Ended ones are kept for a day.": "已结束的保留一天。",
         "There is no such job": "没有这个任务",
         "There is no such run": "没有这次运行",
+        "This cannot be shown": "无法显示",
+        "The address asks for something that cannot be": "地址中的参数有误",
         "There is no such page": "没有这个页面",
         "See all jobs": "查看所有任务",
         "It may have been pruned, or it is in another namespace.": "可能已被清理，或在另一个命名空间。",

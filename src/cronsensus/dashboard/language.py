@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.sentences import sentence_in_chinese
 from cronsensus.insight.words import brief, exact
+from cronsensus.instants import EARLIEST_READ
 from cronsensus.model.states import State
 
 LANGUAGES = ("en", "zh")
@@ -86,7 +87,8 @@ def read_moment(text: str, now: datetime, tz: tzinfo) -> datetime | None:
     for written in (text, f"{now.astimezone(tz):%Y-%m-%d}T{text}"):
         try:
             found = datetime.fromisoformat(written)
-            return (found if found.tzinfo is not None else found.replace(tzinfo=tz)).astimezone(UTC)
+            instant = (found if found.tzinfo is not None else found.replace(tzinfo=tz)).astimezone(UTC)
         except (ValueError, OverflowError):
             continue
+        return instant if instant >= EARLIEST_READ else None
     return None

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -28,6 +28,19 @@ EVERY = 2.0
 _STREAM = 20.0
 """Seconds after which a stream ends, and the browser opens another: a server that stops waits for open streams."""
 _MOST_PAGES = 200
+PARAMETERS: dict[str, frozenset[str]] = {
+    "jobs": frozenset({"q", "after", "only"}),
+    "job": frozenset({"name", "before"}),
+    "ledger": frozenset({"job", "at", "until", "span"}),
+    "runs": frozenset({"after", "state"}),
+    "queue": frozenset({"after"}),
+    "graph": frozenset({"job", "at"}),
+    "trail": frozenset({"before", "target"}),
+    "failed": frozenset({"job", "since"}),
+}
+"""What pages read from their address, by the first part of their path. Anything else would only have one made again."""
+OF_ALL = frozenset({"lang", "did"})
+_KEEP = {"cache-control": "no-store"}
 _NEVER = ("/live", "/static", "/do/")
 
 
@@ -53,12 +66,14 @@ class Live:
         path = asked.path or "/"
         if asked.scheme or asked.netloc or not path.startswith("/") or path.startswith(_NEVER):
             return PlainTextResponse("of= is the path of a page\n", 400)
+        known = PARAMETERS.get(path.split("/")[1], frozenset()) | OF_ALL
+        query = urlencode([pair for pair in parse_qsl(asked.query, keep_blank_values=True) if pair[0] in known])
         if "text/event-stream" not in request.headers.get("accept", ""):
-            return PlainTextResponse(await self._current(request, path, asked.query))
+            return PlainTextResponse(await self._current(request, path, query), headers=_KEEP)
         return StreamingResponse(
-            self._stream(request, path, asked.query),
+            self._stream(request, path, query),
             media_type="text/event-stream",
-            headers={"x-accel-buffering": "no"},
+            headers={"x-accel-buffering": "no", **_KEEP},
         )
 
     async def _stream(self, request: Request, path: str, query: str) -> AsyncIterator[str]:

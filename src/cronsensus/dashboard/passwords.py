@@ -1,4 +1,4 @@
-"""A token, or a user and a password, from the environment."""
+"""A token, or a user and a password: from the environment, or a token that is made at start."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import base64
 import binascii
 import hmac
 import os
+import secrets
 from collections.abc import Mapping
+from html import escape
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import parse_qsl, quote, urlencode
 
 from cronsensus.errors import ConfigurationError
 
@@ -18,50 +21,122 @@ TOKEN = "CRONSENSUS_DASHBOARD_TOKEN"  # noqa: S105 - the name of a variable
 USER = "CRONSENSUS_DASHBOARD_USER"
 PASSWORD = "CRONSENSUS_DASHBOARD_PASSWORD"  # noqa: S105 - the name of a variable
 _SHORTEST = 12
+_LONGEST_USER = 200
+"""Characters of a name for the trail."""
+PARAMETER = "key"
+"""The parameter of a URL that opens the dashboard. Not ``token``, which is masked in whatever is printed."""
+_ASK = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>A token · cronsensus</title><link rel="stylesheet" href="{base}/static/style.css"></head>
+<body><main class="main"><section class="panel"><div class="empty"><h1>This dashboard asks for a token</h1><p>{what}</p>
+<form method="get">{hidden}<label>Token
+<input type="password" name="key" autocomplete="off" required autofocus></label>
+<button class="button">Open</button></form>
+<p>If you have opened it in this browser before and a page of another site led here: <a href="">open it again</a>.</p>
+</div></section></main></body></html>"""
 
 
 class Password:
-    """Lets in who knows the password: as ``Authorization: Basic``, for which browsers ask, or as ``Bearer``.
-
-    Args:
-        password: what is to be known.
-        user: who is to know it; ``None``: any name will do.
-    """
+    """Lets in who knows a user and a password, as ``Authorization: Basic``, for which browsers ask."""
 
     challenge = b'Basic realm="cronsensus", charset="UTF-8"'
+    what_to_do = f"This dashboard asks for the user and the password of {USER} and {PASSWORD}."
 
-    def __init__(self, password: str, user: str | None = None) -> None:
+    def __init__(self, password: str, user: str) -> None:
         self._password = password
         self._user = user
 
     def __call__(self, request: Request) -> Literal["operate"] | None:
         """Return ``"operate"`` if the request shows the password."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        user, password = self._user or "", given.strip()
-        if scheme.lower() == "basic":
-            user, password = _decoded(given)
-        elif scheme.lower() != "bearer" or self._user is not None:
+        user, password = _credentials(request, "basic")
+        if not _same(password, self._password) & _same(user, self._user):
             return None
-        right = _same(password, self._password)
-        if self._user is not None:
-            right &= _same(user, self._user)
+        request.state.user = user[:_LONGEST_USER]
+        return "operate"
+
+    def is_given(self, request: Request) -> bool:
+        """Return whether the request shows a password, right or wrong."""
+        return "authorization" in request.headers
+
+
+class Token:
+    """Lets in who knows a token: in a header, or in a URL, after which a browser keeps a cookie.
+
+    Args:
+        token: what is to be known; ``None``: one is made. Then only requests of this machine are answered at all.
+
+    Attributes:
+        made: whether it was made here.
+    """
+
+    def __init__(self, token: str | None = None) -> None:
+        self.made = token is None
+        self.token = token or secrets.token_urlsafe(24)
+        # What the cookie holds does not give the token away, which people may use elsewhere.
+        self._kept = hmac.digest(self.token.encode(), b"cookie", "sha256").hex()
+        # With Basic a browser asks in a window of its own, and does not show the page that says what to do.
+        self.challenge = b'Bearer realm="cronsensus"' if self.made else Password.challenge
+
+    def __call__(self, request: Request) -> Literal["operate"] | None:
+        """Return ``"operate"`` if the request shows the token."""
+        user, given = _credentials(request, "basic", "bearer")
+        right = _same(given, self.token)
+        right |= _same(request.query_params.get(PARAMETER, ""), self.token)
+        right |= _same(request.cookies.get(_cookie(request), ""), self._kept)
         if not right:
             return None
-        request.state.user = user or "dashboard"
+        # A token that was made here is known to whoever started the dashboard, whose name Access knows.
+        request.state.user = user[:_LONGEST_USER] or (None if self.made else "dashboard")
         return "operate"
+
+    def is_given(self, request: Request) -> bool:
+        """Return whether the request shows a token, right or wrong; a cookie is none that people type."""
+        return "authorization" in request.headers or PARAMETER in request.query_params
 
     @property
     def what_to_do(self) -> str:
         """Return what somebody who was refused may do."""
-        if self._user is None:
+        if self.made:
             return (
-                f"This dashboard asks for a token: give that of {TOKEN} as the password, with your name as the user,"
-                " or send it as Authorization: Bearer."
+                "This dashboard asks for a token: open the URL that it printed when it was started, which ends with"
+                f" ?{PARAMETER}=…, or send that as Authorization: Bearer. Each start makes another; {TOKEN} keeps one."
             )
-        return f"This dashboard asks for the user and the password of {USER} and {PASSWORD}."
+        return (
+            f"This dashboard asks for a token: give that of {TOKEN} as the password, with your name as the user,"
+            " or send it as Authorization: Bearer."
+        )
+
+    def keep_in_browser(self, request: Request) -> list[tuple[bytes, bytes]] | None:
+        """Take the token out of the URL; return the headers that lead a browser on, with the cookie.
+
+        ``None``: there is none in it, or it was no browser that asked, which is answered at once.
+        """
+        scope = request.scope
+        given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        rest = urlencode([pair for pair in given if pair[0] != PARAMETER])
+        if PARAMETER not in dict(given):
+            return None
+        scope["query_string"] = rest.encode()
+        if request.method not in {"GET", "HEAD"} or "text/html" not in request.headers.get("accept", ""):
+            return None
+        cookie = f"{_cookie(request)}={self._kept}; Path={_base(request) or '/'}; HttpOnly; SameSite=Strict"
+        cookie += "; Secure" if scope["scheme"] == "https" else ""
+        # Relative: right below any prefix, and it leads nowhere else.
+        place = f"./{quote(scope['path'].rpartition('/')[2])}{'?' if rest else ''}{rest}"
+        return [
+            (b"location", place.encode()),
+            (b"set-cookie", cookie.encode()),
+            (b"cache-control", b"no-store"),
+        ]
+
+    def page(self, request: Request) -> str:
+        """Return a page that asks for the token and then leads to where the request wanted to go."""
+        given = [pair for pair in request.query_params.multi_items() if pair[0] != PARAMETER]
+        hidden = "".join(f'<input type="hidden" name="{escape(name)}" value="{escape(text)}">' for name, text in given)
+        return _ASK.format(base=escape(_base(request)), what=escape(self.what_to_do), hidden=hidden)
 
 
-def from_environment(env: Mapping[str, str] | None = None) -> Password | None:
+def from_environment(env: Mapping[str, str] | None = None) -> Password | Token | None:
     """Return what the environment asks of a visitor; ``None``: nothing.
 
     Raises:
@@ -72,7 +147,7 @@ def from_environment(env: Mapping[str, str] | None = None) -> Password | None:
     if token is not None:
         if user is not None or password is not None:
             raise ConfigurationError(f"{TOKEN} and {USER} are both set; leave one of the two out")
-        return Password(_long_enough(TOKEN, token))
+        return Token(_long_enough(TOKEN, token))
     if user is None and password is None:
         return None
     if not user or password is None:
@@ -86,6 +161,24 @@ def _long_enough(name: str, secret: str) -> str:
             f"{name} has {len(secret)} characters and can be guessed; use {_SHORTEST} or more (openssl rand -hex 16)"
         )
     return secret
+
+
+def _cookie(request: Request) -> str:
+    """Return the name of the cookie. Cookies are of a host, and there a dashboard may stand at each port."""
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"cronsensus_token_{port if port.isdecimal() else 80}"
+
+
+def _base(request: Request) -> str:
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def _credentials(request: Request, *schemes: str) -> tuple[str, str]:
+    """Return the user and the secret of a request's ``Authorization``; empty ones: it has none of ``schemes``."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() not in schemes:
+        return "", ""
+    return _decoded(given) if scheme.lower() == "basic" else ("", given.strip())
 
 
 def _decoded(given: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,14 +11,16 @@ from contextlib import contextmanager
 
 from cronsensus.dashboard.access import App, Receive, Scope, Send, require_loopback
 from cronsensus.dashboard.app import dashboard
+from cronsensus.dashboard.connections import BACKLOG, AcceptErrors, Connection, most_connections
 from cronsensus.dashboard.live import STOPPING
-from cronsensus.dashboard.passwords import from_environment
+from cronsensus.dashboard.passwords import PARAMETER, Token, from_environment
 from cronsensus.errors import CronsensusError, MissingExtra
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
 
 try:
     import uvicorn
+    from starlette.middleware.gzip import GZipMiddleware
 except ImportError as error:
     raise MissingExtra(
         f'the dashboard needs {error.name}, which is not installed; pip install "cronsensus[dashboard]"'
@@ -25,6 +28,10 @@ except ImportError as error:
 
 PORT = 8080
 _STOP_WITHIN = 3.0
+_TICKS = 10
+"""Of 0.1 s, between two looks at connections."""
+_SMALL = 1_000
+"""Bytes of an answer below which it is not compressed."""
 
 
 class PortTakenError(CronsensusError):
@@ -32,11 +39,22 @@ class PortTakenError(CronsensusError):
 
 
 class _Uvicorn(uvicorn.Server):
-    """Tells what it serves that it stops: it would wait for open streams, and then cut them off with an error."""
+    """Ends connections that are stuck, and tells open streams that it stops: it would wait, and then cut them off."""
 
     def __init__(self, settings: uvicorn.Config, stopping: asyncio.Event) -> None:
         super().__init__(settings)
         self._stopping = stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(AcceptErrors())
+        await super().startup(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.end_if_stuck()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()
@@ -60,7 +78,7 @@ class Server:
 
     Attributes:
         url: where a browser finds it.
-        asks: whether it asks for a password.
+        link: the same with the token, where that was made here because the environment has no password.
     """
 
     def __init__(
@@ -73,10 +91,11 @@ class Server:
         by: str = "dashboard",
         prefix: str = "",
     ) -> None:
-        self.asks = from_environment() is not None
-        if not self.asks:
+        auth = from_environment() or Token()
+        made = auth.token if isinstance(auth, Token) and auth.made else None
+        if made is not None:
             require_loopback(host)
-        pages: App = dashboard(source, read_only=read_only, by=by)
+        pages: App = dashboard(source, auth=auth, read_only=read_only, by=by)
         stopping = asyncio.Event()
 
         prefix = "/" + prefix.strip("/") if prefix.strip("/") else ""
@@ -85,8 +104,13 @@ class Server:
 
             pages = Router([Mount(prefix, pages)])
 
+        # A page with a form holds the browser's token beside what somebody else may have written into the address: its
+        # compressed length would tell the one by the other. Streams are left alone by the middleware.
+        compressed = GZipMiddleware(pages, minimum_size=_SMALL, compresslevel=5)
+
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await pages({**scope, STOPPING: stopping}, receive, send)
+            answer: App = pages if "/do/" in scope["path"] else compressed
+            await answer({**scope, STOPPING: stopping}, receive, send)
 
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -95,14 +119,20 @@ class Server:
             raise PortTakenError(f"cannot listen on {host}:{port}: {error}; take a free port: 0") from error
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._listener.getsockname()[1]}{prefix}/"
+        self.link = self.url if made is None else f"{self.url}?{PARAMETER}={made}"
+        most = most_connections()
         settings = uvicorn.Config(
             app,
+            http=type("_Connection", (Connection,), {"most": most}),
+            ws="none",
+            backlog=min(BACKLOG, most),
             # With it a header of the request would say who the peer is.
             proxy_headers=False,
             server_header=False,
             access_log=False,
             log_config=None,
-            log_level="warning",
+            # Below, it logs each request that is none, and anybody can send those.
+            log_level=logging.ERROR,
             lifespan="off",
             # For a page that a store keeps waiting; streams of open pages end when they are told.
             timeout_graceful_shutdown=1,

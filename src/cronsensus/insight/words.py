@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import InvalidDuration, InvalidOption
-from cronsensus.instants import parse_instant
+from cronsensus.instants import EARLIEST_READ, parse_instant
 
 
 def shorten(text: str, longest: int) -> str:
@@ -67,20 +67,23 @@ def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time")
     A time without an offset is in ``tz``. A number alone is refused: ``2026`` may be meant as a year.
 
     Raises:
-        InvalidOption: it is none of these.
+        InvalidOption: it is none of these, or a date before 1900.
     """
     typed = text.strip()
     if typed.lower() == "now":
         return now
-    try:
-        return _iso(typed, tz, what)
-    except (InvalidOption, OverflowError):
-        pass
+    early = False
+    with contextlib.suppress(InvalidOption, OverflowError):
+        instant = _iso(typed, tz, what)
+        if instant >= EARLIEST_READ:
+            return instant
+        early = True
     with contextlib.suppress(InvalidDuration, OverflowError):
-        if not typed.removesuffix("ago").strip().isdecimal():
-            return now - parse_duration(typed.removesuffix("ago"), what=what)
+        if not early and not typed.removesuffix("ago").strip().isdecimal():
+            return max(now - parse_duration(typed.removesuffix("ago"), what=what), EARLIEST_READ)
     raise InvalidOption(
-        f"{what}={shorten(text, 60)!r} is not a time; write 2026-11-20T21:00:00Z, '2026-11-20 21:00', 2h (ago), now"
+        f"{what}={shorten(text, 60)!r} is not a time{' of 1900 or later' if early else ''}; "
+        "write 2026-11-20T21:00:00Z, '2026-11-20 21:00', 2h (ago), now"
     )
 
 

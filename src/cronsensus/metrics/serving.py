@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +12,13 @@ from typing import Any
 
 from cronsensus.errors import CronsensusError
 from cronsensus.logger import Logger
+from cronsensus.loopback import is_loopback, strip_port
 from cronsensus.metrics.collector import CONTENT_TYPE, Metrics
 from cronsensus.scheduler import Scheduler
 
 _log = Logger("cronsensus.metrics")
+MOST = 50
+"""Most connections at a time."""
 
 
 STUCK = (
@@ -44,12 +49,11 @@ class Server:
 
     def __init__(self, scheduler: Scheduler, *, host: str = "127.0.0.1", port: int, jobs: tuple[str, ...] = ()) -> None:
         made = Metrics(scheduler, jobs=jobs)
-        handler = type("_Handler", (_Handler,), {"metrics": made, "scheduler": scheduler})
+        known = {"metrics": made, "scheduler": scheduler, "alone": is_loopback(host)}
         try:
-            self._server = ThreadingHTTPServer((host, port), handler)
+            self._server = _Listener((host, port), type("_Handler", (_Handler,), known))
         except OSError as error:
             raise PortTakenError(f"cannot listen on {host}:{port}: {error}") from error
-        self._server.daemon_threads = True
         self.url = f"http://{host}:{self._server.server_address[1]}/metrics"
 
     @contextmanager
@@ -63,9 +67,42 @@ class Server:
             self._server.server_close()
 
 
+class _Listener(ThreadingHTTPServer):
+    """Serves each connection in a thread, and drops those of which there are too many: a node needs its files."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._free = threading.BoundedSemaphore(MOST)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread can be had
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the base class calls it
+        """Log an error, where the base class prints it. That a client goes away is none."""
+        level = logging.DEBUG if isinstance(sys.exc_info()[1], OSError) else logging.ERROR
+        _log.log(level, "a request for metrics from %s failed", client_address, exc_info=True)
+
+
 class _Handler(BaseHTTPRequestHandler):
     metrics: Metrics
     scheduler: Scheduler
+    alone: bool
+    """Whether only this machine may ask: then a page of another site may have its own name point here."""
     timeout = 10
     """Seconds that a client may say nothing."""
     server_version, sys_version = "cronsensus", ""
@@ -76,7 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
         The last two do not ask the store: while it is away, no restart helps.
         """
         path = self.path.partition("?")[0]
-        if path == "/metrics":
+        if self.alone and not is_loopback(strip_port(self.headers.get("Host", "localhost"))):
+            self._answer(403, b"this answers this machine only, by the name localhost or 127.0.0.1\n")
+        elif path == "/metrics":
             self._answer(200, self.metrics.page(), CONTENT_TYPE)
         elif path == "/ready":
             decides = self.scheduler.decides
@@ -88,12 +127,15 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(404, b"here are /metrics, /ready and /live\n")
 
+    do_HEAD = do_GET  # noqa: N815 - as the base class calls it
+
     def _answer(self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class calls it
         """Log what a probe asks each second only where everything is logged."""

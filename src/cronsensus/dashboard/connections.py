@@ -1,0 +1,115 @@
+"""Connections that cannot be held for ever, nor take the files that a node beside needs.
+
+Whoever reaches the port can open connections, with or without a password. Each is given up if its client sends no
+whole request, or takes no answer; and there are never so many that the process can open nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from cronsensus.clock import SystemClock
+from cronsensus.logger import Logger
+
+HEAD, BODY, WRITE = 10.0, 30.0, 30.0
+"""Seconds for the head of a request, for its body, and for a part of an answer to be taken."""
+MOST = 200
+"""Most connections; fewer where a process may open few files."""
+BACKLOG = 64
+"""Connections that are accepted at once, before any of them can be refused."""
+LOG_EVERY = 60.0
+"""Seconds between two lines about the same trouble, which whoever reaches the port can cause."""
+_NO_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_log = Logger("cronsensus.dashboard")
+_clock = SystemClock()
+
+
+def most_connections() -> int:
+    """Return how many connections may be open: at most a quarter of the files that this process may open."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, where there is no such limit
+        return MOST
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST if files == resource.RLIM_INFINITY else max(8, min(MOST, files // 4))
+
+
+class SeldomLog:
+    """Logs a line about what anybody can cause, and counts what happens until the next."""
+
+    def __init__(self) -> None:
+        self._logged_at = float("-inf")
+        self._since = 0
+
+    def warn(self, what: str) -> None:
+        """Log ``what``, unless a line was logged less than ``LOG_EVERY`` ago."""
+        self._since += 1
+        if _clock.monotonic() - self._logged_at < LOG_EVERY:
+            return
+        self._logged_at = _clock.monotonic()
+        often = f" ({self._since} times since this was logged last)" if self._since > 1 else ""
+        _log.warning("%s%s", what, often)
+        self._since = 0
+
+
+class Connection(H11Protocol):
+    """One connection. ``end_if_stuck`` is to be called now and then."""
+
+    most = MOST
+    refused = SeldomLog()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waits: tuple[float, object, int] | None = None
+        self._since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Serve a connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            self.refused.warn(f"{self.most} connections are open, and more are refused")
+            transport.abort()
+            return
+        if (wire := transport.get_extra_info("socket")) is not None:
+            # Head and body of an answer are two writes: without this the second waits 40 ms for the client's word.
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def end_if_stuck(self) -> None:
+        """Give the connection up if its client has made no progress for as long as it may take."""
+        waits, now = self._waited_for(), _clock.monotonic()
+        if waits != self._waits or waits is None:
+            self._waits, self._since = waits, now
+        elif now - self._since >= waits[0]:
+            self.transport.abort()
+
+    def _waited_for(self) -> tuple[float, object, int] | None:
+        """Return how long the client may take for the next step, and which; the same again: it has not moved."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent:
+            return WRITE, self.cycle, unsent
+        if self.conn.their_state is h11.IDLE:
+            return HEAD, self.cycle, 0
+        if self.conn.their_state is h11.SEND_BODY:
+            return BODY, self.cycle, 0
+        return None
+
+
+class AcceptErrors:
+    """Takes what the event loop reports. Out of files, it would log a line for each connection that waits."""
+
+    def __init__(self) -> None:
+        self._log = SeldomLog()
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an error of the loop."""
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in _NO_FILES:
+            self._log.warn(f"the dashboard cannot accept connections: {error}; raise the limit (ulimit -n)")
+        else:
+            loop.default_exception_handler(context)

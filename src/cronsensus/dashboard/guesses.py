@@ -1,0 +1,44 @@
+"""Wrong passwords: who sends them is logged, and waits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from cronsensus.clock import SystemClock
+from cronsensus.logger import Logger
+
+FREE = 20
+"""Wrong passwords of an address after which its next ones wait."""
+PAUSE = 1.0
+"""Seconds for which they wait before they are compared: the right one, too, or waiting would tell it."""
+FORGET_AFTER = 600.0
+"""Seconds without a wrong one after which an address is forgotten."""
+_MOST_ADDRESSES = 1_000
+_log = Logger("cronsensus.dashboard")
+
+
+class Guesses:
+    """Counts wrong passwords by address. What has come through a proxy is all of the proxy's address."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def pause_for(self, address: str) -> float:
+        """Return how many seconds a password from ``address`` waits before it is looked at."""
+        return PAUSE if self._count(address) >= FREE else 0.0
+
+    def note_wrong(self, address: str) -> None:
+        """Count a wrong password; log the 1st, 2nd, 4th, 8th … of an address, so that nobody can fill the log."""
+        count = self._count(address) + 1
+        self._wrong[address] = count, self._clock.monotonic()
+        self._wrong.move_to_end(address)
+        while len(self._wrong) > _MOST_ADDRESSES:
+            self._wrong.popitem(last=False)
+        if count & (count - 1) == 0:
+            slow = f"; its next ones wait {PAUSE:g} s" if count >= FREE else ""
+            _log.warning("a wrong password for the dashboard from %s: %d lately%s", address, count, slow)
+
+    def _count(self, address: str) -> int:
+        count, at = self._wrong.get(address, (0, 0.0))
+        return count if self._clock.monotonic() - at < FORGET_AFTER else 0
