@@ -30,9 +30,12 @@ _LOOKED_AT = 20
 def why(job: str, time: str | None) -> None:
     """Say in plain sentences why a job did or did not run at a time.
 
-    A time without an offset is in the job's own zone. Without one it is the latest time that has come.
+    A time without an offset is in the job's own zone; 21:00 is the latest one that has come, and so is 9pm. Without
+    TIME, and for "now", it is about the latest time of the job that has come.
 
     cronsensus why send_digest
+    cronsensus why send_digest 21:00
+    cronsensus why send_digest "yesterday 9pm"
     cronsensus why send_digest "2026-11-20 21:00"
     cronsensus why send_digest 2026-11-20T13:00:00Z -o json
     """
@@ -40,7 +43,10 @@ def why(job: str, time: str | None) -> None:
     with opened_store() as store:
         view = require_job(store, job)
         zone = zone_of(view.spec.trigger)
-        at = _latest(store, view) if time is None else read_time(time, store.now(), tz=zone, what="TIME")
+        if time is None or time.strip().lower() == "now":
+            at = _latest(store, view)
+        else:
+            at = read_time(time, store.now(), tz=zone, what="TIME")
         answer = explained(store, view, at)
         sentences = [*answer.sentences, *store.unreadable]
     if output.printed_json(

@@ -85,8 +85,7 @@ class _Inquiry:
 
     def answer(self) -> Why:
         """Return the answer."""
-        where = OccurrenceFilter(job=self._job, scheduled_from=self._at, scheduled_until=self._at)
-        occurrences = self._store.occurrences(where, newest_first=False)
+        occurrences = self._occurrences()
         nominal = self._nominals.has(self._at)
         before, after = self._around()
         verdict: str | None = None
@@ -109,6 +108,10 @@ class _Inquiry:
             after=after,
             occurrences=tuple(occurrences),
         )
+
+    def _occurrences(self) -> list[Occurrence]:
+        where = OccurrenceFilter(job=self._job, scheduled_from=self._at, scheduled_until=self._at)
+        return self._store.occurrences(where, newest_first=False)
 
     def _verdict(self, occurrences: Sequence[Occurrence], *, nominal: bool) -> tuple[str | None, str | None, list[str]]:
         """Return the verdict, its reason, and the sentences."""
@@ -146,6 +149,11 @@ class _Inquiry:
         sentences = self._no_such_time()
         if near:
             sentences.append(f"The nearest {'is' if len(near) == 1 else 'are'} {' and '.join(near)}.")
+        if before is not None:
+            # Whoever names a moment asks for the run that should have been there by then.
+            earlier = _Inquiry(self._store, self._view, before)
+            _, _, told = earlier._verdict(earlier._occurrences(), nominal=True)
+            sentences += [f"What became of {near[0]}:", *told]
         return sentences
 
     def _no_such_time(self) -> list[str]:
