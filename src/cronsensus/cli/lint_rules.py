@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from types import MappingProxyType
 
-from cronsensus.insight.clock_changes import changes, crons, effect
+from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
 from cronsensus.insight.next_times import times_after
 from cronsensus.insight.words import brief, exact
 from cronsensus.model.gate import Rule
@@ -76,11 +76,12 @@ def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
                 )
         calm = [spec.name for spec in group if spec.trigger is not None and not spec.trigger.jitter]
         if len(calm) >= HERD:
+            at = exact(times[0], zone_of(group[0].trigger))
             more = f" and {len(calm) - 5} more" if len(calm) > 5 else ""
             yield Finding(
                 calm[0],
                 "herd",
-                f"{len(calm)} jobs fire at the same moments, next {exact(times[0])}: {', '.join(calm[:5])}{more}",
+                f"{len(calm)} jobs fire at the same moments, next {at}: {', '.join(calm[:5])}{more}",
                 'spread them: jitter="30s" in their triggers, or other minutes',
             )
 

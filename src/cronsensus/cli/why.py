@@ -11,6 +11,7 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
 from cronsensus.cli.output import Cell, Output, word
+from cronsensus.cli.zones import default_zone
 from cronsensus.insight.as_data import fields, occurrence_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
@@ -42,12 +43,12 @@ def why(job: str, time: str | None) -> None:
     output = Output.current()
     with opened_store() as store:
         view = require_job(store, job)
-        zone = zone_of(view.spec.trigger)
+        zone = zone_of(view.spec.trigger, default_zone())
         if time is None or time.strip().lower() == "now":
             at = _latest(store, view)
         else:
             at = read_time(time, store.now(), tz=zone, what="TIME")
-        answer = explained(store, view, at)
+        answer = explained(store, view, at, zone=zone)
         sentences = [*answer.sentences, *store.unreadable]
     if output.printed_json(
         {

@@ -63,6 +63,11 @@ def exact(instant: datetime, tz: tzinfo = UTC) -> str:
     return f"{local:%a %Y-%m-%d %H:%M:%S}{sub} {offset_text(local)}"
 
 
+def typed_time(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return an instant as part of a command to type: ``read_time`` gives it back."""
+    return exact(instant) if tz is UTC else instant.astimezone(tz).isoformat(" ")
+
+
 def offset_text(local: datetime) -> str:
     """Return the offset of an aware datetime as ``+02:00``."""
     text = f"{local:%z}"
