@@ -24,7 +24,7 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.handle import Handle
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.live_nodes import live_nodes
+from cronsensus.insight.live_nodes import describe_missing_node, live_nodes
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.standstill import every_standstill
@@ -342,8 +342,9 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         code = code_at_hand()
         rules = {} if code is None else edges(code.declared)
         chains = {name: chain_from(rules, name) for name in names} if downstream else {}
-        for name in names:  # each, before any runs
-            refuse_run_by_hand(require_job(store, name).spec)
+        specs = [require_job(store, name).spec for name in names]
+        for spec in specs:  # each, before any runs
+            refuse_run_by_hand(spec)
         made: list[Enqueued | Handle] = [
             # Where we have the code, it can tell whether the function can be called like that.
             store.trigger(name, by=by, why=reason)
@@ -352,6 +353,7 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
             for name in names
         ]
         store.notify()
+        missing = [describe_missing_node(store, spec) for spec in specs]
     for name in names:
         for other, why_left in chains[name].left if downstream else ():
             message(f"{other} is left alone: {why_left}")
@@ -370,4 +372,6 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
     for one in made:
         behind = f"; after it: {', '.join(chains[one.job].jobs)}" if downstream and chains[one.job].jobs else ""
         output.line(f"triggered {one.job}: run {one.id} is {one.state}{behind}")
+    for text in dict.fromkeys(filter(None, missing)):
+        message(f"note: {text}")
     message(f"follow it: {', '.join(_follow(one) for one in made)}")

@@ -226,7 +226,7 @@ def _require_one(numbers: tuple[int, ...], flag: str, *, given: bool, others: tu
         what = f"ids and {flag} go not together" if given else f"neither ids nor {flag} were given"
         raise CommandError(what, then=f"name the runs, or choose them by {flag} --job JOB --since TIME --dry-run")
     if not given and any(other is not None for other in others):
-        raise CommandError(f"--job, --since, --error, --dry-run and --yes belong to {flag}", then=f"add {flag}")
+        raise CommandError(f"--job, --since and --error belong to {flag}", then=f"add {flag}")
 
 
 def _known(store: Store, job: str | None) -> str | None:
@@ -352,13 +352,8 @@ def retry(
     cronsensus runs retry --failed --job push_prices --since 12h
     """
     output = Output.current()
-    asks = failed or downstream
-    _require_one(
-        numbers,
-        "--failed",
-        given=failed,
-        others=(job, since, error, *(() if downstream else (dry_run or None, yes or None))),
-    )
+    asks = failed or downstream or dry_run
+    _require_one(numbers, "--failed", given=failed, others=(job, since, error))
     if again and failed:
         raise CommandError("--again is for runs that are named", then="cronsensus runs retry ID --again")
     if downstream and (failed or len(numbers) > 1):
@@ -414,25 +409,26 @@ def cancel(
     cronsensus runs cancel --pending --job send_invoice --since 1h --reason "wrong month"
     """
     output = Output.current()
-    _require_one(numbers, "--pending", given=pending, others=(job, since, dry_run or None, yes or None))
+    _require_one(numbers, "--pending", given=pending, others=(job, since))
     with opened_store() as store:
+        zones = JobZones(store)
         if pending:
-            zones = JobZones(store)
             where = OccurrenceFilter(job=_known(store, job), states=(State.PENDING,))
             begin = None if since is None else zones.read_since(since, job)
             every = every_occurrence(store, where, newest_first=True)
             # What watches for alerts is no work that anybody queued: it is cancelled only by name.
             newest = (one for one in every if job is not None or not is_internal(one.job))
             found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _AT_ONCE))
-            if not _agreed(output, zones, found, "Cancel {}?", dry_run=dry_run, yes=yes):
-                return
-            numbers = tuple(one.id for one in found)
-        for number in numbers:
-            one = _found(store, number)
-            if one.state.final and not pending:
-                raise InvalidTransition(
-                    f"run {number} is {one.state} already; nothing is left to cancel: cronsensus runs show {number}"
-                )
+        else:
+            found = [_found(store, number) for number in numbers]
+            for one in found:
+                if one.state.final:
+                    raise InvalidTransition(
+                        f"run {one.id} is {one.state} already; nothing is left to cancel: cronsensus runs show {one.id}"
+                    )
+        if (pending or dry_run) and not _agreed(output, zones, found, "Cancel {}?", dry_run=dry_run, yes=yes):
+            return
+        numbers = tuple(one.id for one in found)
         states: dict[int, State] = {}
         for number in numbers:
             try:
