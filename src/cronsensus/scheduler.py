@@ -136,9 +136,9 @@ class Scheduler:
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
-        for value in misplaced:
+        for value in map(repr, misplaced):
             raise InvalidOption(
-                f"Scheduler(url, {value!r}): only the URL goes without a name; write namespace=…, lease=…, …"
+                f"Scheduler(url, {value}): only the URL goes without a name; write namespace=…, lease=…, …"
             )
         refuse_connection(url)
         store = url if isinstance(url, Store) else None
