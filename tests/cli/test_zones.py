@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cronsensus.stores.memory import MemoryStore
 from cronsensus.triggers import cron
 
 NIGHT = "Sat 2026-11-21 03:00:00 +08:00"
@@ -59,6 +60,21 @@ def test_a_job_whose_schedule_has_no_zone_is_shown_and_asked_for_in_the_setting_
     for arguments in (("runs", "list"), ("ledger", "tick"), ("why", "tick", "9pm"), ("jobs", "show", "tick")):
         assert "Fri 2026-11-20 21:00:00 +08:00" in cluster(*arguments).out
     assert cluster("ledger", "tick", "-o", "json").data["lines"][0]["scheduled_for"] == "2026-11-20T13:00:00Z"
+
+
+def test_a_list_of_many_jobs_asks_the_store_for_their_zones_together(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        cluster.declare(f"job-{number}", cron("0 3 * * *", tz="Asia/Shanghai"))
+    cluster.advance(8 * 3600)
+    cluster.join()
+    cluster.fire()
+    asked: list[str] = []
+    whole = MemoryStore.job
+    monkeypatch.setattr(MemoryStore, "job", lambda store, name: asked.append(name) or whole(store, name))
+    assert cluster("runs", "list").out.count(NIGHT) == 20
+    assert len(asked) < 3
 
 
 def test_a_time_in_a_command_to_type_is_one_that_commands_read(night: Any) -> None:
