@@ -54,7 +54,7 @@ def read_after(
                 raise InvalidOption(f"{name}=… is for jobs that come after others; give after=[…]")
         return None
     if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
-        name = given if isinstance(given, str) else getattr(given, "name", "extract")
+        name = given if isinstance(given, str) else getattr(given, "name", getattr(given, "__name__", "extract"))
         raise InvalidOption(f"after={given!r}: write after=[{name}], or after={{{name}: 'latest_before'}}")
     if policies.get("overlap", "allow") != "allow":
         raise InvalidOption(
