@@ -11,13 +11,15 @@ from cronsensus.errors import ConfigurationError, InvalidTrigger
 
 
 @pytest.fixture
-def invoice() -> Any:
-    scheduler = Scheduler("memory://newcomers")
+def scheduler() -> Scheduler:
+    return Scheduler("memory://newcomers")
 
+
+@pytest.fixture
+def invoice(scheduler: Scheduler) -> Any:
     @scheduler.job()
     def invoice(customer: int, copies: int = 1) -> None: ...
 
-    invoice.scheduler = scheduler
     return invoice
 
 
@@ -45,9 +47,9 @@ def test_a_handle_that_is_awaited_says_what_can_be(invoice: Any) -> None:
     asyncio.run(main())
 
 
-def test_run_in_a_coroutine_is_refused_at_once(invoice: Any) -> None:
+def test_run_in_a_coroutine_is_refused_at_once(scheduler: Scheduler) -> None:
     async def main() -> None:
-        invoice.scheduler.run()
+        scheduler.run()
 
     with pytest.raises(ConfigurationError, match=r"would block its event loop .* write async with scheduler"):
         asyncio.run(main())
@@ -67,7 +69,7 @@ def test_what_is_to_be_raised_and_is_returned_says_so() -> None:
 
 
 @pytest.mark.parametrize("act", ["pause", "apause"])
-def test_an_act_without_its_reason_says_how_to_give_one(invoice: Any, act: str) -> None:
+def test_an_act_without_its_reason_says_how_to_give_one(scheduler: Scheduler, invoice: Any, act: str) -> None:
     def call() -> None:
         made = getattr(invoice, act)()
         if act == "apause":
@@ -75,14 +77,15 @@ def test_an_act_without_its_reason_says_how_to_give_one(invoice: Any, act: str) 
 
     with pytest.raises(InvalidOption, match=r'pause\(\) needs a reason.*; write reason="…"'):
         call()
-    for method in (invoice.scheduler.pause, invoice.scheduler.cancel, invoice.scheduler.break_lock):
+    methods: list[Any] = [scheduler.pause, scheduler.cancel, scheduler.break_lock]
+    for method in methods:
         with pytest.raises(InvalidOption, match="needs a reason"):
             method("invoice")
 
 
 def test_a_namespace_without_its_name_says_how_to_write_it() -> None:
     with pytest.raises(InvalidOption, match=r"Scheduler\(url, 'shop'\).*write namespace="):
-        Scheduler("memory://", "shop")  # type: ignore[misc,arg-type]
+        Scheduler("memory://", "shop")  # type: ignore[arg-type]
 
 
 def test_arguments_that_do_not_fit_say_which_do(invoice: Any) -> None:
@@ -97,6 +100,6 @@ def test_full_width_characters_are_named_and_replaced() -> None:
         cron("0 3 * * \uff0a")
 
 
-def test_after_without_brackets_is_answered_with_the_same_job(invoice: Any) -> None:
+def test_after_without_brackets_is_answered_with_the_same_job(scheduler: Scheduler, invoice: Any) -> None:
     with pytest.raises(InvalidOption, match=r"write after=\[invoice\], or after=\{invoice: 'latest_before'\}"):
-        invoice.scheduler.job(after=invoice, name="next")(lambda: None)
+        scheduler.job(after=invoice, name="next")(lambda: None)

@@ -71,8 +71,13 @@ def test_a_list_of_many_jobs_asks_the_store_for_their_zones_together(
     cluster.join()
     cluster.fire()
     asked: list[str] = []
-    whole = MemoryStore.job
-    monkeypatch.setattr(MemoryStore, "job", lambda store, name: asked.append(name) or whole(store, name))
+    read_job = MemoryStore.job
+
+    def job(store: MemoryStore, name: str) -> Any:
+        asked.append(name)
+        return read_job(store, name)
+
+    monkeypatch.setattr(MemoryStore, "job", job)
     assert cluster("runs", "list").out.count(NIGHT) == 20
     assert len(asked) < 3
 
