@@ -17,10 +17,10 @@ from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType, PlaceType
 from cronsensus.cli.output import message
 from cronsensus.cli.terminal import clean
-from cronsensus.cli.zones import default_zone
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.words import counted, relative
+from cronsensus.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
@@ -159,7 +159,7 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
     if new and not others:
         where += ", new"
-    stands = {one.view.spec.name: one for one in every_standstill(scheduler.store, default_zone())}
+    stands = {one.view.spec.name: one for one in every_standstill(scheduler.store, load_zone(known.tz))}
     times = {
         job: nominal if job not in stands else stands[job].until
         for job, declared in scheduler.jobs.items()
