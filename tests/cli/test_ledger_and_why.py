@@ -485,6 +485,7 @@ def test_why_at_a_time_of_day_is_about_the_latest_in_the_jobs_zone(cluster: Any)
 def test_why_now_of_a_paused_job_is_about_the_time_that_has_come(cluster: Any) -> None:
     cluster.every("tick", "1m")
     cluster.store.pause("tick", by="ada", why="migration")
+    assert "why: it is paused by ada, because: migration" in cluster("why", "tick", "now").text
     cluster.advance(90)
     for typed in ("now", "10s", "12:01:15"):
         assert "the job is paused: by ada, because: migration" in why(cluster, typed)

@@ -76,8 +76,11 @@ def _latest(store: Store, view: JobView) -> datetime:
     made = newest_whole(store, view.spec.name, limit=_LOOKED_AT)
     if (found := next((one.scheduled_for for one in made if one.scheduled_for is not None), None)) is not None:
         return found
+    why_none = "it has no nominal times" if trigger is None else ""
+    if view.paused_at is not None:
+        why_none = f"it is paused by {view.paused_by or 'somebody'}, because: {view.paused_why or 'no reason given'}"
     raise CommandError(
         f"no time of {view.spec.name} has come yet",
-        why="it has no nominal times" if trigger is None else "",
+        why=why_none,
         then=f"cronsensus runs list --job {view.spec.name}, or cronsensus next {view.spec.name}",
     )
