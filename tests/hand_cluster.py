@@ -36,7 +36,9 @@ class HandCluster:
     def every(self, name: str = "tick", interval: str = "1m", **policies: Any) -> None:
         self.declare(name, every(interval), **policies)
 
-    def join(self, node: str = "node-1", *, release: str = "r1", concurrency: int = 20, functions: int = 3) -> str:
+    def join(
+        self, node: str = "node-1", *, release: str = "r1", concurrency: int = 20, functions: int = 3, **more: Any
+    ) -> str:
         session = f"session-of-{node}"
         spec = SessionSpec(
             id=session,
@@ -48,6 +50,7 @@ class HandCluster:
             concurrency=concurrency,
             functions=functions,
             version="1.0",
+            **more,
         )
         self.store.open_session(spec, lease=timedelta(hours=10))
         return session

@@ -679,6 +679,8 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
                     say(record.getMessage())
         logging.getLogger("cronsensus.scheduler").addHandler(Tell())
         logging.getLogger("cronsensus.scheduler").setLevel("INFO")
+        from cronsensus import signals
+        signals.TOGETHER = 0
         ended = scheduler.run()
         one = work.options(key="a").enqueue().look()
         say((ended, one.state.value, one.attempt))

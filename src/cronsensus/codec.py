@@ -76,7 +76,8 @@ def _wrong(value: Any, depth: int) -> tuple[str, str] | None:
         return None if -(2**63) <= value < 2**64 else ("", "is an integer beyond 64 bits; pass it as text")
     if kind not in _NESTED:
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        return "", f"is a {name}, which is not JSON; pass text, numbers, lists or dicts"
+        instead = "raise it" if issubclass(kind, BaseException) else "pass text, numbers, lists or dicts"
+        return "", f"is a {name}, which is not JSON; {instead}"
     if depth >= DEEPEST:
         return "", f"nests deeper than {DEEPEST} levels"
     for key, item in value.items() if kind is dict else enumerate(value):

@@ -54,7 +54,8 @@ def read_after(
                 raise InvalidOption(f"{name}=… is for jobs that come after others; give after=[…]")
         return None
     if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
-        raise InvalidOption(f"after={given!r}: write after=[extract], or after={{extract: 'latest_before'}}")
+        name = given if isinstance(given, str) else getattr(given, "name", getattr(given, "__name__", "extract"))
+        raise InvalidOption(f"after={given!r}: write after=[{name}], or after={{{name}: 'latest_before'}}")
     if policies.get("overlap", "allow") != "allow":
         raise InvalidOption(
             f"{job!r} comes after others, so overlap={policies['overlap']!r} would let one that waits stop all behind "

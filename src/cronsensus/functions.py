@@ -74,7 +74,7 @@ class Function:
         try:
             self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            hint = self._wanted_run(args, kwargs) or hint
+            hint = self._wanted_run(args, kwargs) or hint or f"; it takes {self.signature}"
             raise InvalidOption(f"{self.name!r} ({self.place}) cannot be called like that: {error}{hint}") from None
 
     def _wanted_run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from cronsensus.node.batch_items import Results, items_of
 from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.node.loops import refuse_to_block
 from cronsensus.stores.base import Store
-from cronsensus.twins import twin
+from cronsensus.twins import require_reason, twin
 from cronsensus.typed import UNTYPED, Types
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ class Handle(Generic[R_co]):
         """
         store = self._opened.store
         return _retries(store, self._find(store))[-1]
+
+    alook = twin(look)
 
     def _find(self, store: Store) -> Occurrence:
         occurrence = store.occurrence(self.id)
@@ -239,6 +241,7 @@ class Handle(Generic[R_co]):
         batches = [one.id for one in _retries(store, self._find(store))]
         return iter(Results(store, batches, self._types(self.job)))
 
+    @require_reason
     def cancel(self, *, reason: str, by: str | None = None) -> State:
         """Cancel it; of a batch no further item is begun, and those that run are asked to stop.
 
@@ -263,6 +266,19 @@ class Handle(Generic[R_co]):
         return Handle.of(made, self._opened, self._types, self._operator)
 
     aretry = twin(retry)
+
+    if not TYPE_CHECKING:  # a type checker knows that a handle cannot be awaited
+
+        def __await__(self) -> Iterator[Any]:
+            """Raise, with what to write: a handle is there at once, and its run ends later.
+
+            Raises:
+                TypeError: always.
+            """
+            raise TypeError(
+                f"a Handle cannot be awaited (run {self.id} of {self.job!r} is enqueued); write await handle.aresult() "
+                f"for its result, and in async code await {self.job}.aenqueue(…), which does not block"
+            )
 
     def _value(self, occurrence: Occurrence) -> Any:
         if occurrence.state is not State.SUCCEEDED:

@@ -14,11 +14,23 @@ from cronsensus.model.job import JobSpec
 from cronsensus.node.run import Run
 from cronsensus.operations import JobWithOptions, Operations
 from cronsensus.triggers import Trigger
-from cronsensus.twins import twin
+from cronsensus.twins import require_reason, twin
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+
+
+_ENQUEUE = "{0}.enqueue(…), in async code await {0}.aenqueue(…)"
+_LATER = '{0}.options(delay="5m").enqueue(…)'
+_CHAIN = "{0}.call(…) for enqueue_many; for one after another @scheduler.job(after=[{0}])"
+ELSEWHERE = {
+    **dict.fromkeys(("delay", "send", "defer", "kiq", "kick", "perform_async"), _ENQUEUE),
+    **dict.fromkeys(("apply_async", "send_with_options", "defer_async", "schedule", "perform_in"), _LATER),
+    **dict.fromkeys(("s", "si", "signature", "subtask", "message"), _CHAIN),
+    "apply": "{0}(…), which calls the function here and now",
+}
+"""What other libraries call a job's methods, and what to write here."""
 
 
 class Job(Generic[P, R_co]):
@@ -144,6 +156,7 @@ class Job(Generic[P, R_co]):
 
     aenqueue_batch = twin(enqueue_batch)
 
+    @require_reason
     def pause(self, *, reason: str, by: str | None = None) -> bool:
         """Stop firing; see ``Scheduler.pause``."""
         return self._operations.pause(self, reason=reason, by=by)
@@ -171,6 +184,19 @@ class Job(Generic[P, R_co]):
         return self._operations.backfill(self, start, end, by=by, reason=reason)
 
     abackfill = twin(backfill)
+
+    if not TYPE_CHECKING:  # or each misspelt attribute would pass a type checker
+
+        def __getattr__(self, attribute: str) -> Any:
+            """Raise, with what to write where another library's word was typed.
+
+            Raises:
+                AttributeError: always.
+            """
+            if (instead := ELSEWHERE.get(attribute)) is not None:
+                name = self.__dict__.get("name", "job")
+                raise AttributeError(f"job {name!r} has no {attribute}; write {instead.format(name)}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
 
     def __repr__(self) -> str:
         return f"<Job {self.name!r}>"

@@ -17,6 +17,7 @@ from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, is_internal
 from cronsensus.model.session import MOST_DECLARED, SessionSpec
+from cronsensus.node.loops import running_loop
 from cronsensus.once.identity import identity
 from cronsensus.opened import OpenedStore
 from cronsensus.participation import Participation, warn_of_forking_master
@@ -226,10 +227,15 @@ class Lifecycle:
             whether everything ended in time.
 
         Raises:
-            ConfigurationError: as ``start``.
+            ConfigurationError: as ``start``; or it was called in a coroutine, whose event loop it would block.
             StoreError: the store cannot be used.
             NodeFailed: the node could not go on.
         """
+        if running_loop() is not None:
+            raise ConfigurationError(
+                "scheduler.run() in a coroutine would block its event loop until SIGTERM; write async with scheduler: "
+                "around what the program does, or await scheduler.astart()"
+            )
         if not logging.getLogger().handlers:
             # This is a whole program, and logging is not configured: without this, a failing job would be the only
             # output that one ever sees.

@@ -29,7 +29,7 @@ from cronsensus.rewinding import rewind_job
 from cronsensus.runs import next_time
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
-from cronsensus.twins import twin
+from cronsensus.twins import require_reason, twin
 
 _LISTED_WITHIN = timedelta(hours=1)
 MOST_BACKFILLED = 10_000
@@ -232,6 +232,7 @@ class Operations:
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
+    @require_reason
     def pause(self, job: str | Named, *, reason: str, by: str | None = None) -> bool:
         """Stop firing a job; ``False`` when it is paused already. What passes meanwhile is skipped(paused).
 
@@ -263,6 +264,7 @@ class Operations:
 
     aresume = twin(resume)
 
+    @require_reason
     def rewind(self, job: str | Named, *, reason: str, by: str | None = None) -> datetime:
         """Take a job's schedule back to now, after the store's clock was set back; return from when on it goes on.
 
@@ -370,6 +372,7 @@ class Operations:
 
     # --- occurrences -------------------------------------------------------------------------------------------------
 
+    @require_reason
     def cancel(self, occurrence: int | Handle, *, reason: str, by: str | None = None) -> State:
         """Cancel a pending occurrence at once, or ask a running one to stop; return where it stands now.
 
@@ -391,6 +394,7 @@ class Operations:
 
     acancel = twin(cancel)
 
+    @require_reason
     def break_lock(self, name: str, *, reason: str, by: str | None = None) -> int:
         """Free a lock in place of its holders, and return how many there were; for a holder that hangs.
 

@@ -119,7 +119,7 @@ class Scheduler:
     def __init__(
         self,
         url: str | Store | None = None,
-        *,
+        *misplaced: Never,
         namespace: str | None = None,
         lease: Duration | None = None,
         defaults: JobDefaults | None = None,
@@ -136,6 +136,10 @@ class Scheduler:
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
+        for value in map(repr, misplaced):
+            raise InvalidOption(
+                f"Scheduler(url, {value}): only the URL goes without a name; write namespace=…, lease=…, …"
+            )
         refuse_connection(url)
         store = url if isinstance(url, Store) else None
         if store is not None:

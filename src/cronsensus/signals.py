@@ -3,7 +3,10 @@
 The wait for a signal is a wait at a pipe (the self-pipe of D. J. Bernstein). Waiting at a lock would do, if no signal
 ever came just before the wait: then Python's handler has not run yet, and nothing wakes the thread to run it. The
 interpreter writes a byte for every signal that has a Python handler, so the application's own signals arrive at the
-pipe too; they are passed over.
+pipe too. The byte only wakes: the handler, which has run when the byte was read, notes which signals count.
+
+Signals that come together are one. ``timeout``, and whatever else signals a process and then its group, sends two
+within a millisecond; taken for a second wish, the second would cut off what the first one drains.
 
 A forked child inherits the handlers and the pipe. It gets the handlers back that stood before, and writes to no pipe:
 otherwise a SIGTERM for the child would neither end it nor leave its parent alone.
@@ -26,6 +29,8 @@ from cronsensus.clock import SystemClock
 from cronsensus.node.forks import block, unblock
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+TOGETHER = 1.0
+"""Seconds after a signal for which further ones are the same wish."""
 PATIENCE = 3
 """The signal with this number ends the process where it stands: the orderly way hangs on something."""
 _LONGEST_POLL = 2**31 - 1
@@ -43,6 +48,7 @@ class StopSignals:
         self._arrived: deque[int] = deque()
         self._previous: dict[signal.Signals, Any] = {}
         self._count = 0
+        self._counted_at = -math.inf
         self._lock = threading.Lock()
         self._reads, self._writes = -1, -1
         self._wakeup_before: int | None = None
@@ -96,7 +102,7 @@ class StopSignals:
             left = None if until is None else max(0.0, until - _clock.monotonic())
             poll.poll(None if left is None else min(math.ceil(left * 1000), _LONGEST_POLL))
             with contextlib.suppress(BlockingIOError):
-                self._arrived.extend(byte for byte in os.read(self._reads, 4096) if byte == _TOLD or byte in SIGNALS)
+                self._arrived.extend(byte for byte in os.read(self._reads, 4096) if byte == _TOLD)
             if left == 0:
                 break
         number = self._arrived.popleft() if self._arrived else _TOLD
@@ -119,6 +125,11 @@ class StopSignals:
             os.close(own)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        now = _clock.monotonic()
+        if now - self._counted_at < TOGETHER:
+            return
+        self._counted_at = now
+        self._arrived.append(number)
         self._count += 1
         if self._count >= PATIENCE:
             os._exit(128 + number)

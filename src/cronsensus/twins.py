@@ -1,4 +1,4 @@
-"""Asynchronous twins of blocking methods, made instead of written twice."""
+"""What methods have in common: asynchronous twins, made instead of written twice; and a reason that must be given."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from cronsensus.errors import InvalidOption
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,6 +39,20 @@ def twin(
     on_a_thread.__qualname__ = ".".join([*method.__qualname__.split(".")[:-1], on_a_thread.__name__])
     on_a_thread.__doc__ = f"Do what ``{method.__name__}`` does without blocking the event loop."
     return on_a_thread
+
+
+def require_reason(method: Callable[P, R]) -> Callable[P, R]:
+    """Return a method that says what to write where ``reason=`` was left out; a type checker says so as well."""
+
+    @functools.wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if "reason" not in kwargs:
+            raise InvalidOption(
+                f'{method.__name__}() needs a reason, for whoever finds it later in the trail; write reason="…"'
+            )
+        return method(*args, **kwargs)
+
+    return checked
 
 
 def begin_on_a_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:

@@ -472,6 +472,26 @@ def test_why_without_a_time_is_about_the_latest(cluster: Any) -> None:
     assert answer.out.startswith("tick, 2026-11-20 15:00:00Z: succeeded")
 
 
+def test_why_at_a_time_of_day_is_about_the_latest_in_the_jobs_zone(cluster: Any) -> None:
+    cluster.declare("nightly", cron("0 3 * * *", tz="Asia/Shanghai"))
+    cluster.advance(24 * 3600)
+    cluster.join()
+    cluster.run_once()
+    for typed in ("03:00", "3am", "today 03:00"):
+        assert cluster("why", "nightly", typed).out.startswith("nightly, Sat 2026-11-21 03:00:00 +08:00: succeeded")
+    assert "was first declared" in why(cluster, "yesterday 03:00", job="nightly")
+
+
+def test_why_now_of_a_paused_job_is_about_the_time_that_has_come(cluster: Any) -> None:
+    cluster.every("tick", "1m")
+    cluster.store.pause("tick", by="ada", why="migration")
+    assert "why: it is paused by ada, because: migration" in cluster("why", "tick", "now").text
+    cluster.advance(90)
+    for typed in ("now", "10s", "12:01:15"):
+        assert "the job is paused: by ada, because: migration" in why(cluster, typed)
+    assert "What became of 2026-11-20 12:01:00Z:" in why(cluster, "10s")
+
+
 def test_what_waits_for_another_job_is_no_batch(cluster: Any) -> None:
     cluster.join("node-1")
     cluster.every("load", "1h")

@@ -31,7 +31,6 @@ def test_a_sound_job_gets_no_finding() -> None:
     [
         (spec("a", every("1m"), timeout=None), "no timeout"),
         (spec("a", None, timeout=None), "no timeout"),
-        (spec("a", every("1m"), concurrency=1), "timeout of a thread"),
         (spec("a", cron("* * * * * *"), timeout="0.5s"), "every second"),
         (spec("a", cron("30 2 * * *", tz="Europe/Berlin")), "clock change"),
         (spec("a", cron("0 1 * * *", tz="America/New_York")), "clock change"),
@@ -57,6 +56,7 @@ def test_each_rule_finds_its_case(job: JobSpec, rule: str) -> None:
         spec("a", cron("30 2 * * *", tz="Asia/Tokyo")),
         spec("a", cron("*/5 * * * *", tz="Europe/Berlin")),
         spec("a", every("1s"), timeout="1s"),
+        spec("a", every("1m"), concurrency=1),
         spec("a", every("1m"), timeout="2m", overlap="allow"),
         spec("a", every("1m"), retries=10, overlap="queue"),
         spec("a", cron("0 0 L * *")),
@@ -89,6 +89,24 @@ scheduler = Scheduler("memory://")
 def good(): ...
 """
 BAD = APP + "@scheduler.job(every('1h'))\ndef bad(): ...\n"
+
+
+def test_a_chain_is_no_herd_and_what_is_to_say_of_its_schedule_is_said_once(
+    command: Callable[..., Any], write: Callable[..., Any]
+) -> None:
+    chain = """
+from cronsensus import Scheduler, cron
+scheduler = Scheduler("memory://")
+@scheduler.job(cron("0 2 * * *", tz="Europe/Berlin"), timeout="1h")
+def extract(): ...
+@scheduler.job(after=[extract], timeout="1h")
+def load(): ...
+@scheduler.job(after=[load], timeout="1h")
+def report(): ...
+"""
+    write("myjobs.py", chain)
+    findings = command("lint", "myjobs:scheduler", "-o", "json").data["findings"]
+    assert [(one["job"], one["rule"]) for one in findings] == [("extract", "clock change")]
 
 
 def test_findings_are_no_failure_unless_strict(command: Callable[..., Any], write: Callable[..., Any]) -> None:

@@ -60,6 +60,13 @@ def test_draining_a_node_by_name_or_session(cluster: Any) -> None:
     assert {one.state for one in cluster.store.sessions()} == {"draining"}
 
 
+def test_the_trail_calls_a_drained_node_by_its_name(cluster: Any) -> None:
+    session = cluster.join("web-1")
+    cluster("nodes", "drain", "web-1", "--by", "ada")
+    assert "web-1" in cluster("trail").out
+    assert cluster("trail", "-o", "json").data["trail"][0]["target"] == session
+
+
 def test_a_name_that_several_nodes_have_wants_a_decision(cluster: Any) -> None:
     cluster.join("web")
     spec = cluster.store.sessions()[0]

@@ -51,6 +51,9 @@ def test_application_with_a_dot_for_a_colon_is_guessed(command: Command, write: 
         (("jobs", "delete", "mail"), "scheduler.remove_job(NAME)"),
         (("jobs", "run", "mail"), "cronsensus jobs trigger NAME"),
         (("runs", "kill", "4"), "cronsensus runs cancel ID"),
+        (("jobs", "edit", "mail"), "scheduler.change_job(NAME, …)"),
+        (("jobs", "disable", "mail"), "cronsensus jobs pause NAME"),
+        (("ui",), "did you mean 'dashboard'?"),
     ],
 )
 def test_command_of_another_program_is_answered_with_ours(command: Command, typed: tuple[str, ...], said: str) -> None:
@@ -66,6 +69,37 @@ def test_arguments_after_a_job_are_json_or_else_text(cluster: Any) -> None:
     (claim,) = cluster.claim()
     assert claim.id == made["id"]
     assert claim.args == (5, "ann", "6", [1, 2])
+
+
+def test_a_negative_number_as_an_argument_is_told_how_to_be_one(cluster: Any) -> None:
+    cluster.declare("mail")
+    answer = cluster("jobs", "enqueue", "mail", "42", "-1")
+    assert answer.code == 2
+    assert "if it is an argument, write -- before it: cronsensus" in answer.err
+    assert "jobs enqueue NAME -- -1" in answer.err
+    assert "-- before it" not in cluster("jobs", "list", "-1").err
+
+
+@pytest.mark.parametrize("typed", [("enqueue",), ("trigger",)])
+def test_work_that_no_live_node_can_run_is_told_when_it_is_made(cluster: Any, typed: tuple[str, ...]) -> None:
+    cluster.declare("mail")
+    assert "no node is alive, so it waits" in cluster("jobs", *typed, "mail").err
+    cluster.join("web-1", declares={"bill": "shop.bill"})
+    assert "no live node declares mail (web-1 do not), so it waits" in cluster("jobs", *typed, "mail").err
+    cluster.join("web-2", declares={"mail": "shop.mail"})
+    assert "note: no" not in cluster("jobs", *typed, "mail").err
+
+
+def test_named_runs_are_shown_and_left_alone_by_a_dry_run(cluster: Any) -> None:
+    cluster.declare("mail")
+    run = str(cluster("jobs", "trigger", "mail", "-o", "json").data["runs"][0]["id"])
+    answer = cluster("runs", "cancel", run, "--dry-run", "--reason", "x")
+    assert (answer.code, "mail" in answer.out) == (0, True)
+    assert cluster("runs", "show", run, "-o", "json").data["state"] == "pending"
+    cluster("runs", "cancel", run, "--reason", "x")
+    answer = cluster("runs", "retry", run, "--dry-run")
+    assert (answer.code, "mail" in answer.out) == (0, True)
+    assert len(cluster("runs", "list", "-o", "json").data["runs"]) == 1
 
 
 def test_arguments_given_in_both_ways_are_refused(cluster: Any) -> None:

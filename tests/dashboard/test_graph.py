@@ -11,6 +11,7 @@ from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.graph import MOST_JOBS, columns
 from cronsensus.insight.graph import graph_of
 from cronsensus.model.gate import Rule
+from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from tests.dashboard.browser import Browser
 from tests.hand_cluster import HandCluster
@@ -59,6 +60,11 @@ def drawing(text: str) -> ET.Element:
     return ET.fromstring(found[0].rpartition("</div>")[0].strip())
 
 
+def shown_nights(cluster: HandCluster) -> int:
+    page = Browser(dashboard(declared(cluster.url))).get("/graph")
+    return len(re.findall(r'href="(/graph\?at=[^"]+)"', page.text))
+
+
 def test_the_last_night_is_drawn_with_a_node_for_each_job_and_an_edge_for_each_rule(nights):
     page = Browser(dashboard(declared(nights.url))).get("/graph")
     svg = drawing(page.text)
@@ -77,6 +83,18 @@ def test_another_night_is_a_link_away(nights):
     assert "g-node g-ok" in browser.get(first.replace("&amp;", "&")).text
     assert "g-node g-fail" in browser.get(last.replace("&amp;", "&")).text
     assert browser.get("/graph?at=nonsense&job=nothing").status_code == 200
+
+
+def test_nights_are_found_however_many_runs_and_items_came_since(nights):
+    batch = nights.store.trigger("extract", by="ada", why="").id
+    nights.store.enqueue([Item(job="extract", key=f"{batch}:{number}", parent=batch) for number in range(100)])
+    nights.store.enqueue([Item(job="extract", key=str(number)) for number in range(300)])
+    assert shown_nights(nights) == 2
+
+
+def test_nights_of_a_job_that_was_paused_for_long_are_still_found(nights):
+    nights.advance(30 * 86400)
+    assert shown_nights(nights) == 2
 
 
 def test_in_chinese_too(nights):

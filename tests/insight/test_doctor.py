@@ -1,12 +1,15 @@
 """The examination of a store, its nodes and its jobs, asked without the command line."""
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from cronsensus.insight import store_checks
 from cronsensus.insight.doctor import examine
+from cronsensus.membership import liveness
+from cronsensus.model.job import JobSpec
 from tests.hand_cluster import HandCluster
 
 
@@ -18,6 +21,22 @@ def test_examine_fails_where_jobs_have_no_node_and_is_content_where_they_have(cl
     cluster.every("tick")
     assert found(cluster)["nodes"] == "fail"
     cluster.join()
+    assert found(cluster)["nodes"] == "ok"
+
+
+@pytest.mark.parametrize(("holds", "level"), [(False, "ok"), (True, "fail")])
+def test_examine_minds_a_process_with_guarded_functions_that_is_gone_only_if_it_held_something(
+    cluster: HandCluster, monkeypatch: pytest.MonkeyPatch, *, holds: bool, level: str
+) -> None:
+    cluster.store.define_jobs([JobSpec(name="once:charge", function="once:charge", source="runtime")], release="r1")
+    session = cluster.join("consumer", concurrency=0)
+    if holds:
+        cluster.store.lock("till", "consumer", session=session, ttl=timedelta(hours=1))
+    monkeypatch.setattr(liveness, "process_state", lambda *_: "gone")
+    levels = [one.level for one in examine(cluster.store) if one.name == "nodes"]
+    assert max(levels, key=["ok", "warn", "fail"].index) == level
+    cluster.advance(11 * 3600)
+    cluster.store.reclaim([session])
     assert found(cluster)["nodes"] == "ok"
 
 

@@ -33,8 +33,50 @@ def test_a_time_without_an_offset_is_in_the_zone_that_the_command_says() -> None
 
 
 @pytest.mark.parametrize(
+    ("typed", "instant"),
+    [
+        ("13:00", NOW),
+        ("13:01", NOW - timedelta(days=1) + timedelta(minutes=1)),
+        ("3:00", NOW - timedelta(hours=10)),
+        ("03:00:30", NOW - timedelta(hours=10) + timedelta(seconds=30)),
+        ("3am", NOW - timedelta(hours=10)),
+        ("12 AM", NOW - timedelta(hours=13)),
+        ("3:30pm", NOW - timedelta(hours=21, minutes=30)),
+        ("today 15:30", NOW + timedelta(hours=2, minutes=30)),
+        ("yesterday 03:00", NOW - timedelta(hours=34)),
+        ("Yesterday at 3pm", NOW - timedelta(hours=22)),
+    ],
+)
+def test_a_time_of_day_is_the_latest_in_the_zone_of_the_command(typed: str, instant: datetime) -> None:
+    assert read_time(typed, NOW, tz=BERLIN) == instant
+
+
+def test_a_time_of_day_is_read_by_the_walls_offset_of_its_own_day() -> None:
+    after = datetime(2026, 10, 25, 11, tzinfo=UTC)  # clocks went back in the night
+    assert read_time("03:00", after, tz=BERLIN) == datetime(2026, 10, 25, 2, tzinfo=UTC)
+    assert read_time("yesterday 03:00", after, tz=BERLIN) == datetime(2026, 10, 24, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
     "typed",
-    ["", "yesterday", "25:00", "2026-13-01", "2026", "90 ago", "1e400", "-5m", "9" * 500, "0001-01-01T00:00:00+14:00"],
+    [
+        "",
+        "yesterday",
+        "25:00",
+        "13pm",
+        "0am",
+        "3",
+        "today 3",
+        "3:00am pm",
+        "03:60",
+        "2026-13-01",
+        "2026",
+        "90 ago",
+        "1e400",
+        "-5m",
+        "9" * 500,
+        "0001-01-01T00:00:00+14:00",
+    ],
 )
 def test_time_that_cannot_be_read_is_refused_with_examples(typed: str) -> None:
     with pytest.raises(InvalidOption, match="is not a time; write 2026-11-20T21:00:00Z"):

@@ -35,6 +35,20 @@ def test_invalid_keys_are_refused(local, key, says):
         local.once(key)(charge)
 
 
+def test_a_guard_around_a_task_says_that_it_belongs_inside(local):
+    class Task:
+        __name__ = "task"
+
+        def __call__(self, order_id): ...
+
+        def delay(self, order_id): ...
+
+    with pytest.raises(AttributeError, match=r"has no delay; .* put the task's decorator above @scheduler\.once"):
+        local.once("task:{order_id}")(Task()).delay(1)
+    with pytest.raises(AttributeError, match=r"has no enqueue; it runs where it is called; .* @scheduler\.job\(\)"):
+        local.once("charge:{order_id}")(charge).enqueue(1)
+
+
 def test_call_with_an_invalid_key_is_refused(local):
     guarded = local.once("charge:{order_id}")(charge)
     with pytest.raises(InvalidOption, match="order_id is None here, and all such calls would be one"):

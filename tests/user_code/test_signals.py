@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from cronsensus import signals as signals_module
+from cronsensus.clock import ManualClock
 from cronsensus.signals import StopSignals
 from tests.user_code.programs import started
 
@@ -53,6 +55,20 @@ def test_a_wait_with_a_time_limit_passes_over_other_signals_and_keeps_the_limit(
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert heard == [signal.SIGUSR1] * 2
+
+
+def test_signals_that_come_within_a_second_are_one(monkeypatch):
+    monkeypatch.setattr(signals_module, "_clock", clock := ManualClock())
+    with StopSignals() as signals:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert [signals.wait(0), signals.wait(0)] == [signal.SIGTERM, None]
+        clock.advance(0.9)
+        signal.raise_signal(signal.SIGINT)
+        assert signals.wait(0) is None
+        clock.advance(0.1)
+        signal.raise_signal(signal.SIGINT)
+        assert signals.wait(0) is signal.SIGINT
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

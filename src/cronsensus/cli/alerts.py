@@ -12,9 +12,10 @@ from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Group, Invocation
 from cronsensus.cli.options import DurationType, acting
 from cronsensus.cli.output import Cell, Output, message
+from cronsensus.cli.zones import JobZones
 from cronsensus.errors import StoreError
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import brief, relative
+from cronsensus.insight.words import brief, exact, relative
 from cronsensus.scheduler import Scheduler
 
 
@@ -118,7 +119,8 @@ def mute_(job: str, span: timedelta, reason: str, by: str) -> None:
         require_job(store, job)
         until = mute(store, job, span, by=by, why=reason)
         if not output.printed_json({"job": job, "until": until}):
-            output.line(f"nobody is told of {job} until {until:%Y-%m-%d %H:%M:%S}Z ({relative(until, store.now())})")
+            shown = exact(until.replace(microsecond=0), JobZones(store).find_zone(job))
+            output.line(f"nobody is told of {job} until {shown} ({relative(until, store.now())})")
 
 
 @alerts.command("unmute")

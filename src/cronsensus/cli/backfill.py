@@ -13,6 +13,7 @@ from cronsensus.cli.group import Command
 from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
 from cronsensus.cli.terminal import clean
+from cronsensus.cli.zones import default_zone
 from cronsensus.dependencies import Downstream, edges
 from cronsensus.dependencies import downstream as behind_of
 from cronsensus.insight.backfill_plan import BackfillPlan, plan_backfill
@@ -55,10 +56,10 @@ def backfill(
         skips = False
         for name in (job, *behind.jobs):
             view = require_job(store, name)
-            zone = zone_of(view.spec.trigger)
+            zone = zone_of(view.spec.trigger, default_zone())
             since = read_time(start, now, tz=zone, what="--from")
             until = read_time(end, now, tz=zone, what="--to")
-            plan = plans[name] = plan_backfill(store, view, since, until, now)
+            plan = plans[name] = plan_backfill(store, view, since, until, now, zone=zone)
             skips = skips or (bool(plan.missing) and view.spec.policies.overlap == "skip")
         _preview(output, plans, dry_run=dry_run)
         for plan in () if dry_run else plans.values():
@@ -130,7 +131,7 @@ def _preview_one(output: Output, plan: BackfillPlan, *, dry_run: bool) -> None:
         ["nominal time", "now", "then"],
         [
             [
-                exact(time),
+                exact(time, plan.zone),
                 word(standing[time].state)
                 if time in standing
                 else "may have been pruned"

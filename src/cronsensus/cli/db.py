@@ -12,6 +12,7 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import whoami
 from cronsensus.cli.output import Cell, Output, message
+from cronsensus.cli.zones import default_zone
 from cronsensus.insight.words import exact, read_time
 from cronsensus.masking import mask
 from cronsensus.model.states import Reason
@@ -77,15 +78,16 @@ def prune(before: str | None, *, yes: bool) -> None:
     """
     output = Output.current()
     with opened_store() as store:
-        now = store.now()
-        bound: datetime | None = None if before is None else read_time(before, now, what="--before")
+        now, zone = store.now(), default_zone()
+        bound: datetime | None = None if before is None else read_time(before, now, tz=zone, what="--before")
+        shown = "" if bound is None else exact(bound, zone)
         if bound is not None and bound > now:
-            raise CommandError(f"--before {exact(bound)} lies in the future", then="cronsensus db prune --before 30d")
+            raise CommandError(f"--before {shown} lies in the future", then="cronsensus db prune --before 30d")
         if bound is not None and not yes:
             ask(
-                f"Delete all of namespace {store.namespace!r} that ended before {exact(bound)}, whatever each job's "
+                f"Delete all of namespace {store.namespace!r} that ended before {shown}, whatever each job's "
                 "keep says?",
-                about=f"what ended before {exact(bound)} is to be deleted, whatever each job's keep says",
+                about=f"what ended before {shown} is to be deleted, whatever each job's keep says",
                 then="the same with --yes; or without --before, which goes by each job's keep",
             )
         batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
@@ -97,7 +99,7 @@ def prune(before: str | None, *, yes: bool) -> None:
                 message(f"{deleted:,} so far")
     if output.printed_json({"deleted": deleted, "needed": needed, "before": bound}):
         return
-    output.line(f"deleted {deleted:,}" + ("" if bound is None else f" from before {exact(bound)}"))
+    output.line(f"deleted {deleted:,}" + ("" if bound is None else f" from before {shown}"))
     if needed:
         output.line(
             f"{needed:,} of them may be needed by what is open: a run that waits for its upstreams is skipped, a batch "

@@ -9,6 +9,7 @@ from cronsensus.cli.errors import FAILED, OK, code_of
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.cli.terminal import pad
+from cronsensus.cli.zones import default_zone
 from cronsensus.errors import StoreError
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
 from cronsensus.insight.doctor import examine, unusable
@@ -26,7 +27,7 @@ def doctor() -> int:
     code = OK
     try:
         with opened_store(check=False) as store:
-            found += examine(store)
+            found += examine(store, default_zone())
     except StoreError as error:
         found.append(unusable(error))
         code = code_of(error)

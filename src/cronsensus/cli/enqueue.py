@@ -17,6 +17,7 @@ from cronsensus.cli.output import Output, message
 from cronsensus.errors import InvalidOption
 from cronsensus.handle import Handle
 from cronsensus.insight.as_data import made_data
+from cronsensus.insight.live_nodes import describe_missing_node
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.words import shorten
 from cronsensus.model.occurrence import Enqueued, Item, check_key
@@ -87,10 +88,13 @@ def enqueue(
             (one,) = known_keys.enqueue(store, [call], by=whoami())
             if (wrong := known_keys.mismatch(call, one, None, view.spec)) is not None:
                 raise wrong
+        missing = describe_missing_node(store, view.spec)
     if output.printed_json(made_data(one)):
         return
     what = f"enqueued {one.job}: run {one.id} is" if one.created else f"{one.key} was enqueued before: run {one.id} was"
     output.line(f"{what} {one.state}")
+    if missing and not one.state.final:
+        message(f"note: {missing}")
     message(f"follow it: cronsensus runs logs -f {one.id}")
 
 

@@ -135,9 +135,17 @@ def _usage(error: click.UsageError) -> tuple[str, str, str, int]:
     if isinstance(error, click.NoSuchOption):
         close = f"; did you mean {error.possibilities[0]!r}?" if error.possibilities else ""
         text = f"no such option {error.option_name!r}{close}"
+        if error.ctx is not None and _takes_anything(error.ctx.command):
+            rest = f"if it is an argument, write -- before it: {path} NAME -- {error.option_name}; else: {path} --help"
+            return text, "", rest, USAGE
     # click names its own types, which are not what anybody typed.
     text = text.replace("is not a valid integer range", "is not a whole number")
     return text[:1].lower() + text[1:].rstrip(), "", f"{path} --help", USAGE
+
+
+def _takes_anything(command: click.Command) -> bool:
+    """Whether what follows the command's name may be any text, such as -1."""
+    return any(isinstance(one, click.Argument) and one.name == "values" for one in command.params)
 
 
 def _cause(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from cronsensus.cli.group import Command
 from cronsensus.cli.lint_rules import surprises
 from cronsensus.cli.next import LOOK_AHEAD, find_target, print_times, times_data
 from cronsensus.cli.output import Output
+from cronsensus.cli.zones import default_zone
 from cronsensus.clock import SystemClock
 from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
 from cronsensus.insight.next_times import next_times
@@ -33,7 +34,7 @@ def explain(words: tuple[str, ...], tz: str | None, dst: str | None) -> None:
     """
     now = SystemClock().now()
     target = find_target(words, tz=tz, dst=dst)
-    zone = zone_of(target.trigger)
+    zone = zone_of(target.trigger, default_zone())
     times = next_times(target.trigger, now, 5, zone)
     parts = [(part, list(_coming(part, now))) for part in crons(target.trigger)]
     hints = [hint for part, _ in parts for hint in surprises(part)]

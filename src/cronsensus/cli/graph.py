@@ -10,6 +10,7 @@ from cronsensus.cli.app import application, complete_app, opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.zones import default_zone
 from cronsensus.dependencies import edges
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.graph import Graph, dot, graph_of, mermaid, states_at
@@ -44,13 +45,15 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
         found = found.around(job)
     states: dict[str, str] = {}
     at: datetime | None = None
+    zone = zone_of(next((spec.trigger for spec in scheduler.declared.specs() if spec.trigger), None), default_zone())
     if time is not None:
         with opened_store() as store:
-            zone = zone_of(next((spec.trigger for spec in scheduler.declared.specs() if spec.trigger), None))
             at = read_time(time, store.now(), tz=zone, what="--at")
             states = states_at(store, found, at)
             if found.jobs and not any(states.values()):
-                message(f"none of these jobs has the nominal time {exact(at)}; see: cronsensus ledger {found.jobs[0]}")
+                message(
+                    f"none of these jobs has the nominal time {exact(at, zone)}; see: cronsensus ledger {found.jobs[0]}"
+                )
     rows = [
         {
             "job": one,
@@ -65,7 +68,7 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
         output.line(mermaid(found, states) if as_mermaid else dot(found, states))
         return
     if at is not None:
-        output.heading(f"for {exact(at)}")
+        output.heading(f"for {exact(at, zone)}")
     _draw(output, found, states)
 
 

@@ -101,16 +101,24 @@ OTHER_WORDS = {
     "logs": "runs logs", "pause": "jobs pause",
     "prune": "db prune", "resume": "jobs resume", "retry": "runs retry", "schedule": "jobs list", "serve": "run",
     "settings": "config", "show": "jobs show", "start": "run", "status": "jobs list", "trigger": "jobs trigger",
-    "up": "run", "upgrade": "db upgrade", "verify": "audit", "worker": "run", "workers": "nodes",
+    "ui": "dashboard", "up": "run", "upgrade": "db upgrade", "verify": "audit", "web": "dashboard", "worker": "run",
+    "workers": "nodes",
 }  # fmt: skip
 """Commands of other programs, or without their group, and what they are called here."""
 _REMOVED = (
     "take it out of the application's code, and the next release retires it; one that was made at run time: "
     "scheduler.remove_job(NAME); to stop it for a while: cronsensus jobs pause NAME --reason TEXT"
 )
+_CHANGED = (
+    "change it in the application's code, and deploy; one that was made at run time: scheduler.change_job(NAME, …)"
+)
 NOT_COMMANDS = {
     ("jobs", "add"): "declare it in the application's code: @scheduler.job(cron(…)); at run time: scheduler.add_job()",
+    ("jobs", "change"): _CHANGED,
     ("jobs", "delete"): _REMOVED,
+    ("jobs", "disable"): "cronsensus jobs pause NAME --reason TEXT",
+    ("jobs", "edit"): _CHANGED,
+    ("jobs", "enable"): "cronsensus jobs resume NAME",
     ("jobs", "remove"): _REMOVED,
     ("jobs", "run"): "cronsensus jobs trigger NAME",
     ("jobs", "start"): "cronsensus jobs trigger NAME",

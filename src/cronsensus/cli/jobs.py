@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import islice
 from typing import Any
 
@@ -17,13 +17,14 @@ from cronsensus.cli.next import print_times, times_data
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
+from cronsensus.cli.zones import JobZones, default_zone
 from cronsensus.codec import dumps
 from cronsensus.dependencies import chain_from, edges, names_after
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import Handle
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.live_nodes import live_nodes
+from cronsensus.insight.live_nodes import describe_missing_node, live_nodes
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.standstill import every_standstill
@@ -98,7 +99,7 @@ def list_(*, text: str | None, paused: bool, retired: bool, guarded: bool, after
 
 
 def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | None, hidden: set[str]) -> None:
-    now = store.now()
+    now, zone = store.now(), default_zone()
     rows = []
     for view in found:
         # By id they come as they were created; a delayed or retried one may have ended long after the newest.
@@ -112,9 +113,9 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
             [
                 Cell(view.spec.name, "bold"),
                 _schedule(view),
-                *job_next(view, now),
+                *job_next(view, now, zone),
                 _last_result(last, now),
-                _state(view),
+                _state(view, zone),
             ]
             for view, last in rows
         ],
@@ -137,8 +138,8 @@ def _schedule(view: JobView) -> str:
     return "-" if view.spec.trigger is None else shorten(view.spec.trigger.describe(), 80)
 
 
-def _state(view: JobView) -> Cell:
-    found = job_state(view)
+def _state(view: JobView, zone: tzinfo) -> Cell:
+    found = job_state(view, zone)
     return Cell(found.text, word(found.state).style)
 
 
@@ -166,7 +167,7 @@ def show(job: str) -> None:
         view = require_job(store, job)
         recent = newest_whole(store, job, limit=10)
         acts = store.trail(target=job, limit=10)
-    trigger, zone = view.spec.trigger, zone_of(view.spec.trigger)
+    trigger, zone = view.spec.trigger, zone_of(view.spec.trigger, default_zone())
     alive = trigger is not None and view.retired_at is None
     times = next_times(trigger, now, 5, zone) if alive and trigger is not None else []
     if output.printed_json(
@@ -184,16 +185,16 @@ def show(job: str) -> None:
     arguments = dumps([list(view.spec.args), view.spec.kwargs]) if view.spec.args or view.spec.kwargs else None
     output.pairs(
         [
-            ("state", _state(view)),
+            ("state", _state(view, zone)),
             ("schedule", _schedule(view) if trigger or view.spec.keeper else "none: it only runs when told to"),
-            ("next", " · ".join(filter(None, job_next(view, now)))),
+            ("next", " · ".join(filter(None, job_next(view, now, zone)))),
             ("active", f"{counted(view.active, 'run')} pending or running" if view.active else None),
             ("function", f"{view.spec.function} ({view.spec.executor})"),
             ("arguments", arguments),
             ("policies", _policies(view)),
-            ("revision", f"{view.revision}, {view.spec.source}, known since {exact(view.created_at)}"),
-            ("decided up to", exact(view.watermark)),
-            ("pruned up to", None if view.horizon is None else exact(view.horizon)),
+            ("revision", f"{view.revision}, {view.spec.source}, known since {exact(view.created_at, zone)}"),
+            ("decided up to", exact(view.watermark, zone)),
+            ("pruned up to", None if view.horizon is None else exact(view.horizon, zone)),
         ]
     )
     if times:
@@ -205,7 +206,10 @@ def show(job: str) -> None:
         output.heading("Last runs")
         output.table(
             ["id", "for", "state", "node", "took", "reason"],
-            [[str(one.id), what_for(one), word(one.state), one.node, took(one, now), one.reason] for one in recent],
+            [
+                [str(one.id), what_for(one, zone), word(one.state), one.node, took(one, now), one.reason]
+                for one in recent
+            ],
             prose=("reason",),
             spare=("took", "node"),
         )
@@ -285,13 +289,17 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
                 done[name] = rewind_job(store, name, by=by, why=reason)
             except InvalidTransition as error:
                 refused[name] = str(error)
-        now = store.now()
+        now, zones = store.now(), JobZones(store)
+        shown = {name: zones.find_zone(name) for name in done}
     code = FAILED if refused else OK
     if output.printed_json({"rewound": {name: one.next_due for name, one in done.items()}, "refused": refused}):
         return code
     for name, one in done.items():
-        following = "" if one.next_due is None else f"; next {exact(one.next_due)} ({relative(one.next_due, now)})"
-        output.line(f"took {name} back from {exact(one.watermark_seen)} to {exact(one.watermark)}{following}")
+        following = (
+            "" if one.next_due is None else f"; next {exact(one.next_due, shown[name])} ({relative(one.next_due, now)})"
+        )
+        begin, end = exact(one.watermark_seen, shown[name]), exact(one.watermark, shown[name])
+        output.line(f"took {name} back from {begin} to {end}{following}")
     for text in refused.values():
         message(text)
     if not chosen:
@@ -334,8 +342,9 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         code = code_at_hand()
         rules = {} if code is None else edges(code.declared)
         chains = {name: chain_from(rules, name) for name in names} if downstream else {}
-        for name in names:  # each, before any runs
-            refuse_run_by_hand(require_job(store, name).spec)
+        specs = [require_job(store, name).spec for name in names]
+        for spec in specs:  # each, before any runs
+            refuse_run_by_hand(spec)
         made: list[Enqueued | Handle] = [
             # Where we have the code, it can tell whether the function can be called like that.
             store.trigger(name, by=by, why=reason)
@@ -344,6 +353,7 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
             for name in names
         ]
         store.notify()
+        missing = [describe_missing_node(store, spec) for spec in specs]
     for name in names:
         for other, why_left in chains[name].left if downstream else ():
             message(f"{other} is left alone: {why_left}")
@@ -362,4 +372,6 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
     for one in made:
         behind = f"; after it: {', '.join(chains[one.job].jobs)}" if downstream and chains[one.job].jobs else ""
         output.line(f"triggered {one.job}: run {one.id} is {one.state}{behind}")
+    for text in dict.fromkeys(filter(None, missing)):
+        message(f"note: {text}")
     message(f"follow it: {', '.join(_follow(one) for one in made)}")

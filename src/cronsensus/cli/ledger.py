@@ -10,11 +10,12 @@ from cronsensus.cli.app import opened_store
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument, limited
 from cronsensus.cli.output import Cell, Output, Row, message, word
+from cronsensus.cli.zones import default_zone
 from cronsensus.insight.as_data import line_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.ledger import NO_VERDICT, LedgerLine, ledger_page
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import brief, exact, read_time, shorten
+from cronsensus.insight.words import brief, exact, read_time, shorten, typed_time
 
 
 @click.command(cls=Command)
@@ -40,7 +41,7 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
     with opened_store() as store:
         now = store.now()
         view = require_job(store, job)
-        zone = zone_of(view.spec.trigger)
+        zone = zone_of(view.spec.trigger, default_zone())
         since = read_time(start, now, tz=zone, what="--from")
         until = read_time(end, now, tz=zone, what="--to")
         found = ledger_page(store, view, since, until, now=now, limit=limit)
@@ -61,12 +62,13 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
         [_row(line, zone) for line in found.lines],
         prose=("nominal time", "reason") if any(line.first != line.last for line in found.lines) else ("reason",),
         spare=("took", "attempts", "started after", "node"),
-        empty=f"no nominal time of {job} lies between {exact(since)} and {exact(until)}; see: cronsensus next {job}",
+        empty=f"no nominal time of {job} lies between {exact(since, zone)} and {exact(until, zone)}; "
+        f"see: cronsensus next {job}",
     )
     if view.horizon is not None and view.horizon >= since:
-        message(f"pruned up to {exact(view.horizon)}: of those times nobody can say any more")
+        message(f"pruned up to {exact(view.horizon, zone)}: of those times nobody can say any more")
     if found.more_before is not None:
-        message(f"there are older ones: add --to '{exact(found.more_before)}', or a larger --limit")
+        message(f"there are older ones: add --to '{typed_time(found.more_before, zone)}', or a larger --limit")
     if any(line.state == NO_VERDICT for line in found.lines):
         message("a decided time without a verdict must not be: cronsensus audit")
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
+from types import MappingProxyType
 
-from cronsensus.insight.clock_changes import changes, crons, effect
+from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
 from cronsensus.insight.next_times import times_after
 from cronsensus.insight.words import brief, exact
+from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.triggers import Trigger
 from cronsensus.triggers.cron import Cron
@@ -18,6 +20,7 @@ from cronsensus.triggers.fields import read_cron
 from cronsensus.triggers.wall import WallClock
 from cronsensus.triggers.zones import load_zone
 
+NOTHING_AFTER: Mapping[str, Sequence[Rule]] = MappingProxyType({})
 HERD = 3
 """Jobs at the same moments from which on it is a herd."""
 _SAMPLE = 5
@@ -39,10 +42,16 @@ Found = Iterator[tuple[str, str, str]]
 """Rule, text and advice of findings on one job."""
 
 
-def lint_jobs(specs: Sequence[JobSpec], now: datetime) -> list[Finding]:
-    """Return what there is to say about these definitions, by job."""
-    found = [Finding(spec.name, *finding) for spec in specs for rule in _RULES for finding in rule(spec, now)]
-    return sorted([*found, *_herds(specs, now)], key=lambda finding: (finding.job, finding.rule))
+def lint_jobs(
+    specs: Sequence[JobSpec], now: datetime, after: Mapping[str, Sequence[Rule]] = NOTHING_AFTER
+) -> list[Finding]:
+    """Return what there is to say about these definitions, by job; ``after``: what each comes after."""
+    # What comes after the same nominal time of another job has its schedule from there, and starts when that ends.
+    downstream = {name for name, rules in after.items() if any(rule.which == "same" for rule in rules)}
+    scheduled = [spec for spec in specs if spec.name not in downstream]
+    found = [Finding(spec.name, *finding) for spec in specs for rule in _OF_JOBS for finding in rule(spec, now)]
+    found += [Finding(spec.name, *one) for spec in scheduled for rule in _OF_SCHEDULES for one in rule(spec, now)]
+    return sorted([*found, *_herds(scheduled, now)], key=lambda finding: (finding.job, finding.rule))
 
 
 def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
@@ -67,11 +76,12 @@ def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
                 )
         calm = [spec.name for spec in group if spec.trigger is not None and not spec.trigger.jitter]
         if len(calm) >= HERD:
+            at = exact(times[0], zone_of(group[0].trigger))
             more = f" and {len(calm) - 5} more" if len(calm) > 5 else ""
             yield Finding(
                 calm[0],
                 "herd",
-                f"{len(calm)} jobs fire at the same moments, next {exact(times[0])}: {', '.join(calm[:5])}{more}",
+                f"{len(calm)} jobs fire at the same moments, next {at}: {', '.join(calm[:5])}{more}",
                 'spread them: jitter="30s" in their triggers, or other minutes',
             )
 
@@ -81,20 +91,6 @@ def _no_timeout(spec: JobSpec, _now: datetime) -> Found:
         skips = spec.trigger is not None and spec.policies.overlap == "skip"
         blocks = " and, with overlap=skip, all later times with it" if skips else ""
         yield ("no timeout", f"a run that hangs holds its slot for ever{blocks}", 'give it one: timeout="10m"')
-
-
-def _goes_on(spec: JobSpec, _now: datetime) -> Found:
-    """Find limits that hold for runs and that a job's author may take for limits of its code."""
-    policies = spec.policies
-    if spec.executor == "thread" and policies.timeout is not None and policies.concurrency is not None:
-        yield (
-            "timeout of a thread",
-            (
-                f"a thread cannot be stopped: after timeout={brief(policies.timeout)} its function goes on, beside "
-                f"up to concurrency={policies.concurrency} more"
-            ),
-            'executor="process", or an async function; or let it look at run.check() often',
-        )
 
 
 def _every_second(spec: JobSpec, now: datetime) -> Found:
@@ -274,12 +270,10 @@ _OF_TRIGGERS: tuple[Callable[[JobSpec, datetime], Found], ...] = (
     _steps,
     _over,
 )
-_RULES: tuple[Callable[[JobSpec, datetime], Found], ...] = (
-    _no_timeout,
-    _goes_on,
+_OF_SCHEDULES: tuple[Callable[[JobSpec, datetime], Found], ...] = (
     *_OF_TRIGGERS,
     _slower_than_interval,
-    _grace_beyond_window,
     _storm,
     _slow_retries,
 )
+_OF_JOBS: tuple[Callable[[JobSpec, datetime], Found], ...] = (_no_timeout, _grace_beyond_window)

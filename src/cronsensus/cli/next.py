@@ -15,6 +15,7 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
 from cronsensus.cli.terminal import clean
+from cronsensus.cli.zones import default_zone
 from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTrigger, UnknownJob
 from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
@@ -131,7 +132,7 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, s
     """
     now = SystemClock().now()
     target = find_target(words, tz=tz, dst=dst)
-    zone = zone_of(target.trigger) if tz is None else load_zone(zone_name(tz))
+    zone = zone_of(target.trigger, default_zone()) if tz is None else load_zone(zone_name(tz))
     begin = now if start is None else read_time(start, now, tz=zone, what="--from")
     times = next_times(target.trigger, begin, count, zone)
     output = Output.current()

@@ -20,6 +20,7 @@ from cronsensus.cli.terminal import clean
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.words import counted, relative
+from cronsensus.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
@@ -158,7 +159,7 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
     if new and not others:
         where += ", new"
-    stands = {one.view.spec.name: one for one in every_standstill(scheduler.store)}
+    stands = {one.view.spec.name: one for one in every_standstill(scheduler.store, load_zone(known.tz))}
     times = {
         job: nominal if job not in stands else stands[job].until
         for job, declared in scheduler.jobs.items()

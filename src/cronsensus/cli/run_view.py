@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.insight.run_report import LogEntry, RunReport
@@ -13,8 +13,8 @@ from cronsensus.model.batch import shown_key
 _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}
 
 
-def print_run(output: Output, report: RunReport, now: datetime) -> None:
-    """Print all that is known of a run."""
+def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) -> None:
+    """Print all that is known of a run, with times in ``zone``."""
     from cronsensus.codec import dumps
 
     one = report.occurrence
@@ -23,7 +23,7 @@ def print_run(output: Output, report: RunReport, now: datetime) -> None:
     output.pairs(
         [
             ("state", Cell(run_state(one), word(one.state).style)),
-            ("for", what_for(one)),
+            ("for", what_for(one, zone)),
             ("key", shown_key(one.key) if one.scheduled_for is None or one.origin != "schedule" else None),
             ("arguments", arguments),
             ("result", None if one.result is None else shorten(one.result, 400)),
@@ -40,7 +40,7 @@ def print_run(output: Output, report: RunReport, now: datetime) -> None:
     output.table(
         ["when", "after", "what"],
         [
-            [exact(event.at), "" if event.after is None else f"+{brief(event.after)}", event.text]
+            [exact(event.at, zone), "" if event.after is None else f"+{brief(event.after)}", event.text]
             for event in report.timeline
         ],
         prose=("what",),
@@ -72,7 +72,7 @@ def print_run(output: Output, report: RunReport, now: datetime) -> None:
         output.line()
         output.heading("Log")
         for entry in report.log:
-            show_entry(output, entry, attempts=one.attempt)
+            show_entry(output, entry, zone, attempts=one.attempt)
 
 
 def print_batch(output: Output, report: RunReport) -> None:
@@ -102,9 +102,9 @@ def print_batch(output: Output, report: RunReport) -> None:
 _BAR = 40
 
 
-def show_entry(output: Output, entry: LogEntry, *, attempts: int) -> None:
-    """Print a line of a log; with the attempt where there were several."""
+def show_entry(output: Output, entry: LogEntry, zone: tzinfo, *, attempts: int) -> None:
+    """Print a line of a log, with its time in ``zone``; with the attempt where there were several."""
     _, attempt, line = entry
     which = f" #{attempt}" if attempts > 1 else ""
     style = _LEVELS.get(line.level.upper(), "")
-    output.line(Cell(f"{exact(line.at)}{which} {line.level:<7} {line.text}", style))
+    output.line(Cell(f"{exact(line.at, zone)}{which} {line.level:<7} {line.text}", style))

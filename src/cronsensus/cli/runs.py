@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import islice, takewhile
 from typing import Any
 
@@ -16,6 +16,7 @@ from cronsensus.cli.options import acting, id_argument, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.retrying import print_left_out, print_retries, require_retryable, retry_runs
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
+from cronsensus.cli.zones import JobZones
 from cronsensus.dependencies import edges, retry_downstream
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import cancel as cancel_run
@@ -32,7 +33,7 @@ from cronsensus.insight.failures import failures_to_retry, grouped, open_failure
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
-from cronsensus.insight.words import counted, read_time, relative, shorten
+from cronsensus.insight.words import counted, relative, shorten
 from cronsensus.instants import LATEST
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -105,24 +106,25 @@ def list_(
     with opened_store() as store:
         if job is not None:
             require_job(store, job)
-        begin = None if since is None else read_time(since, store.now(), what="--since")
+        zones = JobZones(store)
+        begin = None if since is None else zones.read_since(since, job)
         where = OccurrenceFilter(job=job, states=tuple(State(state) for state in states), parent=batch)
 
         def draw() -> None:
             newest = every_occurrence(store, where, after=after, newest_first=True, page=limit + 1)
             found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), limit + 1))
-            _print_runs(output, found[:limit], store.now(), more=len(found) > limit and not watch)
+            _print_runs(output, found[:limit], store.now(), zones, more=len(found) > limit and not watch)
 
         output.show(store, draw, again=watch)
 
 
-def _print_runs(output: Output, found: list[Occurrence], now: datetime, *, more: bool) -> None:
+def _print_runs(output: Output, found: list[Occurrence], now: datetime, zones: JobZones, *, more: bool) -> None:
     after = found[-1].id if more else None
     if output.printed_json({"runs": [occurrence_data(one) for one in found], "after": after}):
         return
     output.table(
         ["id", "job", "for", "state", "node", "attempt", "started", "took", "reason"],
-        [_row(one, now) for one in found],
+        [_row(one, now, zones.find_zone(one.job)) for one in found],
         empty="there is none",
         prose=("job", "state", "reason"),
         spare=("attempt", "took", "node", "started"),
@@ -131,7 +133,7 @@ def _print_runs(output: Output, found: list[Occurrence], now: datetime, *, more:
         message(f"there are more: add --after {after}")
 
 
-def _row(one: Occurrence, now: datetime) -> list[str | Cell | None]:
+def _row(one: Occurrence, now: datetime, zone: tzinfo) -> list[str | Cell | None]:
     state: str | Cell = word(one.state)
     if one.state is State.RUNNING and one.cancel_requested:
         state = Cell("running, asked to stop", "yellow")
@@ -142,7 +144,7 @@ def _row(one: Occurrence, now: datetime) -> list[str | Cell | None]:
         started = "asleep" if one.due_at >= LATEST else f"due {relative(one.due_at, now)}"
     attempt = str(one.attempt) if one.attempt else ""
     name, why = Cell(one.job, "bold"), shorten(why_ended(one), 60)
-    return [str(one.id), name, what_for(one), state, one.node, attempt, started, took(one, now), why]
+    return [str(one.id), name, what_for(one, zone), state, one.node, attempt, started, took(one, now), why]
 
 
 @runs.command()
@@ -157,6 +159,7 @@ def show(number: int) -> None:
         now = store.now()
         one = _found(store, number)
         report = run_report(store, one, log_lines=_TAIL)
+        zone = JobZones(store).find_zone(one.job)
     if output.as_json:
         output.document(
             {
@@ -171,7 +174,7 @@ def show(number: int) -> None:
             }
         )
         return
-    print_run(output, report, now)
+    print_run(output, report, now, zone)
     if report.log_length > len(report.log):
         message(f"all {report.log_length} lines: cronsensus runs logs {number}")
 
@@ -223,14 +226,16 @@ def _require_one(numbers: tuple[int, ...], flag: str, *, given: bool, others: tu
         what = f"ids and {flag} go not together" if given else f"neither ids nor {flag} were given"
         raise CommandError(what, then=f"name the runs, or choose them by {flag} --job JOB --since TIME --dry-run")
     if not given and any(other is not None for other in others):
-        raise CommandError(f"--job, --since, --error, --dry-run and --yes belong to {flag}", then=f"add {flag}")
+        raise CommandError(f"--job, --since and --error belong to {flag}", then=f"add {flag}")
 
 
 def _known(store: Store, job: str | None) -> str | None:
     return None if job is None else require_job(store, job).spec.name
 
 
-def _agreed(output: Output, found: list[Occurrence], question: str, *, dry_run: bool, yes: bool) -> bool:
+def _agreed(
+    output: Output, zones: JobZones, found: list[Occurrence], question: str, *, dry_run: bool, yes: bool
+) -> bool:
     """Show what is meant, and return whether somebody says yes to it."""
     if output.as_json and dry_run:
         output.document({"dry_run": True, "runs": [occurrence_data(one) for one in found]})
@@ -239,7 +244,13 @@ def _agreed(output: Output, found: list[Occurrence], question: str, *, dry_run: 
         output.table(
             ["id", "job", "for", "state", "reason"],
             [
-                [str(one.id), Cell(one.job, "bold"), what_for(one), word(one.state), shorten(why_ended(one), 60)]
+                [
+                    str(one.id),
+                    Cell(one.job, "bold"),
+                    what_for(one, zones.find_zone(one.job)),
+                    word(one.state),
+                    shorten(why_ended(one), 60),
+                ]
                 for one in found[:_PREVIEWED]
             ],
             empty="there is none",
@@ -279,7 +290,7 @@ def failed_(*, job: str | None, since: str) -> None:
         if job is not None:
             require_job(store, job)
         now = store.now()
-        groups = grouped(open_failures(store, job=job, since=read_time(since, now, what="--since")))
+        groups = grouped(open_failures(store, job=job, since=JobZones(store).read_since(since, job)))
     if output.printed_json({"groups": [failures_data(group) for group in groups]}):
         return
     output.table(
@@ -341,13 +352,8 @@ def retry(
     cronsensus runs retry --failed --job push_prices --since 12h
     """
     output = Output.current()
-    asks = failed or downstream
-    _require_one(
-        numbers,
-        "--failed",
-        given=failed,
-        others=(job, since, error, *(() if downstream else (dry_run or None, yes or None))),
-    )
+    asks = failed or downstream or dry_run
+    _require_one(numbers, "--failed", given=failed, others=(job, since, error))
     if again and failed:
         raise CommandError("--again is for runs that are named", then="cronsensus runs retry ID --again")
     if downstream and (failed or len(numbers) > 1):
@@ -356,7 +362,7 @@ def retry(
         application()
     with opened_store() as store:
         code = code_at_hand()
-        rules = {} if code is None else edges(code.declared)
+        rules, zones = {} if code is None else edges(code.declared), JobZones(store)
         if downstream:
             first = _found(store, numbers[0])
             plan = retry_downstream(store, rules, retry_chain(store, first)[-1] if again else first)
@@ -364,14 +370,14 @@ def retry(
             for name, reason_left in plan.left:
                 message(f"{name} is left alone: {reason_left}")
         elif failed:
-            begin = None if since is None else read_time(since, store.now(), what="--since")
+            begin = None if since is None else zones.read_since(since, job)
             found = failures_to_retry(store, job=_known(store, job), since=begin, group=error)
         else:
             found = [_found(store, number) for number in numbers]
         # What comes after a run is not named, and is meant whether it succeeded or not.
         meant = {one.id for one in found if again or (downstream and one.id not in numbers)}
         require_retryable(store, found, meant)
-        if asks and not _agreed(output, found, "Run {} again?", dry_run=dry_run, yes=yes):
+        if asks and not _agreed(output, zones, found, "Run {} again?", dry_run=dry_run, yes=yes):
             return
         made = retry_runs(store, found, meant, by=by, why=reason)
     if not downstream:
@@ -403,24 +409,26 @@ def cancel(
     cronsensus runs cancel --pending --job send_invoice --since 1h --reason "wrong month"
     """
     output = Output.current()
-    _require_one(numbers, "--pending", given=pending, others=(job, since, dry_run or None, yes or None))
+    _require_one(numbers, "--pending", given=pending, others=(job, since))
     with opened_store() as store:
+        zones = JobZones(store)
         if pending:
             where = OccurrenceFilter(job=_known(store, job), states=(State.PENDING,))
-            begin = None if since is None else read_time(since, store.now(), what="--since")
+            begin = None if since is None else zones.read_since(since, job)
             every = every_occurrence(store, where, newest_first=True)
             # What watches for alerts is no work that anybody queued: it is cancelled only by name.
             newest = (one for one in every if job is not None or not is_internal(one.job))
             found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _AT_ONCE))
-            if not _agreed(output, found, "Cancel {}?", dry_run=dry_run, yes=yes):
-                return
-            numbers = tuple(one.id for one in found)
-        for number in numbers:
-            one = _found(store, number)
-            if one.state.final and not pending:
-                raise InvalidTransition(
-                    f"run {number} is {one.state} already; nothing is left to cancel: cronsensus runs show {number}"
-                )
+        else:
+            found = [_found(store, number) for number in numbers]
+            for one in found:
+                if one.state.final:
+                    raise InvalidTransition(
+                        f"run {one.id} is {one.state} already; nothing is left to cancel: cronsensus runs show {one.id}"
+                    )
+        if (pending or dry_run) and not _agreed(output, zones, found, "Cancel {}?", dry_run=dry_run, yes=yes):
+            return
+        numbers = tuple(one.id for one in found)
         states: dict[int, State] = {}
         for number in numbers:
             try:
@@ -459,13 +467,13 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
             lines = [log_data(*entry) for entry in every_log_entry(store, number)]
             output.document({"id": number, "state": one.state, "logs": lines})
             return
-        after = 0
+        after, zone = 0, JobZones(store).find_zone(one.job)
         while True:
             # Look at the state first: what is written before the end is then certainly read after it.
             one = _found(store, number)
             for entry in every_log_entry(store, number, after):
                 after = entry[0]
-                show_entry(output, entry, attempts=one.attempt)
+                show_entry(output, entry, zone, attempts=one.attempt)
             if not follow or one.state.final:
                 break
             store.wait(_LOOK_AGAIN)

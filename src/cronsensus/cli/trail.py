@@ -11,6 +11,9 @@ from cronsensus.cli.output import Cell, Output, message
 from cronsensus.insight.as_data import trail_data
 from cronsensus.insight.words import relative, shorten
 
+_SESSIONS = 1000
+"""Sessions among which names of drained nodes are looked for."""
+
 
 @click.command(cls=Command)
 @click.argument("target", required=False, metavar="[JOB|SESSION]", shell_complete=complete_job)
@@ -26,6 +29,8 @@ def trail(target: str | None, after: int | None, limit: int) -> None:
     with opened_store() as store:
         found = store.trail(target=target, after=after, limit=limit + 1)
         now = store.now()
+        drained = any(act.action == "drain" for act in found)
+        nodes = {one.id: one.node for one in store.sessions(ended=True, limit=_SESSIONS)} if drained else {}
     more = found[limit - 1].id if len(found) > limit else None
     found = found[:limit]
     if output.printed_json({"trail": [trail_data(act) for act in found], "after": more}):
@@ -37,7 +42,7 @@ def trail(target: str | None, after: int | None, limit: int) -> None:
                 relative(act.at, now),
                 act.by,
                 Cell(act.action, "bold"),
-                act.target,
+                nodes.get(act.target, act.target),
                 str(act.details.get("occurrence", "")),
                 shorten(act.why, 120),
             ]

@@ -11,6 +11,7 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
 from cronsensus.cli.output import Cell, Output, word
+from cronsensus.cli.zones import default_zone
 from cronsensus.insight.as_data import fields, occurrence_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
@@ -30,18 +31,24 @@ _LOOKED_AT = 20
 def why(job: str, time: str | None) -> None:
     """Say in plain sentences why a job did or did not run at a time.
 
-    A time without an offset is in the job's own zone. Without one it is the latest time that has come.
+    A time without an offset is in the job's own zone; 21:00 is the latest one that has come, and so is 9pm. Without
+    TIME, and for "now", it is about the latest time of the job that has come.
 
     cronsensus why send_digest
+    cronsensus why send_digest 21:00
+    cronsensus why send_digest "yesterday 9pm"
     cronsensus why send_digest "2026-11-20 21:00"
     cronsensus why send_digest 2026-11-20T13:00:00Z -o json
     """
     output = Output.current()
     with opened_store() as store:
         view = require_job(store, job)
-        zone = zone_of(view.spec.trigger)
-        at = _latest(store, view) if time is None else read_time(time, store.now(), tz=zone, what="TIME")
-        answer = explained(store, view, at)
+        zone = zone_of(view.spec.trigger, default_zone())
+        if time is None or time.strip().lower() == "now":
+            at = _latest(store, view)
+        else:
+            at = read_time(time, store.now(), tz=zone, what="TIME")
+        answer = explained(store, view, at, zone=zone)
         sentences = [*answer.sentences, *store.unreadable]
     if output.printed_json(
         {
@@ -69,8 +76,11 @@ def _latest(store: Store, view: JobView) -> datetime:
     made = newest_whole(store, view.spec.name, limit=_LOOKED_AT)
     if (found := next((one.scheduled_for for one in made if one.scheduled_for is not None), None)) is not None:
         return found
+    why_none = "it has no nominal times" if trigger is None else ""
+    if view.paused_at is not None:
+        why_none = f"it is paused by {view.paused_by or 'somebody'}, because: {view.paused_why or 'no reason given'}"
     raise CommandError(
         f"no time of {view.spec.name} has come yet",
-        why="it has no nominal times" if trigger is None else "",
+        why=why_none,
         then=f"cronsensus runs list --job {view.spec.name}, or cronsensus next {view.spec.name}",
     )

@@ -59,6 +59,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
+from cronsensus.triggers import Trigger
 
 try:
     import jinja2
@@ -331,7 +332,7 @@ class _Pages:
         whole = self._graph()
         asked = request.query_params.get("at", "").strip()[:80]
         at = read_moment(asked, now, UTC) if asked else None
-        page = graph_page(store, whole or Graph({}, ()), job, at)
+        page = graph_page(store, whole or Graph({}, ()), job, at, self._triggers())
         return self._page(
             request, "graph.html", now, page=page, job=job, known=whole is not None, most=MOST_JOBS,
             command="cronsensus graph" + (f" --job {job}" if job else ""),
@@ -340,6 +341,11 @@ class _Pages:
     def _graph(self) -> Graph | None:
         """Return what comes after what, as the code of this process says; ``None``: there is no code here."""
         return graph_of(edges(self._source.declared)) if isinstance(self._source, Scheduler) else None
+
+    def _triggers(self) -> dict[str, Trigger | None]:
+        """Return the triggers of jobs, as the code of this process says."""
+        declared = self._source.declared.specs() if isinstance(self._source, Scheduler) else ()
+        return {spec.name: spec.trigger for spec in declared}
 
     def locks(self, request: Request) -> Response:
         store = self.store

@@ -477,6 +477,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "No: {0} is not a nominal time of {1} ({2}).": "否：{0} 不是 {1} 的计划时间（{2}）。",
         "The nearest are {0} and {1}.": "最近的是 {0} 和 {1}。",
         "The nearest is {0}.": "最近的是 {0}。",
+        "What became of {0}:": "{0} 的结果：",
         "Not yet: it lies in the future, {0}.": "尚未：它在未来，{0:c}。",
         "Not yet: it was due {0}, and no node has fired it.": "尚未：它到期于 {0:c}，还没有节点触发它。",
         "The ledger has no verdict on it, although it is decided. That must not be: cronsensus audit.": "账本中没有它的结论，尽管已作决定。这不应发生：cronsensus audit。",

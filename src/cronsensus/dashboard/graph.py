@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -11,18 +11,24 @@ from markupsafe import Markup, escape
 
 from cronsensus.dashboard.language import Words
 from cronsensus.insight.graph import Graph, Standing, standings_at
+from cronsensus.insight.next_times import times_after
 from cronsensus.insight.words import shorten
 from cronsensus.model.gate import Rule
-from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.glance import Glance, Past
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.stores.base import Store
+from cronsensus.triggers import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 NIGHTS = 12
 MOST_JOBS = 100
 """Jobs that are drawn; of a larger graph one part is."""
 _ROOTS = 5
+_LONG = timedelta(days=366 * 50)
+_SAMPLE = 5
+"""Times to come that tell how far back the last nights lie."""
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE, _LANE = 166, 46, 48, 14, 2, 10
 Slot = str | tuple[str, str, int]
 """A job; or of a line from one job to another the part that passes a layer."""
@@ -56,21 +62,43 @@ class GraphPage:
     total: int
 
 
-def graph_page(store: Store, whole: Graph, job: str, at: datetime | None) -> GraphPage:
-    """Return one night of what a job comes after and what comes after it; of all jobs if none is named."""
+def graph_page(
+    store: Store, whole: Graph, job: str, at: datetime | None, triggers: Mapping[str, Trigger | None]
+) -> GraphPage:
+    """Return one night of what a job comes after and what comes after it; of all jobs if none is named.
+
+    Args:
+        store: what knows the nights.
+        whole: all jobs that come after others, or before.
+        job: the one whose part is drawn; of any other name, all are.
+        at: the nominal time whose states are shown; ``None``: the newest.
+        triggers: those of the jobs.
+    """
     graph = whole.around(job) if job in whole.jobs else whole
     if len(graph.jobs) > MOST_JOBS:
         graph = graph.first(MOST_JOBS)
     nights: set[datetime] = {at} if at is not None else set()
     for root in graph.layers[0][:_ROOTS] if graph.layers else ():
-        newest = store.occurrences(OccurrenceFilter(job=root), limit=2 * NIGHTS)
-        nights |= {one.scheduled_for for one in newest if one.scheduled_for is not None}
+        nights |= _nights_of(store, root, triggers.get(root))
     last = sorted(nights)[-NIGHTS:]
     if at is not None and at not in last:
         last = [at, *last[1:]]
     at = at or (last[-1] if last else None)
     standing = {} if at is None else standings_at(store, graph, at)
     return GraphPage(graph, at, tuple(last), standing, len(whole.jobs))
+
+
+def _nights_of(store: Store, job: str, trigger: Trigger | None) -> set[datetime]:
+    """Return the last nominal times of a job that have runs, however many runs without one came since."""
+    now = store.now()
+    following = list(times_after(trigger, now, _SAMPLE))
+    found: Sequence[Occurrence | Glance] = ()
+    if following:  # a bound: without one all nominal times of a job that runs each second would be read
+        since = now - min(NIGHTS * (following[-1] - now), _LONG)
+        found = store.occurrences(OccurrenceFilter(job=job, scheduled_from=since), limit=2 * NIGHTS)
+    if not found:  # paused for long, or run by hand alone
+        found = store.last_of([job], limit=2 * NIGHTS).get(job, Past()).glances
+    return {one.scheduled_for for one in found if one.scheduled_for is not None}
 
 
 def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 from cronsensus.errors import InvalidOption, OccurrenceTooOld
-from cronsensus.insight.words import exact
+from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.words import exact, typed_time
 from cronsensus.model.job import JobView, refuse_run_by_hand
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
@@ -23,11 +24,13 @@ class BackfillPlan:
         times: all of them, in order.
         standing: those that have an active or a succeeded occurrence; the store leaves these alone.
         pruned: those of which it cannot be proved that they never ran.
+        zone: in which messages and previews have times.
     """
 
     times: list[datetime]
     standing: dict[datetime, Occurrence]
     pruned: set[datetime]
+    zone: tzinfo
 
     @property
     def missing(self) -> list[datetime]:
@@ -41,34 +44,43 @@ class BackfillPlan:
             OccurrenceTooOld: one may.
         """
         if self.pruned:
-            possible = next((f"; --from '{exact(time)}'" for time in self.missing if time not in self.pruned), "")
+            possible = next(
+                (f"; --from '{typed_time(time, self.zone)}'" for time in self.missing if time not in self.pruned), ""
+            )
             raise OccurrenceTooOld(
-                f"{len(self.pruned)} of these times lie at or below {exact(max(self.pruned))}, up to which runs may "
-                f"have been pruned, so it cannot be proved that they never ran{possible}"
+                f"{len(self.pruned)} of these times lie at or below {exact(max(self.pruned), self.zone)}, up to which "
+                f"runs may have been pruned, so it cannot be proved that they never ran{possible}"
             )
 
 
-def plan_backfill(store: Store, view: JobView, since: datetime, until: datetime, now: datetime) -> BackfillPlan:
+def plan_backfill(
+    store: Store, view: JobView, since: datetime, until: datetime, now: datetime, *, zone: tzinfo = UTC
+) -> BackfillPlan:
     """Return what a backfill from ``since`` to ``until``, both included, would do to a job that has a trigger.
+
+    Times are in the zone of its schedule, else in ``zone``.
 
     Raises:
         InvalidOption: the stretch is the wrong way round, reaches into the future, or holds too many times.
     """
     job, trigger = view.spec.name, view.spec.trigger
+    shown = zone_of(trigger, zone)
     refuse_run_by_hand(view.spec)
     if trigger is None:
         raise InvalidOption(
             f"job {job!r} has no trigger, so it has no nominal times to fill; cronsensus jobs trigger {job}"
         )
     if since > until:
-        raise InvalidOption(f"--from {exact(since)} is after --to {exact(until)}; write them the other way round")
+        raise InvalidOption(
+            f"--from {exact(since, shown)} is after --to {exact(until, shown)}; write them the other way round"
+        )
     if until > now:
         raise InvalidOption(
-            f"--to {exact(until)} lies in the future, and those times will run by themselves; --to {exact(now)}"
+            f"--to {exact(until, shown)} lies in the future, and those times will run by themselves; --to now"
         )
     times = nominal_times(job, trigger, since, until)
     states = (State.PENDING, State.RUNNING, State.SUCCEEDED)
     where = OccurrenceFilter(job=job, states=states, scheduled_from=since, scheduled_until=until)
     standing = {one.scheduled_for: one for one in every_occurrence(store, where) if one.scheduled_for is not None}
     pruned = {time for time in times if time not in standing and view.horizon is not None and time <= view.horizon}
-    return BackfillPlan(times, standing, pruned)
+    return BackfillPlan(times, standing, pruned, shown)

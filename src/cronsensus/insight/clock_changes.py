@@ -52,10 +52,10 @@ def crons(trigger: Trigger | None) -> tuple[Cron, ...]:
     return tuple(part for part in parts if isinstance(part, Cron))
 
 
-def zone_of(trigger: Trigger | None) -> tzinfo:
-    """Return the zone in which a trigger thinks: that of its first cron part, else UTC."""
+def zone_of(trigger: Trigger | None, default: tzinfo = UTC) -> tzinfo:
+    """Return the zone in which a trigger thinks: that of its first cron part, else ``default``."""
     found = crons(trigger)
-    return load_zone(found[0].tz) if found else UTC
+    return load_zone(found[0].tz) if found else default
 
 
 def changes(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Change]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, tzinfo
 
 from cronsensus.errors import StoreError
 from cronsensus.insight.check import FAIL, WARN, Check
@@ -30,8 +31,8 @@ from cronsensus.masking import mask
 from cronsensus.stores.base import Store
 
 
-def examine(store: Store) -> Iterator[Check]:
-    """Yield the findings.
+def examine(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
+    """Yield the findings; times of what has no zone of its own are in ``zone``.
 
     Raises:
         StoreError: the store cannot be used, so there is nothing to examine.
@@ -39,7 +40,7 @@ def examine(store: Store) -> Iterator[Check]:
     store.check()
     described = store.describe()
     yield from check_store(store, described)
-    yield from check_losses(store)
+    yield from check_losses(store, zone)
     yield check_speed(store)
     yield check_clocks(store)
     yield check_wake_ups(store, described)
@@ -50,12 +51,12 @@ def examine(store: Store) -> Iterator[Check]:
     yield from check_space(described)
     yield from check_nodes(store)
     yield from check_connections(store, described)
-    yield from check_jobs(store)
-    yield from check_standstills(store)
-    yield from check_retired(store)
+    yield from check_jobs(store, zone)
+    yield from check_standstills(store, zone)
+    yield from check_retired(store, zone)
     yield from check_alerts(store)
     yield from check_failing(store)
-    yield from check_waiting(store)
+    yield from check_waiting(store, zone)
     yield from check_unreadable(store)
 
 

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta, tzinfo
 
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.words import exact
-from cronsensus.model.session import SessionView
+from cronsensus.model.job import JobSpec
+from cronsensus.model.session import MOST_DECLARED, SessionView
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
 
@@ -51,6 +52,19 @@ def needs_no_node(store: Store, living: Sequence[SessionView]) -> str | None:
     if jobs:
         return "guarded functions need none" if keeper is None else f"jobs that {keeper} keeps need none"
     return "locks need none" if any(not one.is_node for one in living) else None
+
+
+def describe_missing_node(store: Store, spec: JobSpec) -> str:
+    """Return a sentence if no live node can run a job, as far as nodes say what they declare; else nothing."""
+    nodes = live_nodes(store)
+    if not nodes:
+        return "no node is alive, so it waits; start one: cronsensus run MODULE:ATTR"
+    # A job that was made at run time is declared by nobody, and of very many jobs a node names a part.
+    unknown = spec.source == "runtime" or any(len(one.declares) >= MOST_DECLARED for one in nodes)
+    if unknown or any(spec.name in one.declares or (one.functions and not one.declares) for one in nodes):
+        return ""
+    names = ", ".join(dict.fromkeys(one.node for one in nodes))
+    return f"no live node declares {spec.name} ({names} do not), so it waits; is its module imported there?"
 
 
 @dataclass(frozen=True, slots=True)

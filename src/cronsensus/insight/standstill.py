@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 
 from cronsensus.insight.clock_changes import zone_of
@@ -28,6 +28,7 @@ class Standstill:
         until: the time that it fires next, as the store has it.
         expected: when its trigger would fire next, counted from the store's now.
         ahead: how far its watermark lies ahead of the store's clock; zero: it does not.
+        zone: in which the sentence has times.
     """
 
     view: JobView
@@ -35,6 +36,7 @@ class Standstill:
     until: datetime
     expected: datetime
     ahead: timedelta
+    zone: tzinfo
 
     @property
     def cause(self) -> str:
@@ -46,16 +48,17 @@ class Standstill:
     @property
     def sentence(self) -> str:
         """Return what stands still, until when, and why, without a full stop."""
-        until = f"{exact(self.until, zone_of(self.view.spec.trigger))} ({relative(self.until, self.now)})"
+        until = f"{exact(self.until, self.zone)} ({relative(self.until, self.now)})"
         return f"{self.view.spec.name} stands still until {until}: {self.cause}"
 
 
-def find_standstill(view: JobView, now: datetime) -> Standstill | None:
+def find_standstill(view: JobView, now: datetime, zone: tzinfo = UTC) -> Standstill | None:
     """Return how a job waits longer than its trigger says; ``None``: it does not, or a pause or its end explains it.
 
     Args:
         view: the job.
         now: the store's clock.
+        zone: that of times, if its schedule has none.
     """
     trigger = view.spec.trigger
     if trigger is None or view.next_due is None or view.paused_at is not None or view.retired_at is not None:
@@ -64,12 +67,14 @@ def find_standstill(view: JobView, now: datetime) -> Standstill | None:
     expected = trigger.next_after(now if ahead > AHEAD else max(now, view.watermark))
     if expected is None or expected >= view.next_due or view.next_due - now <= AHEAD:
         return None
-    return Standstill(view, now, view.next_due, expected, ahead if ahead > AHEAD else timedelta(0))
+    return Standstill(
+        view, now, view.next_due, expected, ahead if ahead > AHEAD else timedelta(0), zone_of(trigger, zone)
+    )
 
 
-def every_standstill(store: Store) -> Iterator[Standstill]:
+def every_standstill(store: Store, zone: tzinfo = UTC) -> Iterator[Standstill]:
     """Yield the jobs that stand still, by name; of the first ``MOST_READ`` jobs."""
     now = store.now()
     for view in islice(every_job(store), MOST_READ):
-        if (found := find_standstill(view, now)) is not None:
+        if (found := find_standstill(view, now, zone)) is not None:
             yield found

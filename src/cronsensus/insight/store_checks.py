@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,11 @@ def check_store(store: Store, described: dict[str, Any]) -> Iterator[Check]:
         )
 
 
-def check_losses(store: Store) -> Iterator[Check]:
+def check_losses(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Show which store this is, and what nodes found out that it lost."""
     identity = store.identity()
     if identity is not None:
-        since = "" if identity.since is None else f", made {exact(identity.since)}"
+        since = "" if identity.since is None else f", made {exact(identity.since, zone)}"
         yield Check("identity", OK_LEVEL, f"{identity.id}{since}")
     for one in losses(store)[:MAX_LOSSES]:
         text = f"{one.action}: noticed {relative(one.at, store.now())} by {one.by} ({one.why})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Literal
 
 from cronsensus.insight.clock_changes import zone_of
@@ -30,10 +30,12 @@ class JobState:
     text: str
 
 
-def job_state(view: JobView) -> JobState:
-    """Return whether a job fires, and if not, why not."""
+def job_state(view: JobView, zone: tzinfo = UTC) -> JobState:
+    """Return whether a job fires, and if not, why not; times are in the zone of its schedule, else in ``zone``."""
     if view.retired_at is not None and view.waiting_until is not None:
-        return JobState("kept", f"retired; what waits is kept until {exact(view.waiting_until)}")
+        return JobState(
+            "kept", f"retired; what waits is kept until {exact(view.waiting_until, zone_of(view.spec.trigger, zone))}"
+        )
     if view.retired_at is not None:
         return JobState("retired", "retired")
     if view.paused_at is not None:
@@ -42,8 +44,8 @@ def job_state(view: JobView) -> JobState:
     return JobState("active", "active")
 
 
-def job_next(view: JobView, now: datetime) -> tuple[str, str]:
-    """Return when a job fires next: how long that is from now, and the time, in its own zone."""
+def job_next(view: JobView, now: datetime, zone: tzinfo = UTC) -> tuple[str, str]:
+    """Return when a job fires next: how long that is from now, and the time, in its schedule's zone, else ``zone``."""
     if view.retired_at is not None or view.paused_at is not None:
         return "-", ""
     if view.spec.keeper is not None:
@@ -51,10 +53,10 @@ def job_next(view: JobView, now: datetime) -> tuple[str, str]:
     if view.next_due is None:
         return "only when told to" if view.spec.trigger is None else "never again", ""
     if find_standstill(view, now) is not None:
-        return f"stands still, {relative(view.next_due, now)}", exact(view.next_due, zone_of(view.spec.trigger))
+        return f"stands still, {relative(view.next_due, now)}", exact(view.next_due, zone_of(view.spec.trigger, zone))
     late = now - view.next_due
     when = relative(view.next_due, now) if late < JUST_NOW else f"overdue by {brief(late)}"
-    return when, exact(view.next_due, zone_of(view.spec.trigger))
+    return when, exact(view.next_due, zone_of(view.spec.trigger, zone))
 
 
 def run_result(one: Occurrence, now: datetime) -> str:
@@ -102,10 +104,10 @@ def took(one: Occurrence | RunView, now: datetime) -> str:
     return f"{brief(now - begun)} so far" if running else ""
 
 
-def what_for(one: Occurrence) -> str:
-    """Return the nominal time of an occurrence, or the key it was enqueued under."""
+def what_for(one: Occurrence, zone: tzinfo = UTC) -> str:
+    """Return the nominal time of an occurrence in ``zone``, or the key it was enqueued under."""
     if one.scheduled_for is not None:
-        return exact(one.scheduled_for) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
+        return exact(one.scheduled_for, zone) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
     if one.parent is not None:
         return f"{_short_key(shown_key(one.key))} (item of {one.parent})"
     # What was triggered by hand has a random key, which tells nothing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 
 from cronsensus.insight.live_nodes import nodes_there, takes_work
@@ -50,8 +50,8 @@ class Wait:
         return " ".join(self.sentences)
 
 
-def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) -> Wait:
-    """Return why a pending occurrence is not running."""
+def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zone: tzinfo = UTC) -> Wait:
+    """Return why a pending occurrence is not running; times are in ``zone``."""
     if view.spec.guarded:
         was = f"failed {counted(one.failures, 'time')}" if one.failures else "was cut off"
         return _wait(
@@ -79,7 +79,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
         return _wait(
             Cause.DECLARATION,
             f"No running release declares the job {view.spec.name!r}, which was retired {ago}.",
-            f"What waits is kept until {exact(view.waiting_until)}, in case one does, and then cancelled.",
+            f"What waits is kept until {exact(view.waiting_until, zone)}, in case one does, and then cancelled.",
         )
     sessions = nodes_there(store)
     return _no_node(sessions) or _in_the_way(store, view, one) or _not_claimed(view, one, sessions, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.audit.nominal import Nominals
 from cronsensus.insight.clock_changes import zone_of
@@ -14,7 +14,7 @@ from cronsensus.insight.reasons import clause, reason_of
 from cronsensus.insight.standstill import find_standstill
 from cronsensus.insight.summaries import error_text, why_ended
 from cronsensus.insight.waiting import why_it_waits
-from cronsensus.insight.words import brief, counted, exact, past, relative
+from cronsensus.insight.words import brief, counted, exact, past, relative, typed_time
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
@@ -64,29 +64,28 @@ class Why:
     occurrences: tuple[Occurrence, ...]
 
 
-def why(store: Store, view: JobView, at: datetime) -> Why:
-    """Return why a job did or did not run at ``at``."""
-    return _Inquiry(store, view, at).answer()
+def why(store: Store, view: JobView, at: datetime, *, zone: tzinfo = UTC) -> Why:
+    """Return why a job did or did not run at ``at``; times are in the zone of its schedule, else in ``zone``."""
+    return _Inquiry(store, view, at, zone_of(view.spec.trigger, zone)).answer()
 
 
 class _Inquiry:
     """Asks the store about one job at one time."""
 
-    def __init__(self, store: Store, view: JobView, at: datetime) -> None:
+    def __init__(self, store: Store, view: JobView, at: datetime, zone: tzinfo) -> None:
         self._store = store
         self._view = view
         self._at = at
         self._now = store.now()
         self._job = view.spec.name
         self._policies = view.spec.policies
-        self._zone: tzinfo = zone_of(view.spec.trigger)
+        self._zone = zone
         self._history = store.history(self._job)
         self._nominals = Nominals(self._history.eras, retired=view.retired_at is not None)
 
     def answer(self) -> Why:
         """Return the answer."""
-        where = OccurrenceFilter(job=self._job, scheduled_from=self._at, scheduled_until=self._at)
-        occurrences = self._store.occurrences(where, newest_first=False)
+        occurrences = self._occurrences()
         nominal = self._nominals.has(self._at)
         before, after = self._around()
         verdict: str | None = None
@@ -95,7 +94,7 @@ class _Inquiry:
             verdict, reason, sentences = self._verdict(occurrences, nominal=nominal)
         else:
             sentences = self._not_nominal(before, after)
-        stands = find_standstill(self._view, self._now)
+        stands = find_standstill(self._view, self._now, self._zone)
         if stands is not None and self._at <= stands.until:
             sentences += [f"{stands.sentence}.", f"Take it back to now: cronsensus jobs rewind {self._job}."]
         return Why(
@@ -109,6 +108,10 @@ class _Inquiry:
             after=after,
             occurrences=tuple(occurrences),
         )
+
+    def _occurrences(self) -> list[Occurrence]:
+        where = OccurrenceFilter(job=self._job, scheduled_from=self._at, scheduled_until=self._at)
+        return self._store.occurrences(where, newest_first=False)
 
     def _verdict(self, occurrences: Sequence[Occurrence], *, nominal: bool) -> tuple[str | None, str | None, list[str]]:
         """Return the verdict, its reason, and the sentences."""
@@ -146,6 +149,11 @@ class _Inquiry:
         sentences = self._no_such_time()
         if near:
             sentences.append(f"The nearest {'is' if len(near) == 1 else 'are'} {' and '.join(near)}.")
+        if before is not None:
+            # Whoever names a moment asks for the run that should have been there by then.
+            earlier = _Inquiry(self._store, self._view, before, self._zone)
+            _, _, told = earlier._verdict(earlier._occurrences(), nominal=True)
+            sentences += [f"What became of {near[0]}:", *told]
         return sentences
 
     def _no_such_time(self) -> list[str]:
@@ -160,10 +168,10 @@ class _Inquiry:
         if trigger is None:
             return [f"No: {self._job} has no trigger; it only runs when it is told to."]
         if born is not None and self._at <= born and _fires_at(trigger, self._at):
-            first = f"{exact(born, self._zone)}{self._ahead(born)}"
+            first, begin = f"{exact(born, self._zone)}{self._ahead(born)}", typed_time(self._at, self._zone)
             return [
                 f"No: {self._job} was first declared {first}, and a job starts after that.",
-                f"To run it for earlier times: cronsensus jobs backfill {self._job} --from '{exact(self._at)}'.",
+                f"To run it for earlier times: cronsensus jobs backfill {self._job} --from '{begin}'.",
             ]
         return [f"No: {exact(self._at, self._zone)} is not a nominal time of {self._job} ({trigger.describe()})."]
 
@@ -179,7 +187,7 @@ class _Inquiry:
         if one.origin is not Origin.SCHEDULE:
             sentences.append(f"It was made by an operator ({one.origin}) as run {one.id}.")
         sentences += self._standing(one)
-        sentences += [_attempt(run, self._now) for run in runs]
+        sentences += [_attempt(run, self._now, self._zone) for run in runs]
         delay = runs[0].started_at - self._at if runs else timedelta(0)
         if delay > LATE:
             sentences += [f"It started {brief(delay)} after its nominal time.", *self._no_node_at(self._at)]
@@ -210,7 +218,7 @@ class _Inquiry:
                 now = f"It is running now, as run {one.id} on {one.node}{_since(one, self._now)}."
                 return [now, *self._over_time(one)]
             case State.PENDING:
-                wait = why_it_waits(self._store, self._view, one, self._now)
+                wait = why_it_waits(self._store, self._view, one, self._now, self._zone)
                 return [f"It waits, as run {one.id}.", *wait.sentences]
             case State.CANCELLED:
                 return [f"It was cancelled: {self._cancelled(one)}."]
@@ -249,7 +257,7 @@ class _Inquiry:
         for_it = next((other for other in newest if other.scheduled_for == self._at), None)
         found = for_it or max(newest, key=lambda other: other.scheduled_for or self._at, default=None)
         if found is None or found.state in {State.SUCCEEDED, State.SKIPPED}:
-            see = f"See why: cronsensus why {job} '{exact(self._at)}'."
+            see = f"See why: cronsensus why {job} '{typed_time(self._at, self._zone)}'."
         else:
             see = f"See it: cronsensus runs show {found.id}."
         if for_it is None or one.retried_as is not None or reason is Reason.UPSTREAM_SUCCEEDED:
@@ -390,8 +398,8 @@ class _Inquiry:
         return f"by {by or 'somebody'}, because: {reason or 'no reason given'}"
 
 
-def _attempt(run: RunView, now: datetime) -> str:
-    where = f"Attempt {run.attempt} on {run.node or run.session}, started {exact(run.started_at)}"
+def _attempt(run: RunView, now: datetime, zone: tzinfo) -> str:
+    where = f"Attempt {run.attempt} on {run.node or run.session}, started {exact(run.started_at, zone)}"
     if run.finished_at is None:
         return f"{where}, runs for {brief(now - run.started_at)}."
     took = brief(run.finished_at - run.started_at)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import InvalidDuration, InvalidOption
 from cronsensus.instants import EARLIEST_READ, parse_instant
+
+_TIME_OF_DAY = re.compile(
+    r"(?:(?P<day>today|yesterday)\s+(?:at\s+)?)?"
+    r"(?:(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d))?|(?P<whole>\d{1,2})(?=\s*[ap]m))"
+    r"\s*(?P<half>[ap]m)?",
+    re.IGNORECASE,
+)
+"""``03:00``, ``3am``, ``yesterday 21:30``. Neither ``3`` alone, which may be anything, nor a day alone."""
 
 
 def shorten(text: str, longest: int) -> str:
@@ -55,6 +63,11 @@ def exact(instant: datetime, tz: tzinfo = UTC) -> str:
     return f"{local:%a %Y-%m-%d %H:%M:%S}{sub} {offset_text(local)}"
 
 
+def typed_time(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return an instant as part of a command to type: ``read_time`` gives it back."""
+    return exact(instant) if tz is UTC else instant.astimezone(tz).isoformat(" ")
+
+
 def offset_text(local: datetime) -> str:
     """Return the offset of an aware datetime as ``+02:00``."""
     text = f"{local:%z}"
@@ -62,9 +75,11 @@ def offset_text(local: datetime) -> str:
 
 
 def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time") -> datetime:
-    """Return the instant that a text means: ISO 8601, ``now``, or a duration such as ``2h`` (that long ago).
+    """Return the instant that a text means.
 
-    A time without an offset is in ``tz``. A number alone is refused: ``2026`` may be meant as a year.
+    ISO 8601; ``now``; a duration such as ``2h`` (that long ago); a time of day: ``03:00`` or ``3am`` is the latest one
+    that has come, ``yesterday 03:00`` and ``today 03:00`` are of that day. A time without an offset is in ``tz``; one
+    that a clock change gives twice is the first. A number alone is refused: ``2026`` may be meant as a year.
 
     Raises:
         InvalidOption: it is none of these, or a date before 1900.
@@ -78,13 +93,43 @@ def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time")
         if instant >= EARLIEST_READ:
             return instant
         early = True
+    if (of_day := _time_of_day(typed, now, tz)) is not None:
+        return of_day
     with contextlib.suppress(InvalidDuration, OverflowError):
         if not early and not typed.removesuffix("ago").strip().isdecimal():
             return max(now - parse_duration(typed.removesuffix("ago"), what=what), EARLIEST_READ)
     raise InvalidOption(
-        f"{what}={shorten(text, 60)!r} is not a time{' of 1900 or later' if early else ''}; "
-        "write 2026-11-20T21:00:00Z, '2026-11-20 21:00', 2h (ago), now"
+    early = False
+    with contextlib.suppress(InvalidOption, OverflowError):
+        instant = _iso(typed, tz, what)
+        if instant >= EARLIEST_READ:
+            return instant
+        early = True
+    if (of_day := _time_of_day(typed, now, tz)) is not None:
+        return of_day
     )
+
+
+def _time_of_day(typed: str, now: datetime, tz: tzinfo) -> datetime | None:
+    """Return the instant of a time of day, with or without a day in words; ``None``: it is none."""
+    found = _TIME_OF_DAY.fullmatch(typed)
+    if found is None:
+        return None
+    hour = int(found["whole"] or found["hour"])
+    if found["half"]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if found["half"].lower() == "pm" else 0)
+    try:
+        wall = time(hour, int(found["minute"] or 0), int(found["second"] or 0))
+    except ValueError:
+        return None
+    today = now.astimezone(tz).date()
+    day = today - timedelta(days=1) if (found["day"] or "").lower() == "yesterday" else today
+    instant = datetime.combine(day, wall, tz).astimezone(UTC)
+    if found["day"] is None and instant > now:
+        return datetime.combine(day - timedelta(days=1), wall, tz).astimezone(UTC)
+    return instant
 
 
 def _iso(typed: str, tz: tzinfo, what: str) -> datetime:

@@ -19,14 +19,19 @@ def runs_jobs(loop: Any, *, now: bool = True) -> None:
         _loops.discard(loop)
 
 
+def running_loop() -> Any:
+    """Return the event loop that runs on this thread, or ``None``."""
+    asyncio = sys.modules.get("asyncio")
+    return None if asyncio is None else asyncio._get_running_loop()  # noqa: SLF001 - the one that asks and raises nothing
+
+
 def refuse_to_block(what: str, instead: str) -> None:
     """Raise where a wait would block an event loop on which jobs run.
 
     Raises:
         ConfigurationError: it would.
     """
-    asyncio = sys.modules.get("asyncio")
-    loop = None if asyncio is None else asyncio._get_running_loop()  # noqa: SLF001 - the one that asks and raises nothing
+    loop = running_loop()
     if loop is not None and loop in _loops:
         raise ConfigurationError(
             f"{what} here would block the event loop on which async jobs run, and could wait for itself for ever; "

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from msgspec import structs
 
@@ -77,6 +77,9 @@ class How:
     on_busy: OnBusy
     patience: float | None
     called_off: Callable[[], bool] | None = None
+
+
+_OF_TASKS = ("delay", "apply_async", "send", "enqueue", "s", "si", "signature")
 
 
 class Once(Generic[P, R_co]):
@@ -146,6 +149,24 @@ class Once(Generic[P, R_co]):
         if self.is_async:
             return self._acall(how, args, kwargs or {})
         return self._call(how, args, kwargs or {})
+
+    if not TYPE_CHECKING:  # or each misspelt attribute would pass a type checker
+
+        def __getattr__(self, attribute: str) -> Any:
+            """Raise, with what to write where a method of a task queue's task was typed.
+
+            Raises:
+                AttributeError: always.
+            """
+            if attribute not in _OF_TASKS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
+            is_task = hasattr(self.__dict__.get("function"), attribute)
+            then = (
+                "the guard belongs inside of the task: put the task's decorator above @scheduler.once(…)"
+                if is_task
+                else "it runs where it is called; for a run on any node write @scheduler.job(), then enqueue(…)"
+            )
+            raise AttributeError(f"a guarded function has no {attribute}; {then}")
 
     # --- to be forgotten ----------------------------------------------------------------------------------------------
 

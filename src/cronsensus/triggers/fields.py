@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
+from unicodedata import normalize
 
 from cronsensus.errors import InvalidTrigger
 from cronsensus.triggers.bounds import shown
@@ -123,7 +124,7 @@ def _split(text: str) -> list[str]:
             f"cron expression {shown(text, 40)} is longer than {_LONGEST} characters; write any_of(cron(…), cron(…))"
         )
     if not text.isascii():  # str.upper() would turn some foreign letters into fields, such as U+017F, the long s
-        raise InvalidTrigger(f"cron expression {shown(text)} has characters other than plain ASCII")
+        raise InvalidTrigger(_not_ascii(text))
     parts = text.split()
     if parts[0].startswith("@"):
         if len(parts) > 1 or parts[0].upper() not in _ALIASES:
@@ -139,6 +140,17 @@ def _split(text: str) -> list[str]:
         message = f"cron expression {shown(text)} has {len(parts)} fields, not 5 or 6; write {_SHAPE}"
         raise InvalidTrigger(message + ("; for years use start= and end=" if len(parts) == 7 else ""))
     return parts if len(parts) == 6 else ["0", *parts]
+
+
+def _not_ascii(text: str) -> str:
+    """Return which character it is, and what to write: an input method leaves full-width ones, which look alike."""
+    first = next(character for character in text if not character.isascii())
+    plain = normalize("NFKC", text)
+    instead = repr(plain) if plain.isascii() else f"{_SHAPE}, such as '0 21 * * *'"
+    return (
+        f"cron expression {shown(text)} has characters other than plain ASCII: {first!r} (U+{ord(first):04X}); "
+        f"write {instead}"
+    )
 
 
 def _from_quartz(text: str, parts: list[str]) -> list[str]:
