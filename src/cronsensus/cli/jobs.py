@@ -30,6 +30,7 @@ from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
 from cronsensus.insight.words import counted, exact, relative, shorten
+from cronsensus.masking import mask_data
 from cronsensus.model.job import JobView, Policies, is_internal, refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Occurrence
 from cronsensus.model.rewind import Rewind
@@ -172,8 +173,8 @@ def show(job: str) -> None:
     if output.printed_json(
         {
             **job_data(view),
-            "args": list(view.spec.args),
-            "kwargs": view.spec.kwargs,
+            "args": mask_data(view.spec.args),
+            "kwargs": mask_data(view.spec.kwargs),
             "times": times_data(times),
             "runs": [occurrence_data(one) for one in recent],
             "trail": [trail_data(entry) for entry in acts],
@@ -181,7 +182,7 @@ def show(job: str) -> None:
     ):
         return
     output.heading(job)
-    arguments = dumps([list(view.spec.args), view.spec.kwargs]) if view.spec.args or view.spec.kwargs else None
+    arguments = dumps(mask_data([view.spec.args, view.spec.kwargs])) if view.spec.args or view.spec.kwargs else None
     output.pairs(
         [
             ("state", _state(view)),
