@@ -133,8 +133,8 @@ def test_data_is_masked_by_name_at_any_depth_and_else_as_text() -> None:
 
 LONG = [
     "x", "://a:", "://a:b ", "://a:b@ ", "://a:b@c", "a@://b:", "://b:?", "://b:?@", "token", "token ", "token=",
-    "token=)", "token=[", "token='", "token=\\'", "pass_", "--", "--a", "--token ", "cookie:)", "cookie: )\n", "bearer a", "&a",
-    "token = = ", "a_key of a token: no; ", '"token","',
+    "token=)", "token=[", "token='", "token=\\'", "pass_", "--", "--a", "--token ", "cookie:)", "cookie: )\n",
+    "bearer a", "&a", "token = = ", "a_key of a token: no; ", '"token","',
 ]  # fmt: skip
 
 
