@@ -11,6 +11,7 @@ import pytest
 
 from cronsensus import Alert, Scheduler
 from cronsensus.alerts import watching
+from cronsensus.cli.log import JsonLines, TextLines
 from cronsensus.config import Settings
 from cronsensus.dashboard import dashboard
 from cronsensus.errors import Retry, RunFailed
@@ -180,6 +181,17 @@ def test_the_function_gets_its_arguments_and_the_caller_its_result_as_they_are(n
         assert "north" in shown
         assert SECRET not in shown
     assert '{"password":"***"}' in night.command(f"runs show {failed.id}")
+
+
+@pytest.mark.parametrize("lines", [TextLines(), JsonLines("node-1")])
+def test_cronsensus_run_prints_no_secret_that_a_job_logs(lines: logging.Formatter) -> None:
+    try:
+        raise OSError(TOLD)
+    except OSError as error:
+        about = (type(error), error, error.__traceback__)
+    text = lines.format(logging.LogRecord("shop", logging.ERROR, "f.py", 1, "connecting: %s", (TOLD,), about))
+    assert text.count("postgresql://shop:***@db") == 2
+    assert SECRET not in text
 
 
 @pytest.mark.parametrize(

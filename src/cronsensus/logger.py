@@ -140,7 +140,11 @@ def _mask_record(record: logging.LogRecord) -> None:
     if isinstance(record.args, tuple):
         record.args = tuple(_masked(value) for value in record.args)
     if record.exc_info and record.exc_info[1] is not None:
-        text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+        try:
+            text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+        except Exception:  # noqa: BLE001 - what cannot be looked through is not given to others; the message goes out
+            record.exc_info = None
+            return
         masked = mask(text)
         if masked != text:
             record.msg, record.args = f"{record.msg}\n%s", (*(record.args or ()), masked)

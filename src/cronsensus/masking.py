@@ -12,12 +12,16 @@ from typing import Any
 
 STARS = "***"
 
+_KEYS = ("api", "access", "account", "auth", "encryption", "private", "shared", "signing")
 _WORD = (
     r"(?:passw(?:or)?d|passphrase|passwort|pwd|secret|token|credential|authorization|cookie"
-    r"|(?:api|access|account|auth|encryption|private|shared|signing)[_-]?key"
+    rf"|(?:{'|'.join(_KEYS)})[_-]?key"
     r"|(?<![^\W_])pass|(?<=[?&_-])sig(?:nature)?)"
 )
-_HINTS = ("pass", "pwd", "secret", "token", "credential", "authorization", "cookie", "key", "sig", "bearer", "basic")
+_HINTS = (
+    *("pass", "pwd", "secret", "token", "credential", "authorization", "cookie", "sig", "bearer", "basic"),
+    *(f"{kind}{dash}key" for kind in _KEYS for dash in ("", "_", "-")),
+)
 """Each name of a secret holds one of these. To look for them is some fifty times faster than to look for names."""
 
 # The set of first letters has most places of a text refused at once. A small letter behind makes it another word

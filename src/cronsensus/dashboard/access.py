@@ -7,7 +7,6 @@ none can be forgotten: what is not a GET needs the permission to operate, and a 
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 from cronsensus.dashboard.healthz import PATH, Healthz
 from cronsensus.dashboard.passwords import Password
 from cronsensus.errors import InvalidOption
+from cronsensus.logger import Logger
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -49,7 +49,7 @@ _WHAT_TO_DO = (
 )
 _SAFE = ("GET", "HEAD")
 _PERMISSION, _BY = "cronsensus.permission", "cronsensus.by"
-_log = logging.getLogger("cronsensus.dashboard")
+_log = Logger("cronsensus.dashboard")
 
 
 def is_loopback(host: str) -> bool:
