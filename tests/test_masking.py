@@ -77,6 +77,7 @@ def test_what_is_called_like_a_secret_is_never_shown(text: str, shown: str) -> N
         "tokenizer=bpe secretary: Ann compass=9 bypass: x",
         "if token == expected:",
         "Access denied for user 'ada'@'db' (using password: NO)",
+        "render_as_string(hide_password=False)",
         "bearer authentication is required",
         '{"password": "", "tokens": []}',
     ],
@@ -125,9 +126,17 @@ def test_a_value_without_spaces_is_masked_whatever_it_holds(secret: str) -> None
 
 
 def test_data_is_masked_by_name_at_any_depth_and_else_as_text() -> None:
-    data = {"token": 5, "max_tokens": 512, "deep": [{"PassWord": {"a": 1}}], "url": "redis://:x@c", "tokens": ("a",)}
+    data = {
+        "token": 5,
+        "max_tokens": 512,
+        "deep": [{"PassWord": {"a": 1}}],
+        "url": "redis://:x@c",
+        "tokens": ("a",),
+        "pwd": None,
+    }
     assert mask_data(data) == {
         "token": "***", "max_tokens": 512, "deep": [{"PassWord": "***"}], "url": "redis://:***@c", "tokens": "***",
+        "pwd": None,
     }  # fmt: skip
 
 

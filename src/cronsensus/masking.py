@@ -25,11 +25,13 @@ _HINTS = (
 """Each name of a secret holds one of these. To look for them is some fifty times faster than to look for names."""
 
 # The set of first letters has most places of a text refused at once. A small letter behind makes it another word
-# (tokenizer, secretary), and MySQL says "(using password: NO)". The bound keeps the search linear.
-_NAME = rf"(?=[acepst])(?<!\(using ){_WORD}(?-i:s?(?![a-z]))[\w-]{{0,40}}+"
+# (tokenizer, secretary). The bound keeps the search linear.
+_NAME = rf"(?=[acepst]){_WORD}(?-i:s?(?![a-z]))[\w-]{{0,40}}+"
 _ANY_NAME = re.compile(_NAME, re.IGNORECASE)
 _ENDS_IN_WORD = re.compile(rf"{_WORD}\Z", re.IGNORECASE)
-_COUNT = re.compile(r"[-+]?[\d.,_]+|true|false|null|none", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?[\d.,_]+")
+_SAYS_WHETHER = frozenset({"true", "false", "null", "none", "yes", "no"})
+"""Values that say whether there is a secret: MySQL's ``(using password: NO)``, ``hide_password=False``."""
 _EMPTY = frozenset({"", "[]", "{}", "()"})
 _CLOSING = ")]}>,;.:!?'\"\\&"
 
@@ -72,9 +74,9 @@ def mask(text: str) -> str:
     spaces.
 
     Rather too much is masked than too little: a word that only looks like a value, and what stands up to an ``@``
-    further on. So is a name that only has such a word in it, unless its value is a number, true, false or null:
-    ``token_count=3`` and ``max_tokens: 512`` are shown, ``token_count=x`` is not. Words that go on otherwise
-    (``tokenizer``) are no such names.
+    further on. Shown are ``true``, ``false``, ``null``, ``None``, ``yes`` and ``no``, which say whether there is a
+    secret, and numbers where the name does not end in such a word (``token_count=3``, ``max_tokens: 512``; but not
+    ``pin_token=3``). Words that go on otherwise (``tokenizer``) are no such names.
     Masked text comes back as it is, in time linear to its length.
     Not noticed: a secret that nothing names (``the key is x``), and a user without a password in a URL.
 
@@ -111,10 +113,9 @@ def mask_data(value: Any, name: str = "") -> Any:
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    found = _ANY_NAME.search(name)
-    if found is None:
+    if value is None or isinstance(value, bool) or not _ANY_NAME.search(name):
         return False
-    return _ENDS_IN_WORD.search(name) is not None or not isinstance(value, bool | int | float | None)
+    return not isinstance(value, int | float) or _ENDS_IN_WORD.search(name) is not None
 
 
 def _mask_value(found: re.Match[str]) -> str:
@@ -125,7 +126,9 @@ def _mask_value(found: re.Match[str]) -> str:
     if found["default"]:
         return before + STARS
     value = plain.rstrip(_CLOSING)
-    if not value or (_COUNT.fullmatch(value) and not _ENDS_IN_WORD.search(found["name"])):
+    if not value or value.lower() in _SAYS_WHETHER:
+        return found[0]
+    if _NUMBER.fullmatch(value) and not _ENDS_IN_WORD.search(found["name"]):
         return found[0]
     return before + STARS + plain[len(value) :]
 
