@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cronsensus.errors import InvalidPayload, StoreCorrupt
-from cronsensus.masking import mask
+from cronsensus.masking import mask, mask_data
 from cronsensus.model.occurrence import RunError
 
 LARGEST = 256 * 1024
@@ -56,6 +56,11 @@ def loads(text: str | bytes) -> Any:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreCorrupt(f"a stored value is not JSON: {error}") from error
+
+
+def dumps_masked(value: Any) -> str:
+    """Return arguments or a result, as a store keeps them, as JSON text to show: without secrets, by ``mask_data``."""
+    return dumps(mask_data(value), largest=2 * LARGEST)  # stars may be longer than what they stand for
 
 
 def _complaint(value: Any, what: str) -> str | None:

@@ -17,7 +17,7 @@ from cronsensus.cli.next import print_times, times_data
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
-from cronsensus.codec import dumps
+from cronsensus.codec import dumps_masked
 from cronsensus.dependencies import chain_from, edges, names_after
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import Handle
@@ -182,7 +182,7 @@ def show(job: str) -> None:
     ):
         return
     output.heading(job)
-    arguments = dumps(mask_data([view.spec.args, view.spec.kwargs])) if view.spec.args or view.spec.kwargs else None
+    arguments = dumps_masked([view.spec.args, view.spec.kwargs]) if view.spec.args or view.spec.kwargs else None
     output.pairs(
         [
             ("state", _state(view)),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlencode
 
 from cronsensus.audit import audit
-from cronsensus.codec import dumps, loads
+from cronsensus.codec import dumps_masked, loads
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
@@ -163,7 +163,7 @@ class _Pages:
         )
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
-            shorten=shorten, json=_json, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
+            shorten=shorten, json=dumps_masked, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
             linked=_linked, item_key=shown_key, segments=segments,
             graph_svg=graph_svg, rule_words=rule_words, night_link=night_link,
         )  # fmt: skip
@@ -214,7 +214,7 @@ class _Pages:
             eras=store.history(name).eras[::-1][:_CHANGES], trail=store.trail(target=name, limit=_CHANGES),
             times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
             runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
-            args=mask_data(view.spec.args), kwargs=mask_data(view.spec.kwargs),
+            args=view.spec.args, kwargs=view.spec.kwargs,
             length=reads.STRIP, command=f"cronsensus jobs show {name}",
         )  # fmt: skip
 
@@ -262,7 +262,7 @@ class _Pages:
         return self._page(
             request, "run.html", store.now(), one=one, view=view, report=report, sentences=sentences,
             steps=_steps(one, report.attempts[0].started_at if report.attempts else one.started_at),
-            args=mask_data(one.args), kwargs=mask_data(one.kwargs),
+            args=one.args, kwargs=mask_data(one.kwargs),
             result=_result(one), command=f"cronsensus runs show {one.id}",
         )  # fmt: skip
 
@@ -495,11 +495,7 @@ def _steps(one: Occurrence, started: datetime | None) -> list[tuple[str, datetim
 
 
 def _result(one: Occurrence) -> str:
-    return "" if one.result is None else _json(mask_data(loads(one.result)))
-
-
-def _json(value: Any) -> str:
-    return dumps(value) or ""
+    return "" if one.result is None else dumps_masked(loads(one.result))
 
 
 def _linked(text: str, base: str) -> str:
