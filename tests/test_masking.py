@@ -34,6 +34,7 @@ NAMED = [
     ("pwd=s3cr3t; PASSWORD=a&b;", "pwd=***; PASSWORD=***;"),
     ("api_key=s3cr3t apiKey: 's3 cr3t'", "api_key=*** apiKey: '***'"),
     ("password: s3cr3t.", "password: ***."),
+    ("İ has a small letter of two: PASSWORD=s3cr3t", "İ has a small letter of two: PASSWORD=***"),
     ('{"password": "s3 \\" cr3t", "n": 1}', '{"password": "***", "n": 1}'),
     (r"{\"password\": \"s3 cr3t\", \"n\": 1}", r"{\"password\": \"***\", \"n\": 1}"),
     ("{'tokens': ['s3', 'cr3t'], 'n': 1}", "{'tokens': ***, 'n': 1}"),

@@ -18,15 +18,13 @@ _WORD = (
     rf"|(?:{'|'.join(_KEYS)})[_-]?key"
     r"|(?<![^\W_])pass|(?<=[?&_-])sig(?:nature)?)"
 )
-_HINTS = (
-    *("pass", "pwd", "secret", "token", "credential", "authorization", "cookie", "sig", "bearer", "basic"),
-    *(f"{kind}{dash}key" for kind in _KEYS for dash in ("", "_", "-")),
+_HINT = re.compile(
+    "pass|pwd|secret|token|credential|authorization|cookie|sig" + "".join(f"|{kind}[_-]?key" for kind in _KEYS)
 )
-"""Each name of a secret holds one of these. To look for them is some fifty times faster than to look for names."""
+"""Where a name may begin, in small letters: each begins with a literal, which makes the search ten times faster."""
 
-# The set of first letters has most places of a text refused at once. A small letter behind makes it another word
-# (tokenizer, secretary). The bound keeps the search linear.
-_NAME = rf"(?=[acepst]){_WORD}(?-i:s?(?![a-z]))[\w-]{{0,40}}+"
+# A small letter behind makes it another word (tokenizer, secretary). The bound keeps the search linear.
+_NAME = rf"{_WORD}(?-i:s?(?![a-z]))[\w-]{{0,40}}+"
 _ANY_NAME = re.compile(_NAME, re.IGNORECASE)
 _ENDS_IN_WORD = re.compile(rf"{_WORD}\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?[\d.,_]+")
@@ -54,7 +52,7 @@ _NAMED = re.compile(
 )
 _FLAG = re.compile(rf"(?<![\w-])--(?P<name>[\w-]{{0,40}}?{_WORD})[ \t]{{1,8}}+(?!-){_VALUE}", re.IGNORECASE)
 _HEADER = re.compile(
-    rf"((?=[ac])(?:authorization|cookie)[ \t]{{0,8}}:[ \t]{{0,8}}+)(?!{_SCHEME}|[\"'\[{{(\\])([^\r\n]+)", re.IGNORECASE
+    rf"((?:authorization|cookie)[ \t]{{0,8}}:[ \t]{{0,8}}+)(?!{_SCHEME}|[\"'\[{{(\\])([^\r\n]+)", re.IGNORECASE
 )
 _BARE = re.compile(r"\b((?:bearer|basic)[ \t]{1,8})(?=[\w.~+/-]{0,400}\d)[\w.~+/-]{12,}+=*", re.IGNORECASE)
 
@@ -87,13 +85,16 @@ def mask(text: str) -> str:
     if "://" in text:
         text = _mask_urls(text)
     lowered = text.lower()
-    if not any(hint in lowered for hint in _HINTS):
-        return text
-    text = _HEADER.sub(_mask_header, text)
-    text = _NAMED.sub(_mask_value, text)
-    if "--" in text:
-        text = _FLAG.sub(_mask_value, text)
-    return _BARE.sub(rf"\1{STARS}", text)
+    if "cookie" in lowered or "authorization" in lowered:
+        text = _HEADER.sub(_mask_header, text)
+        lowered = text.lower()
+    if _HINT.search(lowered) is not None:
+        text = _mask_named(text, lowered)
+        if "--" in text:
+            text = _FLAG.sub(_mask_value, text)
+    if "bearer" in lowered or "basic" in lowered:
+        text = _BARE.sub(rf"\1{STARS}", text)
+    return text
 
 
 def mask_data(value: Any, name: str = "") -> Any:
@@ -116,6 +117,20 @@ def _is_secret(name: str, value: Any) -> bool:
     if value is None or isinstance(value, bool) or not _ANY_NAME.search(name):
         return False
     return not isinstance(value, int | float) or _ENDS_IN_WORD.search(name) is not None
+
+
+def _mask_named(text: str, lowered: str) -> str:
+    if len(lowered) != len(text):  # a letter whose small one is two
+        return _NAMED.sub(_mask_value, text)
+    parts, done = [], 0
+    for hint in _HINT.finditer(lowered):
+        if hint.start() < done:
+            continue
+        found = _NAMED.match(text, hint.start())
+        if found is not None:
+            parts += [text[done : found.start()], _mask_value(found)]
+            done = found.end()
+    return "".join([*parts, text[done:]])
 
 
 def _mask_value(found: re.Match[str]) -> str:

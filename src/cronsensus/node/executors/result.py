@@ -234,7 +234,10 @@ def clean(text: str, most: int) -> str:
     store, because the node's log and its events have the same text.
     """
     # By the method of str: what a __str__ returns may be of a subclass, whose own methods may do anything.
-    text = mask(str.__getitem__(text, slice(most + _BEYOND)))
+    return _fitting(mask(str.__getitem__(text, slice(most + _BEYOND))), most)
+
+
+def _fitting(text: str, most: int) -> str:
     if len(text) > most:
         text = text[: most - 1] + "…"
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
@@ -346,4 +349,4 @@ def _bounded(lines: list[str]) -> str:
     text = mask(text[-LONGEST_TRACEBACK - _BEYOND :])
     if len(text) > LONGEST_TRACEBACK:
         text = "…" + text[1 - LONGEST_TRACEBACK :]
-    return clean(text.rstrip("\n"), LONGEST_TRACEBACK)
+    return _fitting(text.rstrip("\n"), LONGEST_TRACEBACK)
