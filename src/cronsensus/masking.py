@@ -75,7 +75,7 @@ def mask(text: str) -> str:
     further on. Shown are ``true``, ``false``, ``null``, ``None``, ``yes`` and ``no``, which say whether there is a
     secret, and numbers where the name does not end in such a word (``token_count=3``, ``max_tokens: 512``; but not
     ``pin_token=3``). Words that go on otherwise (``tokenizer``) are no such names.
-    Masked text comes back as it is, in time linear to its length.
+    It takes time linear to the text's length, and masked text may be masked again.
     Not noticed: a secret that nothing names (``the key is x``), and a user without a password in a URL.
 
     Example:
