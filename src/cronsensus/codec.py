@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from cronsensus.errors import InvalidPayload, StoreCorrupt
+from cronsensus.masking import mask, mask_data
 from cronsensus.model.occurrence import RunError
 
 LARGEST = 256 * 1024
@@ -55,6 +56,11 @@ def loads(text: str | bytes) -> Any:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreCorrupt(f"a stored value is not JSON: {error}") from error
+
+
+def dumps_masked(value: Any) -> str:
+    """Return arguments or a result, as a store keeps them, as JSON text to show: without secrets, by ``mask_data``."""
+    return dumps(mask_data(value), largest=2 * LARGEST)  # stars may be longer than what they stand for
 
 
 def _complaint(value: Any, what: str) -> str | None:
@@ -118,10 +124,7 @@ def read_payload(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def write_error(error: RunError | None) -> str | None:
     """Return an error as the JSON text that a row keeps."""
-    if error is None:
-        return None
-    cleaned = RunError(type=clean(error.type), message=clean(error.message), traceback=clean(error.traceback))
-    return _encode(cleaned).decode()
+    return None if error is None else _encode(clean_error(error)).decode()
 
 
 def read_error(text: str | None) -> RunError | None:
@@ -129,11 +132,18 @@ def read_error(text: str | None) -> RunError | None:
     return None if text is None else _decode_error(text)
 
 
-def clean(text: str) -> str:
-    """Return ``text`` as any database can keep it: half characters and NUL shown as escapes.
+def clean_error(error: RunError) -> RunError:
+    """Return an error whose texts a store may keep."""
+    return RunError(type=clean(error.type), message=clean(error.message), traceback=clean(error.traceback))
 
-    Messages and log lines come from anywhere; that one of them cannot be stored must never cost a result.
+
+def clean(text: str) -> str:
+    """Return ``text`` as a store keeps errors, reasons and log lines: secrets masked, half characters and NUL escaped.
+
+    What is not stored is shown nowhere: no page, alert or command has to mask it again. Texts come from anywhere; that
+    one of them cannot be stored must never cost a result.
     """
+    text = mask(text)
     if "\0" in text:
         text = text.replace("\0", "\\x00")
     try:

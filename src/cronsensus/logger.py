@@ -6,6 +6,9 @@ to standard error, and the code that logged goes on.
 
 What a handler blocks, it blocks. Threads that must not stand still (those that renew leases and watch deadlines)
 log ``aside``: a thread of its own writes what they say.
+
+Secrets in what is logged here are masked: in texts, in exceptions, and in tracebacks. What an application logs itself
+is the application's, and goes to its handlers as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import logging
 import os
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +25,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from cronsensus.interrupts import Condition
+from cronsensus.masking import mask
 
 ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
 
@@ -107,6 +112,7 @@ class Logger:
                 _as_tuple(known), caller.f_code.co_name, extra,
             )  # fmt: skip
             if self._write is None:
+                _mask_record(record)
                 self._logger.handle(record)
             else:
                 self._write(lambda: self._hand_over(record))
@@ -119,9 +125,40 @@ class Logger:
 
     def _hand_over(self, record: logging.LogRecord) -> None:
         try:
+            _mask_record(record)
             self._logger.handle(record)
         except BaseException as error:  # noqa: BLE001 - told on standard error; this thread has nothing else to do
             complain(record.name, record.levelno, record.msg, (), error)
+
+
+def _mask_record(record: logging.LogRecord) -> None:
+    """Mask the secrets of a record in place.
+
+    The template stays, since tools group by it. An exception in whose traceback something is masked is no longer given
+    to handlers, which would write it anew: its masked text follows the message.
+    """
+    if isinstance(record.args, tuple):
+        record.args = tuple(_masked(value) for value in record.args)
+    if record.exc_info and record.exc_info[1] is not None:
+        try:
+            text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+        except Exception:  # noqa: BLE001 - what cannot be looked through is not given to others; the message goes out
+            record.exc_info = None
+            return
+        masked = mask(text)
+        if masked != text:
+            record.msg, record.args = f"{record.msg}\n%s", (*(record.args or ()), masked)
+            record.exc_info = None
+
+
+def _masked(value: object) -> object:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, BaseException):
+        text = str(value)
+        masked = mask(text)
+        return value if masked == text else masked
+    return value
 
 
 # --- what is logged together, and written in one piece ----------------------------------------------------------------
@@ -173,7 +210,7 @@ def say_aloud(text: str) -> None:
     try:
         stream = sys.stderr
         if stream is not None:
-            stream.write(f"cronsensus: {text}\n")
+            stream.write(f"cronsensus: {mask(text)}\n")
             stream.flush()
     except Exception:  # noqa: BLE001, S110 - there is no further place to report it
         pass

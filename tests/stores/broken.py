@@ -1506,4 +1506,26 @@ class LeavesNoVerdict(BrokenStore):
         return super()._acquire_times(session, [one for one in asks if one.intent == "run"], lease) or [(NotWon.LATE,)]
 
 
+class KeepsSecrets(BrokenStore):
+    """The text of an error is kept as it was raised."""
+
+    rejected_by = "test_no_secret_is_kept_of_an_error_a_reason_or_a_log_line"
+
+    def _settle(self, outcome: Outcome) -> Settled:
+        answer = super()._settle(outcome)
+        self._space.occurrences[outcome.id].error = outcome.error
+        return answer
+
+
+class KeepsSecretsOfOperators(BrokenStore):
+    """Why a job is paused is kept as it was typed."""
+
+    rejected_by = "test_no_secret_is_kept_of_what_an_operator_says"
+
+    def _pause(self, job: str, *, by: str, why: str) -> bool:
+        done = super()._pause(job, by=by, why=why)
+        self._space.jobs[job].paused_why = why
+        return done
+
+
 BROKEN = BrokenStore.__subclasses__()

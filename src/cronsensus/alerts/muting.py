@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cronsensus.codec import clean
 from cronsensus.model.job import INTERNAL
 from cronsensus.model.session import check_lock
 from cronsensus.stores.base import Store
@@ -26,7 +27,7 @@ class Muted:
 
 def mute(store: Store, job: str, span: timedelta, *, by: str, why: str) -> datetime:
     """Tell nobody of a job for a while, from now on; return until when."""
-    holder = f"{by}\n{why}"[:_LONGEST]
+    holder = clean(f"{by}\n{why}")[:_LONGEST]
     check_lock(_LOCK + job, holder, span)  # before the mute that there is ends
     store.break_lock(_LOCK + job, by=by, why=why)
     store.lock(_LOCK + job, holder, ttl=span)

@@ -18,7 +18,7 @@ from cronsensus.cli.options import acting, job_argument, job_arguments, limited,
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
 from cronsensus.cli.zones import JobZones, default_zone
-from cronsensus.codec import dumps
+from cronsensus.codec import dumps_masked
 from cronsensus.dependencies import chain_from, edges, names_after
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import Handle
@@ -31,6 +31,7 @@ from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
 from cronsensus.insight.words import counted, exact, relative, shorten
+from cronsensus.masking import mask_data
 from cronsensus.model.job import JobView, Policies, is_internal, refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Occurrence
 from cronsensus.model.rewind import Rewind
@@ -173,8 +174,8 @@ def show(job: str) -> None:
     if output.printed_json(
         {
             **job_data(view),
-            "args": list(view.spec.args),
-            "kwargs": view.spec.kwargs,
+            "args": mask_data(view.spec.args),
+            "kwargs": mask_data(view.spec.kwargs),
             "times": times_data(times),
             "runs": [occurrence_data(one) for one in recent],
             "trail": [trail_data(entry) for entry in acts],
@@ -182,7 +183,7 @@ def show(job: str) -> None:
     ):
         return
     output.heading(job)
-    arguments = dumps([list(view.spec.args), view.spec.kwargs]) if view.spec.args or view.spec.kwargs else None
+    arguments = dumps_masked([view.spec.args, view.spec.kwargs]) if view.spec.args or view.spec.kwargs else None
     output.pairs(
         [
             ("state", _state(view, zone)),

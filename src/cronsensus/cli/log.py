@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from cronsensus.cli.terminal import clean
 from cronsensus.instants import format_instant, from_micros
 from cronsensus.logger import Line, put_off
+from cronsensus.masking import mask
 from cronsensus.node.run import current_run
 
 _ABOUT = ("job", "run", "key", "attempt", "token")
@@ -73,8 +74,10 @@ class TextLines(logging.Formatter):
         at = f"{known[1]}.{int(record.msecs):03}Z"
         run = current_run()
         where = f" [{clean(run.job)} {run.id} #{run.attempt}]" if run is not None else ""
-        text = f"{at} {record.levelname:<7} {record.name}{where}: {clean(record.getMessage(), lines=True)}"
-        return f"{text}\n{clean(self.formatException(record.exc_info), lines=True)}" if record.exc_info else text
+        text = f"{at} {record.levelname:<7} {record.name}{where}: {clean(mask(record.getMessage()), lines=True)}"
+        if not record.exc_info:
+            return text
+        return f"{text}\n{clean(mask(self.formatException(record.exc_info)), lines=True)}"
 
 
 class JsonLines(logging.Formatter):
@@ -90,7 +93,7 @@ class JsonLines(logging.Formatter):
             "time": format_instant(from_micros(int(record.created * 1e6))),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": mask(record.getMessage()),
             "node": self._node,
         }
         run = current_run()
@@ -100,5 +103,5 @@ class JsonLines(logging.Formatter):
             # What the node says about a run stands in the record itself: the run's context has ended by then.
             data |= {name: getattr(record, name) for name in _ABOUT if hasattr(record, name)}
         if record.exc_info:
-            data["traceback"] = self.formatException(record.exc_info)
+            data["traceback"] = mask(self.formatException(record.exc_info))
         return json.dumps(data, ensure_ascii=True)

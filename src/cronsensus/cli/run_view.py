@@ -15,18 +15,18 @@ _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG":
 
 def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) -> None:
     """Print all that is known of a run, with times in ``zone``."""
-    from cronsensus.codec import dumps
+    from cronsensus.codec import dumps_masked, loads
 
     one = report.occurrence
     output.heading(f"run {one.id} of {one.job}")
-    arguments = shorten(dumps([list(one.args), one.kwargs]), 400) if one.args or one.kwargs else None
+    arguments = shorten(dumps_masked([one.args, one.kwargs]), 400) if one.args or one.kwargs else None
     output.pairs(
         [
             ("state", Cell(run_state(one), word(one.state).style)),
             ("for", what_for(one, zone)),
             ("key", shown_key(one.key) if one.scheduled_for is None or one.origin != "schedule" else None),
             ("arguments", arguments),
-            ("result", None if one.result is None else shorten(one.result, 400)),
+            ("result", None if one.result is None else shorten(dumps_masked(loads(one.result)), 400)),
             ("retry of", None if one.retry_of is None else f"run {one.retry_of}"),
             ("item of", None if one.parent is None else f"batch {one.parent}"),
             ("batch", None if report.batch is None else report.batch.text),

@@ -35,6 +35,7 @@ from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.words import counted, relative, shorten
 from cronsensus.instants import LATEST
+from cronsensus.masking import mask_data
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
@@ -164,8 +165,8 @@ def show(number: int) -> None:
         output.document(
             {
                 **occurrence_data(one),
-                "args": list(one.args),
-                "kwargs": one.kwargs,
+                "args": mask_data(one.args),
+                "kwargs": mask_data(one.kwargs),
                 "result": _result(one),
                 "batch": None if report.batch is None else batch_data(report.batch),
                 "attempts": [run_data(run) for run in report.attempts],
@@ -213,7 +214,7 @@ def watch(number: int) -> None:
 def _result(one: Occurrence) -> Any:
     from cronsensus.codec import loads
 
-    return None if one.result is None else loads(one.result)
+    return None if one.result is None else mask_data(loads(one.result))
 
 
 def _require_one(numbers: tuple[int, ...], flag: str, *, given: bool, others: tuple[object, ...]) -> None:

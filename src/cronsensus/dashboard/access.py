@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from cronsensus.dashboard.guesses import Guesses
 from cronsensus.dashboard.healthz import PATH, Healthz
 from cronsensus.dashboard.passwords import Password, Token
 from cronsensus.errors import InvalidOption
+from cronsensus.logger import Logger
 from cronsensus.loopback import is_loopback, strip_port
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _STATIC = "/static/"
 _TEXT, _HTML = b"text/plain; charset=utf-8", b"text/html; charset=utf-8"
 _Refusal = tuple[int, str, list[tuple[bytes, bytes]]]
 _PERMISSION, _BY = "cronsensus.permission", "cronsensus.by"
-_log = logging.getLogger("cronsensus.dashboard")
+_log = Logger("cronsensus.dashboard")
 
 
 def require_loopback(host: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlencode
 
 from cronsensus.audit import audit
-from cronsensus.codec import dumps, loads
+from cronsensus.codec import dumps_masked, loads
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
@@ -52,7 +52,7 @@ from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.why import why
 from cronsensus.insight.words import read_time, shorten
 from cronsensus.instants import LATEST
-from cronsensus.masking import mask
+from cronsensus.masking import mask, mask_data
 from cronsensus.model.batch import shown_key
 from cronsensus.model.glance import Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -166,7 +166,7 @@ class _Pages:
         )
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
-            shorten=shorten, mask=mask, json=_json, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
+            shorten=shorten, json=dumps_masked, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
             linked=_linked, item_key=shown_key, segments=segments,
             graph_svg=graph_svg, rule_words=rule_words, night_link=night_link,
         )  # fmt: skip
@@ -217,7 +217,7 @@ class _Pages:
             eras=store.history(name).eras[::-1][:_CHANGES], trail=store.trail(target=name, limit=_CHANGES),
             times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
             runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
-            args=reads.hidden_secrets(view.spec.args), kwargs=reads.hidden_secrets(view.spec.kwargs),
+            args=view.spec.args, kwargs=view.spec.kwargs,
             length=reads.STRIP, command=f"cronsensus jobs show {name}",
         )  # fmt: skip
 
@@ -266,7 +266,7 @@ class _Pages:
         return self._page(
             request, "run.html", store.now(), one=one, view=view, report=report, sentences=sentences,
             steps=_steps(one, report.attempts[0].started_at if report.attempts else one.started_at),
-            args=reads.hidden_secrets(one.args), kwargs=reads.hidden_secrets(one.kwargs),
+            args=one.args, kwargs=mask_data(one.kwargs),
             result=_result(one), command=f"cronsensus runs show {one.id}",
         )  # fmt: skip
 
@@ -523,11 +523,7 @@ def _steps(one: Occurrence, started: datetime | None) -> list[tuple[str, datetim
 
 
 def _result(one: Occurrence) -> str:
-    return "" if one.result is None else _json(reads.hidden_secrets(loads(one.result)))
-
-
-def _json(value: Any) -> str:
-    return mask(dumps(value) or "")
+    return "" if one.result is None else dumps_masked(loads(one.result))
 
 
 def _linked(text: str, base: str) -> str:

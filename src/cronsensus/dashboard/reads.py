@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from cronsensus.dashboard.job_index import JobIndex, text_of
 from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, lanes
@@ -42,7 +40,6 @@ _MOST_FAILING = 500
 """Failures, the newest, among whose jobs those are looked for that fail."""
 _SHOWN = 5
 _LATELY = 12
-_SECRET = re.compile(r"passw|secret|token|api_?key|credential|private_?key", re.IGNORECASE)
 _RANK = {"fail": 0, "gone": 1, "miss": 2}
 
 
@@ -391,14 +388,3 @@ def _gone(found: Iterable[Node], since: datetime) -> Iterable[Attention]:
         if node.state in {"gone", "stopped"} and at >= since:
             text = node.life.sentence if node.life is not None else one.ended_why or ""
             yield Attention(kind="gone", name=one.node, at=at, text=text, ended=node.life is None)
-
-
-def hidden_secrets(value: Any, name: str = "") -> Any:
-    """Return arguments or a result without what is called like a secret."""
-    if _SECRET.search(name):
-        return "••••••"
-    if isinstance(value, Mapping):
-        return {key: hidden_secrets(item, str(key)) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [hidden_secrets(item) for item in value]
-    return value

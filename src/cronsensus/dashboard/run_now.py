@@ -14,6 +14,7 @@ from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, par
 from cronsensus.dependencies import edges, names_after
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.lookup import require_job
+from cronsensus.masking import mask_data
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobView
 from cronsensus.scheduler import Scheduler
@@ -103,6 +104,7 @@ def _json_fields(given: Given) -> tuple[Field, ...]:
 
 
 def _field(each: Parameter, given: Given, own: Mapping[str, str]) -> Field:
+    hint = own.get(PREFIX + each.name) or each.default or ""
     return Field(
         PREFIX + each.name,
         each.name,
@@ -110,7 +112,7 @@ def _field(each: Parameter, given: Given, own: Mapping[str, str]) -> Field:
         large=each.kind == "json",
         plain=True,
         choices=each.choices,
-        hint=own.get(PREFIX + each.name) or each.default or "",
+        hint=hint and mask_data(hint, each.name),
     )
 
 

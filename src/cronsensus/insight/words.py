@@ -99,14 +99,8 @@ def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time")
         if not early and not typed.removesuffix("ago").strip().isdecimal():
             return max(now - parse_duration(typed.removesuffix("ago"), what=what), EARLIEST_READ)
     raise InvalidOption(
-    early = False
-    with contextlib.suppress(InvalidOption, OverflowError):
-        instant = _iso(typed, tz, what)
-        if instant >= EARLIEST_READ:
-            return instant
-        early = True
-    if (of_day := _time_of_day(typed, now, tz)) is not None:
-        return of_day
+        f"{what}={shorten(text, 60)!r} is not a time{' of 1900 or later' if early else ''}; "
+        "write 2026-11-20T21:00:00Z, '2026-11-20 21:00', 21:00 or 9pm (the last one), 'yesterday 21:00', 2h (ago), now"
     )
 
 

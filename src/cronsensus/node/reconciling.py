@@ -20,18 +20,18 @@ and claimed again is another run. What other sessions of this process hold (``ac
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
+from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.said import Key
 from cronsensus.stores.values import View
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 MOST_SESSIONS_SHOWN = 64
 """Sessions that a look shows at most; of more, one may be missing and alive."""

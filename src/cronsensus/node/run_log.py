@@ -2,9 +2,10 @@
 
 Told is what the store has accepted: an ending that was refused is not what became of the run, and one whose answer was
 lost is told when it comes. A failure is a warning while there is another attempt, and an error, with its traceback,
-when there is none. The record has the exception itself, where the job ran in this process, and its message's template
-has the job's name: that is what tools such as Sentry show and group by. Each run that went well is one line on level
-``INFO``, its start one on ``DEBUG``; neither costs anything where it is not read.
+when there is none. The record has the exception itself, where the job ran in this process and no secret is in it (else
+its masked text, see ``logger``), and its message's template has the job's name: that is what tools such as Sentry show
+and group by. Each run that went well is one line on level ``INFO``, its start one on ``DEBUG``; neither costs anything
+where it is not read.
 
 The number of a run is the one that ``cronsensus runs show`` wants. Records about one run carry ``job``, ``run``,
 ``key``, ``attempt`` and ``token`` as extra fields.

@@ -242,7 +242,8 @@ class Store(Backend):
           ``waiting``, without a failure, and without ``retry_in`` to sleep, due never, until ``awaken``. ``quiet``, it
           leaves no run record, and its result for the next attempt.
           Each that is accepted leaves a run record with its token. Reasons, errors and log lines may be any text: what
-          a store cannot keep of it (NUL, half characters) it keeps as an escape, so that no message costs a result.
+          a store cannot keep of it (NUL, half characters) it keeps as an escape, so that no message costs a result;
+          and secrets in it are masked (``codec.clean``), as in all that operators say.
         - A claim that is given back is pending, due as before. ``cut=None``: it was not begun. The attempt is given
           back too, so the next one has its number again. ``cut="stopped"``: it had begun, and its node stopped it in
           order. The attempt counts, because its number belongs to a run that began; it is no crash. ``cut="crashed"``:

@@ -39,6 +39,7 @@ from cronsensus.errors import (
     Snooze,
     default_message,
 )
+from cronsensus.masking import mask
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
@@ -51,6 +52,8 @@ _DEEPEST_GROUP = 100
 _MOST_EXCEPTIONS = 200
 LONGEST_TRACEBACK = 16 * 1024
 MOST_FRAMES = 30
+_BEYOND = 4 * 1024
+"""Characters beyond a cut that are looked through for the end of a secret that begins before it."""
 STOPPED = "Stopped"
 """Type of the "error" by which a job process tells where it was when it was stopped."""
 
@@ -225,9 +228,16 @@ def is_task_cancelled(error: BaseException) -> bool:
 
 
 def clean(text: str, most: int) -> str:
-    """Return at most ``most`` characters of ``text``, such as every store can keep (no NUL, no lone surrogates)."""
+    """Return at most ``most`` characters of ``text``, such as every store can keep (no NUL, no lone surrogates).
+
+    Secrets are masked before it is cut: of one that is cut nobody sees any more what it is. Here, and not only in the
+    store, because the node's log and its events have the same text.
+    """
     # By the method of str: what a __str__ returns may be of a subclass, whose own methods may do anything.
-    text = str.__getitem__(text, slice(most + 1))
+    return _fitting(mask(str.__getitem__(text, slice(most + _BEYOND))), most)
+
+
+def _fitting(text: str, most: int) -> str:
     if len(text) > most:
         text = text[: most - 1] + "…"
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
@@ -335,7 +345,8 @@ def _without_plumbing(trace: TracebackType | None) -> TracebackType | None:
 
 def _bounded(lines: list[str]) -> str:
     """Join lines; of too much text the end stays, where the innermost frames and the message are."""
-    text = "".join(line if len(line) <= LONGEST_MESSAGE else line[:LONGEST_MESSAGE] + "…\n" for line in lines)
+    text = "".join(line if len(line) <= LONGEST_MESSAGE else clean(line, LONGEST_MESSAGE) + "\n" for line in lines)
+    text = mask(text[-LONGEST_TRACEBACK - _BEYOND :])
     if len(text) > LONGEST_TRACEBACK:
         text = "…" + text[1 - LONGEST_TRACEBACK :]
-    return clean(text.rstrip("\n"), LONGEST_TRACEBACK)
+    return _fitting(text.rstrip("\n"), LONGEST_TRACEBACK)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cronsensus.codec import read_payload, write_payload
+from cronsensus.codec import clean, read_payload, write_payload
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.rewind import REWIND, Rewind
@@ -150,7 +150,7 @@ class JobVerbs(Handle):
         if row.paused_at is not None:
             return False
         now = self._now()
-        row.paused_at, row.paused_by, row.paused_why = now, by, why
+        row.paused_at, row.paused_by, row.paused_why = now, clean(by), clean(why)
         row.pauses.append(Stretch(now, None))
         self._space.index_due(row)
         self._space.record(now, by, "pause", job, why)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from cronsensus.codec import write_payload
+from cronsensus.codec import clean, write_payload
 from cronsensus.errors import InvalidTransition
 from cronsensus.instants import after, from_micros, to_micros
 from cronsensus.model.job import refuse_run_by_hand
@@ -113,7 +113,7 @@ class OperatingVerbs(RoundVerbs):
         if row.state.final:
             raise InvalidTransition(f"occurrence {occurrence} is {row.state} and cannot be cancelled")
         now = self._now()
-        state = self._ask_to_cancel(row, f"{Reason.OPERATOR}: {why}" if why else Reason.OPERATOR, now)
+        state = self._ask_to_cancel(row, f"{Reason.OPERATOR}: {clean(why)}" if why else Reason.OPERATOR, now)
         self._space.record(now, by, "cancel", row.job.spec.name, why, occurrence=occurrence)
         return state
 

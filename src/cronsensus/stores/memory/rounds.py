@@ -11,6 +11,7 @@ from itertools import groupby, takewhile
 
 from msgspec import structs
 
+from cronsensus.codec import clean, clean_error, cleaned
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import LATEST, after, to_micros
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, Intent, NotWon, refusal
@@ -22,6 +23,7 @@ from cronsensus.model.occurrence import (
     MOST_IN_FUTURE,
     Claim,
     Cut,
+    LogLine,
     Named,
     Note,
     Outcome,
@@ -344,7 +346,8 @@ class RoundVerbs(Handle):
         if row is None:
             return self._answer_again(outcome)
         now = self._now()
-        state, reason = outcome.state, outcome.reason
+        state, reason = outcome.state, cleaned(outcome.reason)
+        error = None if outcome.error is None else clean_error(outcome.error)
         if state is State.PENDING and row.cancel is not None:
             state, reason = State.CANCELLED, row.cancel  # it was asked to stop, so it does not run again
         self._space.begin_reserved(row, now - outcome.elapsed)
@@ -352,8 +355,8 @@ class RoundVerbs(Handle):
         if waits and outcome.quiet:
             row.runs.pop()
         else:
-            self._space.end_run(row, "snoozed" if waits else _RUN_ENDS[state], now, reason=reason, error=outcome.error)
-        row.error = outcome.error
+            self._space.end_run(row, "snoozed" if waits else _RUN_ENDS[state], now, reason=reason, error=error)
+        row.error = error
         if waits:
             row.attempt -= 1
             row.crashes = 0
@@ -415,7 +418,8 @@ class RoundVerbs(Handle):
         if note.progress is not None:
             row.progress = note.progress
         for line in note.lines:
-            row.lines.append((len(row.lines) + 1, row.attempt, line))
+            kept = LogLine(line.at, clean(line.level), clean(line.text))
+            row.lines.append((len(row.lines) + 1, row.attempt, kept))
         return True
 
 

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cronsensus.clock import Clock
+from cronsensus.codec import clean
 from cronsensus.instants import LATEST, to_micros
 from cronsensus.interrupts import Condition
 from cronsensus.model.claim_order import level_when_woken
@@ -484,4 +485,4 @@ class Space:
 
     def record(self, at: datetime, by: str, action: str, target: str, why: str, **details: Any) -> None:
         """Record in the trail: by which operator, which act, on which target, and why."""
-        self.trail.append(TrailEntry(self.world.next("trail"), at, by, action, target, why, details))
+        self.trail.append(TrailEntry(self.world.next("trail"), at, clean(by), action, target, clean(why), details))

@@ -98,6 +98,27 @@ class Finishing(StoreTest):
         for text in texts:
             assert (True, True) == (text.startswith("before "), text.endswith(" ' ;-- after"))
 
+    def test_no_secret_is_kept_of_an_error_a_reason_or_a_log_line(self) -> None:
+        claim = self.running()
+        told, masked = "redis://:hunter2@cache PGPASSWORD=hunter2", "redis://:***@cache PGPASSWORD=***"
+        error = RunError(type="Error", message=told, traceback=told)
+        assert [True] == say(self.store, [Note(claim.id, claim.token, None, (LogLine(START, "info", told),))])
+        assert self.finish(claim, State.FAILED, reason=told, error=error).accepted
+        found, [run] = self.look(claim), self.runs(claim)
+        kept = RunError(type="Error", message=masked, traceback=masked)
+        assert (masked, kept, masked, kept) == (found.reason, found.error, run.reason, run.error)
+        assert masked == self.store.logs(claim.id)[0][2].text
+
+    def test_no_secret_is_kept_of_what_an_operator_says(self) -> None:
+        self.queue()
+        waits = self.enqueue()
+        self.store.cancel(waits.id, by="ann", why="token=hunter2")
+        self.store.pause("queue", by="ann", why="token=hunter2")
+        view = self.store.job("queue")
+        assert view is not None
+        assert (f"{Reason.OPERATOR}: token=***", "token=***") == (self.look(waits).reason, view.paused_why)
+        assert {"token=***"} == {act.why for act in self.store.trail(target="queue") if act.action != "define"}
+
     def test_any_handle_may_finish(self) -> None:
         claim = self.running()
         assert self.finish(claim, store=self.sibling()).accepted

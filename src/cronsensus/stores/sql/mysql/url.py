@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.masking import mask
+from cronsensus.masking import STARS, mask
 from cronsensus.model.job import unknown_option
 
 PORT = 3306
@@ -21,7 +21,6 @@ _TLS_FLAGS = {"ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"}
 _FILES = {"unix_socket", "read_default_file"}
 _OPTIONS = {"timeout", "connect_timeout", "charset"} | _FILES | _TLS_TEXTS | _TLS_FLAGS
 _YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
-_HIDDEN = "***"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class MysqlUrl:
         """Return ``text`` without what is secret in the URL."""
         for secret in (self.password, self.driver.get("ssl_key_password")):
             if secret:
-                text = text.replace(str(secret), _HIDDEN)
+                text = text.replace(str(secret), STARS)
         return text
 
 

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.masking import mask
+from cronsensus.masking import STARS, mask
 from cronsensus.model.job import unknown_option
 
 SCHEMA = "cronsensus"
@@ -23,7 +23,6 @@ _LIBPQ = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()} 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _LEAST_TIMEOUT = 0.1
 _SECRET = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
-_HIDDEN = "***"
 
 _DEFAULTS = {
     "application_name": "cronsensus",
@@ -72,7 +71,7 @@ class PostgresUrl:
         for name in _SECRET:
             secret = self.connection.get(name)
             if secret:
-                text = text.replace(secret, _HIDDEN)
+                text = text.replace(secret, STARS)
         return text
 
 
