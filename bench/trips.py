@@ -11,14 +11,14 @@ from bench.options import Options
 from bench.places import Places
 from bench.table import Table, quantile
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.plan import Plan, PlannedOccurrence
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from cronsensus.triggers import every
 
 LEASE = timedelta(hours=1)
@@ -97,7 +97,7 @@ def _finish(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
     far.now()
     while True:
         claims = take(beside, "node", 20, FUNCTIONS, lease=LEASE)
-        outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims]
+        outcomes = [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims]
         yield lambda outcomes=outcomes: settle(far, outcomes)  # type: ignore[misc]
 
 
@@ -123,9 +123,9 @@ def _step(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
     far.now()
     held: Sequence[Claim] = take(beside, "node", 20, FUNCTIONS, lease=LEASE)
     while True:
-        outcomes = tuple(Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in held)
+        outcomes = tuple(an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in held)
         plan = _plan(beside, ended=sum(one.job == "tick" for one in held))
-        step = Step(outcomes=outcomes, plans=(plan,), want=Want(limit=20, functions=FUNCTIONS, lease=LEASE))
+        step = Step(ends=outcomes, plans=(plan,), want=Want(limit=20, functions=FUNCTIONS, lease=LEASE))
         done: list[Done] = []
         yield lambda step=step, done=done: done.append(far.step("node", step))  # type: ignore[misc]
         assert done[0].carried_out == (True,)

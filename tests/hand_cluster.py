@@ -8,13 +8,13 @@ from typing import Any
 from cronsensus.clock import ManualClock
 from cronsensus.membership.liveness import own_start
 from cronsensus.model.job import JobSpec, JobView, Policies
-from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError
+from cronsensus.model.occurrence import Claim, LogLine, Note, RunError
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.conformance.steps import carry_out, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, say, settle, take
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -70,7 +70,7 @@ class HandCluster:
         return take(self.store, session, 100, functions, lease=timedelta(hours=10))
 
     def finish(self, claim: Claim, state: State = State.SUCCEEDED, **how: Any) -> None:
-        settle(self.store, [Outcome(id=claim.id, token=claim.token, state=state, **how)])
+        settle(self.store, [an_end(id=claim.id, token=claim.token, state=state, **how)])
 
     def fail(self, claim: Claim, message: str = "no route to mail server") -> None:
         error = RunError(

@@ -16,9 +16,10 @@ from cronsensus.audit.report import MOST_LEFT_OPEN, Lateness
 from cronsensus.clock import ManualClock
 from cronsensus.errors import InvalidOption, UnknownJob
 from cronsensus.model.batch import item_key
+from cronsensus.model.ends import End, Parked
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import LedgerRange
-from cronsensus.model.occurrence import Claim, Item, Outcome, scheduled_key
+from cronsensus.model.occurrence import Claim, Item, scheduled_key
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import Origin, State
@@ -26,7 +27,7 @@ from cronsensus.planning import plan
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
-from cronsensus.testing.conformance.steps import carry_out, give_back, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, settle, take
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -81,7 +82,7 @@ class Ledger:
         return claims
 
     def finish(self, claims: list[Claim], state: State = State.SUCCEEDED) -> None:
-        settle(self.store, [Outcome(id=claim.id, token=claim.token, state=state) for claim in claims])
+        settle(self.store, [an_end(id=claim.id, token=claim.token, state=state) for claim in claims])
 
     def pass_seconds(self, seconds: int, *, run: bool = True) -> None:
         """Let time pass second by second, firing and running what comes up."""
@@ -988,10 +989,7 @@ def batch_of(ledger: Ledger, items: int) -> tuple[Claim, list[int]]:
         Item(job="tick", key=item_key(batch.id, str(n)), origin=Origin.BATCH, parent=batch.id) for n in range(items)
     ]
     numbers = [one.id for one in ledger.store.enqueue(made)]
-    asleep = Outcome(
-        id=batch.id, token=batch.token, state=State.PENDING, session=batch.session, waiting=True, listed=items
-    )
-    settle(ledger.store, [asleep])
+    settle(ledger.store, [End.of(batch, Parked("items", items))])
     ledger.finish(ledger.claim())
     ledger.store.awaken([batch.id])
     ledger.finish(ledger.claim())

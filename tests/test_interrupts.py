@@ -11,11 +11,11 @@ from cronsensus import interrupts
 from cronsensus.background import Background, Gone
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle
+from cronsensus.testing.conformance.steps import an_end, settle
 from tests import cancelling
 from tests.cancelling import CutCall, each_line
 
@@ -143,7 +143,7 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
             claim = store.acquire(first, "a", lease=LEASE, key="k")
             assert claim is not None
             store.lock("name", "me", ttl=LEASE, session=first)
-            outcome = Outcome(id=claim.id, token=claim.token, session=first, state=State.PENDING)
+            outcome = an_end(id=claim.id, token=claim.token, session=first, state=State.PENDING)
             settle(store, [outcome])
 
         cut(run)
@@ -153,7 +153,7 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
         claim = store.acquire(second, "a", lease=LEASE, key="k")
         assert claim is not None
         assert store.lock("name", "me", ttl=LEASE, session=second) is not None
-        outcome = Outcome(id=claim.id, token=claim.token, session=second, state=State.SUCCEEDED)
+        outcome = an_end(id=claim.id, token=claim.token, session=second, state=State.SUCCEEDED)
         assert settle(store, [outcome])[0].accepted
         assert [one.state for one in store.occurrences(OccurrenceFilter())] == [State.SUCCEEDED]
         assert [view.holds for view in store.sessions()] == [1]

@@ -405,7 +405,7 @@ class CannotClaimBesideResults(MemoryStore):
     failed = 0
 
     def _step(self, session, step):
-        if step.outcomes and step.want is not None:
+        if step.ends and step.want is not None:
             self.failed += 1
             raise StoreBusy("locked by another process")
         return super()._step(session, step)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronsensus.model.ending import Ending
+from cronsensus.model.ends import Again, Final
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, RunError
 from cronsensus.model.states import TRANSITIONS, Origin, State
@@ -36,10 +37,9 @@ def a_claim(*, failures=0, crashes=0, **policies):
 
 
 def test_a_returned_value_is_the_result():
-    outcome = settle(a_claim(), Ending(kind="returned", result="[1]", elapsed=timedelta(seconds=2)))
-    assert (outcome.id, outcome.token, outcome.state, outcome.result) == (41, 99, State.SUCCEEDED, "[1]")
-    assert (outcome.reason, outcome.error, outcome.retry_in) == (None, None, None)
-    assert outcome.elapsed == timedelta(seconds=2)
+    end = settle(a_claim(), Ending(kind="returned", result="[1]", elapsed=timedelta(seconds=2)))
+    assert (end.id, end.token, end.elapsed) == (41, 99, timedelta(seconds=2))
+    assert end.then == Final(State.SUCCEEDED, result="[1]")
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_a_returned_value_is_the_result():
     ],
 )
 def test_what_the_job_or_an_operator_ended_is_not_retried(ending, state, reason):
-    outcome = settle(a_claim(retries=5), ending)
-    assert (outcome.state, outcome.reason, outcome.retry_in) == (state, reason, None)
+    end = settle(a_claim(retries=5), ending)
+    assert end.then == Final(state, reason)
 
 
 def test_a_cancelled_attempt_keeps_the_error_it_ended_with():
@@ -63,16 +63,16 @@ def test_a_cancelled_attempt_keeps_the_error_it_ended_with():
 @pytest.mark.parametrize("kind", ["raised", "timed_out", "retry"])
 @pytest.mark.parametrize(("failures", "retries", "again"), [(0, 0, False), (0, 1, True), (1, 1, False), (4, 5, True)])
 def test_a_failure_is_retried_until_none_is_left(kind, failures, retries, again):
-    outcome = settle(a_claim(failures=failures, retries=retries), Ending(kind=kind, error=ERROR))
-    assert outcome.state == (State.PENDING if again else State.FAILED)
-    assert (outcome.retry_in is not None) == again
-    assert outcome.error == ERROR
+    end = settle(a_claim(failures=failures, retries=retries), Ending(kind=kind, error=ERROR))
+    assert end.state == (State.PENDING if again else State.FAILED)
+    assert isinstance(end.then, Again) is again
+    assert end.error == ERROR
 
 
 @pytest.mark.parametrize("failures", [0, 1])
 def test_what_cannot_end_otherwise_is_not_tried_again(failures):
-    outcome = settle(a_claim(failures=failures, retries=5), Ending(kind="raised", error=ERROR, hopeless=True))
-    assert (outcome.state, outcome.error, outcome.retry_in) == (State.FAILED, ERROR, None)
+    end = settle(a_claim(failures=failures, retries=5), Ending(kind="raised", error=ERROR, hopeless=True))
+    assert end.then == Final(State.FAILED, error=ERROR)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_what_cannot_end_otherwise_is_not_tried_again(failures):
     ],
 )
 def test_a_retry_that_cannot_be_had_keeps_the_job_s_own_words(policies, failures, words):
-    outcome = settle(a_claim(failures=failures, **policies), Ending(kind="retry", reason="gateway busy"))
-    assert outcome.error == RunError(type="Retry", message=words)
+    end = settle(a_claim(failures=failures, **policies), Ending(kind="retry", reason="gateway busy"))
+    assert end.error == RunError(type="Retry", message=words)
 
 
 def test_crashes_use_up_no_retries():
@@ -100,13 +100,19 @@ def test_a_last_failure_never_goes_without_an_error(kind):
 
 
 def test_a_timeout_says_so():
-    assert settle(a_claim(retries=1), Ending(kind="timed_out")).reason == "timeout"
+    assert settle(a_claim(retries=1), Ending(kind="timed_out")).then.reason == "timeout"
 
 
 def test_the_job_may_say_when():
     ending = Ending(kind="retry", retry_after=timedelta(0), reason="the shop is closed")
-    outcome = settle(a_claim(retries=1, retry_delay="1h"), ending)
-    assert (outcome.retry_in, outcome.reason) == (timedelta(0), "the shop is closed")
+    end = settle(a_claim(retries=1, retry_delay="1h"), ending)
+    assert end.then == Again(timedelta(0), failed=True, reason="the shop is closed")
+
+
+def test_a_snooze_counts_nothing_and_says_why():
+    then = Again(timedelta(minutes=5), failed=False)
+    end = settle(a_claim(failures=1), Ending(kind="snoozed", reason="no file", then=then))
+    assert end.then == Again(timedelta(minutes=5), failed=False, reason="waiting: no file")
 
 
 endings = st.builds(
@@ -119,11 +125,11 @@ endings = st.builds(
 
 @given(endings, st.integers(0, 10), st.integers(0, 10))
 def test_every_ending_leads_where_a_run_may_go_under_its_token(ending, failures, retries):
-    outcome = settle(a_claim(failures=failures, retries=retries), ending)
-    assert outcome.state in TRANSITIONS[State.RUNNING]
-    assert (outcome.id, outcome.token) == (41, 99)
-    assert (outcome.retry_in is None) == outcome.state.final
-    assert outcome.retry_in is None or outcome.retry_in >= timedelta(0)
+    end = settle(a_claim(failures=failures, retries=retries), ending)
+    assert end.state in TRANSITIONS[State.RUNNING]
+    assert (end.id, end.token) == (41, 99)
+    assert isinstance(end.then, Final) is end.state.final
+    assert isinstance(end.then, Final) or (isinstance(end.then, Again) and end.then.after >= timedelta(0))
 
 
 delays = st.timedeltas(timedelta(0), timedelta(days=400))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from datetime import timedelta
 
+from msgspec import structs
+
 from cronsensus.model.ending import Ending
+from cronsensus.model.ends import Again, End, Final, Then
 from cronsensus.model.job import Policies
-from cronsensus.model.occurrence import Claim, Outcome, RunError
+from cronsensus.model.occurrence import Claim, RunError
 from cronsensus.model.states import Reason, State
 
 JITTER = 0.25
@@ -15,83 +18,45 @@ JITTER = 0.25
 herd."""
 
 
-def settle(claim: Claim, ending: Ending) -> Outcome:
-    """Return the outcome that the store is to record for an attempt that ended like this."""
+def settle(claim: Claim, ending: Ending) -> End:
+    """Return what the store is to record of an attempt that ended like this."""
+    return End.of(claim, _then(claim, ending), ending.elapsed)
+
+
+def _then(claim: Claim, ending: Ending) -> Then:
     match ending.kind:
         case "returned":
-            return Outcome(
-                id=claim.id,
-                token=claim.token,
-                session=claim.session,
-                state=State.SUCCEEDED,
-                result=ending.result,
-                elapsed=ending.elapsed,
-            )
+            return Final(State.SUCCEEDED, result=ending.result)
         case "skipped":
-            return _final(claim, ending, State.SKIPPED, f"{Reason.JOB_SAID_SO}: {ending.reason or 'nothing to do'}")
+            reason = f"{Reason.JOB_SAID_SO}: {ending.reason or 'nothing to do'}"
+            return Final(State.SKIPPED, reason, error=ending.error)
         case "cancelled":
-            return _final(claim, ending, State.CANCELLED, ending.reason or Reason.OPERATOR)
+            return Final(State.CANCELLED, ending.reason or Reason.OPERATOR, error=ending.error)
         case "snoozed":
-            return Outcome(
-                id=claim.id,
-                token=claim.token,
-                session=claim.session,
-                state=State.PENDING,
-                reason=f"{Reason.WAITING}: {ending.reason or 'not yet'}",
-                retry_in=ending.retry_after,
-                elapsed=ending.elapsed,
-                waiting=True,
-                listed=ending.listed,
-                quiet=ending.quiet,
-                result=ending.result,
-            )
+            reason = f"{Reason.WAITING}: {ending.reason or 'not yet'}"
+            then = Again(timedelta(0), failed=False) if ending.then is None else ending.then
+            return structs.replace(then, reason=reason)
         case "raised" | "timed_out" | "retry":
             return _failed(claim, ending)
 
 
-def cut_off(claim: Claim, why: str) -> Outcome | None:
-    """Return the outcome of an attempt that its own node cut off; ``None``: it is given back, to be run again.
+def cut_off(claim: Claim, why: str) -> End | None:
+    """Return the end of an attempt that its own node cut off; ``None``: it is given back, to be run again.
 
     A job with ``on_crash="fail"`` may have begun its work, and that must not be done twice.
     """
     if claim.spec.policies.on_crash == "retry":
         return None
-    return Outcome(
-        id=claim.id, token=claim.token, session=claim.session, state=State.FAILED, reason=f"{Reason.CRASHED}: {why}"
-    )
+    return End.of(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}"))
 
 
-def _final(claim: Claim, ending: Ending, state: State, reason: str) -> Outcome:
-    return Outcome(
-        id=claim.id,
-        token=claim.token,
-        session=claim.session,
-        state=state,
-        reason=reason,
-        error=ending.error,
-        elapsed=ending.elapsed,
-    )
-
-
-def _failed(claim: Claim, ending: Ending) -> Outcome:
+def _failed(claim: Claim, ending: Ending) -> Final | Again:
     policies = claim.spec.policies
     reason = Reason.TIMEOUT if ending.kind == "timed_out" else ending.reason
     if ending.hopeless or claim.failures >= policies.retries:
-        error = ending.error or _last_word(ending, policies)
-        return Outcome(
-            id=claim.id,
-            token=claim.token,
-            session=claim.session,
-            state=State.FAILED,
-            reason=reason,
-            error=error,
-            elapsed=ending.elapsed,
-        )
+        return Final(State.FAILED, reason, error=ending.error or _last_word(ending, policies))
     delay = ending.retry_after if ending.retry_after is not None else retry_delay(policies, claim.id, claim.failures)
-    return Outcome(
-        id=claim.id, token=claim.token, session=claim.session, state=State.PENDING, reason=reason, error=ending.error,
-        retry_in=delay, elapsed=ending.elapsed,
-    )  # fmt: skip
+    return Again(delay, failed=True, reason=reason, error=ending.error)
 
 
 def _last_word(ending: Ending, policies: Policies) -> RunError:

@@ -14,15 +14,16 @@ from cronsensus.audit import Report, audit
 from cronsensus.clock import ManualClock
 from cronsensus.instants import to_micros
 from cronsensus.model.batch import HELD, item_key
+from cronsensus.model.ends import Again, End, Parked
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Cut, Item, Occurrence, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Claim, Cut, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import carry_out, give_back, settle
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, settle
 from cronsensus.triggers import every
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -85,16 +86,16 @@ class History:
         return {one.job if one.scheduled_for else one.key: one for one in claims}
 
     def end(self, claim: Claim, state: State = State.SUCCEEDED, reason: str | None = None) -> None:
-        settle(self.store, [Outcome(id=claim.id, token=claim.token, state=state, reason=reason)])
+        settle(self.store, [an_end(id=claim.id, token=claim.token, state=state, reason=reason)])
 
     def snooze(self, claim: Claim, seconds: float, *, quiet: bool = False) -> None:
-        self._put_back(claim, retry_in=timedelta(seconds=seconds), quiet=quiet, result="{}" if quiet else None)
+        self._put_back(claim, Again(timedelta(seconds=seconds), failed=False, note="{}" if quiet else None))
 
     def park(self, claim: Claim, listed: int = HELD) -> None:
-        self._put_back(claim, listed=listed, quiet=listed == HELD)
+        self._put_back(claim, Parked("upstreams") if listed == HELD else Parked("items", listed))
 
-    def _put_back(self, claim: Claim, **how: Any) -> None:
-        settle(self.store, [Outcome(id=claim.id, token=claim.token, state=State.PENDING, waiting=True, **how)])
+    def _put_back(self, claim: Claim, then: Again | Parked) -> None:
+        settle(self.store, [End(id=claim.id, token=claim.token, then=then)])
 
     def cut(self, claim: Claim, cut: Cut = "stopped") -> None:
         give_back(self.store, [claim], cut=cut)

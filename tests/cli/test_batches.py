@@ -6,7 +6,8 @@ import pytest
 
 from cronsensus.insight.why import why
 from cronsensus.model.batch import item_key
-from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome, RunError
+from cronsensus.model.ends import End, Parked
+from cronsensus.model.occurrence import Item, OccurrenceFilter, RunError
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Step
 from cronsensus.testing.conformance.steps import take
@@ -26,9 +27,8 @@ def batch(cluster):
             for shop in ("paris", "lyon", "nice", "metz", "brest", "lille")
         ]
     )
-    asleep = Outcome(id=claim.id, token=claim.token, state=State.PENDING, reason="waiting: for its items",
-                     waiting=True, listed=6)  # fmt: skip
-    cluster.store.step(claim.session, Step(outcomes=(asleep,)))
+    asleep = End.of(claim, Parked("items", 6, "waiting: for its items"))
+    cluster.store.step(claim.session, Step(ends=(asleep,)))
     items = take(cluster.store, claim.session, 4, {"close"}, lease=timedelta(hours=10))
     cluster.advance(30)
     cluster.finish(items[0])

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from cronsensus.insight import ledger as ledger_module
-from cronsensus.model.batch import HELD
-from cronsensus.model.occurrence import Outcome
+from cronsensus.model.ends import End, Parked
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.triggers import at, cron
@@ -498,9 +497,8 @@ def test_what_waits_for_another_job_is_no_batch(cluster: Any) -> None:
     cluster.advance(3600)
     cluster.fire()
     (claim,) = cluster.claim()
-    waits = Outcome(id=claim.id, token=claim.token, state=State.PENDING, reason="waiting: for extract", waiting=True,
-                    listed=HELD)  # fmt: skip
-    cluster.store.step(claim.session, Step(outcomes=(waits,)))
+    waits = End.of(claim, Parked("upstreams", reason="waiting: for extract"))
+    cluster.store.step(claim.session, Step(ends=(waits,)))
     assert "waiting: for extract" in cluster("ledger", "load").text
     assert "0 items" not in cluster("ledger", "load").text
     assert "asleep" in cluster("runs", "list").text

@@ -7,9 +7,10 @@ import pytest
 
 from cronsensus.dashboard import dashboard
 from cronsensus.model.batch import item_key
-from cronsensus.model.occurrence import Claim, Item, OccurrenceFilter, Outcome
+from cronsensus.model.ends import End, Parked
+from cronsensus.model.occurrence import Claim, Item, OccurrenceFilter
 from cronsensus.model.states import Origin, State
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from tests.dashboard.browser import Browser
 from tests.hand_cluster import HandCluster
 
@@ -40,11 +41,7 @@ def batch(cluster: HandCluster) -> Claim:
             for n in range(ITEMS)
         ]
     )
-    listed = Outcome(
-        id=batch.id, token=batch.token, state=State.PENDING, session=batch.session, waiting=True, listed=ITEMS,
-        reason="waiting: for its items",
-    )  # fmt: skip
-    settle(cluster.store, [listed])
+    settle(cluster.store, [End.of(batch, Parked("items", ITEMS, "waiting: for its items"))])
     cluster.advance(9)
     items = _claimed(cluster, 52)
     for item in items[:42]:
@@ -104,7 +101,7 @@ def test_a_batch_took_the_time_of_its_items(pages: Browser, cluster: HandCluster
     for item in _claimed(cluster, 8):
         cluster.finish(item)
     for one in cluster.store.occurrences(OccurrenceFilter(parent=batch.id, states=(State.RUNNING,))):
-        settle(cluster.store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED)])
+        settle(cluster.store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED)])
     cluster.store.awaken([batch.id])
     [again] = _claimed(cluster, 1)
     cluster.advance(2)

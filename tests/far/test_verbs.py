@@ -9,11 +9,11 @@ import pytest
 
 from cronsensus.errors import LeaseLost
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import give_back, settle, take
+from cronsensus.testing.conformance.steps import an_end, give_back, settle, take
 from tests.servers.proxy import Proxy
 
 LEASE = timedelta(seconds=60)
@@ -45,7 +45,7 @@ def test_verbs_of_a_session_far_away_answer_as_beside_the_server(far: Store) -> 
     [claim] = take(far, "node", 5, FUNCTIONS, lease=LEASE)
     assert claim.id == created.id
     assert far.renew("node", lease=LEASE, idle_lease=2 * LEASE).lease == LEASE
-    [settled] = settle(far, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    [settled] = settle(far, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     assert settled.accepted
     won = far.acquire("node", "job", key="another", lease=LEASE)
     assert won is not None

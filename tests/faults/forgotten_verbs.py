@@ -19,13 +19,13 @@ from cronsensus.errors import LeaseLost, OccurrenceForgotten, StoreUnavailable
 from cronsensus.handle import Handle
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec, JobState, Policies
-from cronsensus.model.occurrence import Claim, Enqueued, Item, Note, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Enqueued, Item, Note, Settled
 from cronsensus.model.plan import Plan, PlannedOccurrence
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import state_of
-from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
 from cronsensus.triggers import Trigger, every
 from tests.servers.forgetting import Forgetful
 
@@ -106,7 +106,7 @@ class Nodes:
 
     def finish(self, store: Store, claim: Claim, result: str = "1", state: State = State.SUCCEEDED) -> Settled:
         """Say how a run ended."""
-        outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=state, result=result)
+        outcome = an_end(id=claim.id, token=claim.token, session=claim.session, state=state, result=result)
         return settle(store, [outcome])[0]
 
     def state(self, store: Store, job: str) -> JobState:

@@ -82,7 +82,7 @@ class Watched(MemoryStore):
     def step(self, session: str, step: Step) -> Done:
         self.crowd.note("step")
         done = super().step(session, step)
-        if step.plans or step.outcomes or done.claims:
+        if step.plans or step.ends or done.claims:
             self.crowd.acted[self.crowd.turning] = self.crowd.turns
         if self.races:
             self.busy += len(step.plans) * A_PLAN

@@ -12,8 +12,9 @@ from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
+from cronsensus.model.ends import End
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.active_runs import ActiveRuns
@@ -52,7 +53,7 @@ class Answers:
         assert step.want is None
         self._ask("step", step)
         return Done(
-            settled=tuple(Settled(one.id, one.token, accepted=self.accepts, state=one.state) for one in step.outcomes),
+            settled=tuple(Settled(one.id, one.token, accepted=self.accepts, state=one.state) for one in step.ends),
             returned=(self.accepts,) * len(step.give_back),
         )
 
@@ -106,8 +107,8 @@ class Scene:
         self.active_runs.begin(claim, lease or (self.lease if claim.session == "s1" else self.leased(claim.session)))
         return self.active_runs._active[claim.id, claim.token]
 
-    def finished(self) -> list[Outcome]:
-        return [one for verb, step in self.store.told if verb == "step" for one in step.outcomes]
+    def finished(self) -> list[End]:
+        return [one for verb, step in self.store.told if verb == "step" for one in step.ends]
 
     def gone_back(self) -> list[tuple[int, str | None]]:
         steps = [step for verb, step in self.store.told if verb == "step"]
@@ -165,14 +166,14 @@ def test_each_kind_of_thing_alone_is_protected_by_the_lease(scene):
     for attribute, something in (
         ("_waiting", {KEY: 1}),
         ("_active", {KEY: 1}),
-        ("_outcomes", {KEY: 1}),
+        ("_ends", {KEY: 1}),
         ("_given_back", [1]),
         ("in_doubt", True),
     ):
         nothing = getattr(active_runs, attribute)
         setattr(active_runs, attribute, something)
         assert active_runs
-        assert active_runs.unsettled is (attribute in {"_outcomes", "_given_back"})
+        assert active_runs.unsettled is (attribute in {"_ends", "_given_back"})
         scene.events.clear()
         active_runs.doubt()
         assert scene.events == []
@@ -389,7 +390,7 @@ def test_what_still_runs_when_the_node_ends_is_cut_off_and_what_waits_never_bega
     states = {one.id: one for one in scene.finished()}
     assert states.pop(3).state is State.SUCCEEDED
     if on_crash == "fail":
-        assert (states[1].state, states[1].reason) == (State.FAILED, "crashed: the node stops")
+        assert (states[1].state, states[1].then.reason) == (State.FAILED, "crashed: the node stops")
         assert [told[1].id for told in scene.run_log.of("ended")] == [3, 1]
         assert scene.gone_back() == [(2, None)]
     else:
@@ -417,7 +418,7 @@ def test_an_end_that_was_accepted_can_be_said_again(scene, accepts, how):
     elif how == "commits":
         assert scene.active_runs._given_back == [GiveBack(claim=call.claim, cut="stopped")]
     else:
-        (outcome,) = scene.active_runs._outcomes.values()
+        (outcome,) = scene.active_runs._ends.values()
         assert outcome.state is (State.FAILED if how == "fails" else State.SUCCEEDED)
 
 
@@ -455,8 +456,8 @@ def test_what_may_have_gone_back_is_no_refusal_and_is_remembered(scene):
 def test_what_may_have_run_unheard_of_has_failed(scene):
     claim = scene.claim()
     scene.active_runs.close_unheard_of(claim, "nobody knows")
-    (outcome,) = scene.active_runs._outcomes.values()
-    assert (outcome.state, outcome.reason) == (State.FAILED, "crashed: nobody knows")
+    (outcome,) = scene.active_runs._ends.values()
+    assert (outcome.state, outcome.then.reason) == (State.FAILED, "crashed: nobody knows")
     assert scene.run_log.of("ended") == [(claim, outcome, None)]
 
 

@@ -16,7 +16,7 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.model.claim_order import ignores_classes
 from cronsensus.model.gate import Gate, Rule
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.node.batch_watch import BatchWatch
@@ -27,7 +27,7 @@ from cronsensus.node.situation import Firing, Work
 from cronsensus.node.upstreams import After, Gates
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import an_end, take
 from tests.node.test_active_runs import Scene
 
 SOON = timedelta(milliseconds=50)
@@ -229,7 +229,7 @@ def test_what_the_store_gives_again_that_was_over_is_a_sign(bench):
     signs: list[Any] = []
     bench.claiming.on_forgotten = lambda *told: signs.append(told)
     bench.claims.given = [bench.taken(1), bench.taken(2)]
-    over = Outcome(id=1, token=50, session="s1", state=State.SUCCEEDED)
+    over = an_end(id=1, token=50, session="s1", state=State.SUCCEEDED)
     bench.active_runs.said.remember((1, 50), over)
     bench.takes()
     assert len(signs) == 1
@@ -306,7 +306,7 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
     bench.claiming._answers_lost = answers_lost
     bench.claiming.adopt(bench.lease, {(claim.id, claim.token)})
     assert [call.claim.id for call in bench.thread.calls] == [claim.id] * runs
-    assert [one.reason for one in bench.active_runs._outcomes.values()] == [f"crashed: {UNRECORDED}"] * (not runs)
+    assert [one.then.reason for one in bench.active_runs._ends.values()] == [f"crashed: {UNRECORDED}"] * (not runs)
 
 
 AFTER = After((Rule("first", "succeeded", "same"),), timedelta(days=1), {}, None)
@@ -327,5 +327,5 @@ def test_what_a_gate_settled_is_not_given_back_because_the_next_one_could_not_be
     monkeypatch.setattr(BatchWatch, "after_of", lambda *_: AFTER)
     bench.claims.given = [structs.replace(bench.taken(number), scheduled_for=bench.clock.now()) for number in (1, 2)]
     bench.takes(2)
-    assert [one.id for one in bench.active_runs._outcomes.values()] == [1]
+    assert [one.id for one in bench.active_runs._ends.values()] == [1]
     assert [one.claim.id for one in bench.active_runs._given_back] == [2]

@@ -182,7 +182,7 @@ def test_step_with_results_and_reserved_claims_whose_answer_is_lost_is_said_agai
     lost = answers_get_lost(scene.a, monkeypatch, times=2)
     scene.go_on()
     assert len(lost) == 2
-    assert lost[0].outcomes
+    assert lost[0].ends
     assert lost[0].want is not None
     assert lost[0].want.reserve
     scene.each_ran_once()
@@ -372,7 +372,7 @@ def test_plan_that_fails_each_time_keeps_no_result_and_no_reserved_run_from_goin
 
     def poisoned(session: str, said: Step) -> Done:
         if any(plan.job == "broken" for plan in said.plans):
-            assert not said.outcomes
+            assert not said.ends
             raise StoreCorrupt("a row of this job cannot be read")
         return step(session, said)
 
@@ -398,9 +398,9 @@ def test_claim_that_fails_each_time_undoes_a_result_once(scene: Scene, monkeypat
         scene.a.end(SLOTS)
         scene.a.round.step()
         scene.clock.advance(GATHER)
-    undone = [(one, after) for one, after in pairwise(asked) if one.want is not None and one.outcomes]
+    undone = [(one, after) for one, after in pairwise(asked) if one.want is not None and one.ends]
     assert undone
-    assert all(after.want is None and after.outcomes[: len(one.outcomes)] == one.outcomes for one, after in undone)
+    assert all(after.want is None and after.ends[: len(one.ends)] == one.ends for one, after in undone)
     assert len(scene.a.begun) == 3 + RESERVED
     assert {scene.look(number).state for number in scene.a.begun} == {State.SUCCEEDED}
 

@@ -8,11 +8,12 @@ import pytest
 from cronsensus import JobSpec, State
 from cronsensus.bus import Bus
 from cronsensus.events import Event, RunEnded, SessionLost, TakenOver
-from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
+from cronsensus.model.occurrence import Claim, RunError, Settled, Takeover
 from cronsensus.model.states import Origin
 from cronsensus.model.step import GiveBack
 from cronsensus.node.round import HALTED
 from cronsensus.node.run_events import RunEvents
+from cronsensus.testing.conformance.steps import an_end
 from tests.membership.test_emptied_under_locks_and_calls import empty
 from tests.node.test_emptied_under_nodes import Troubled, unavailable
 from tests.test_node_crank import Bench
@@ -50,7 +51,7 @@ def test_nothing_is_made_or_kept_where_nobody_subscribed():
     bus = Emitted()
     events = RunEvents(bus, "me")
     events.begun(CLAIM)
-    events.settled(Settled(7, 9, True, State.FAILED), Outcome(id=7, token=9, state=State.FAILED))
+    events.settled(Settled(7, 9, True, State.FAILED), an_end(id=7, token=9, state=State.FAILED))
     events.returned(GiveBack(claim=CLAIM), accepted=True)
     events.taken([Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed")], {})
     events.fired([])
@@ -73,7 +74,7 @@ def test_nothing_is_made_or_kept_where_nobody_subscribed():
 def test_the_end_of_a_run_is_what_the_store_has_made_of_it(said, accepted, stands, told):
     bus = Emitted("run.ended")
     events = RunEvents(bus, "me")
-    outcome = Outcome(id=7, token=9, state=said, reason="why", error=ERROR, elapsed=timedelta(seconds=3))
+    outcome = an_end(id=7, token=9, state=said, reason="why", error=ERROR, elapsed=timedelta(seconds=3))
     events.begun(CLAIM)
     events.settled(Settled(7, 9, accepted, stands), outcome)
     events.settled(Settled(7, 9, accepted, stands), outcome)  # said again: told once
@@ -85,7 +86,7 @@ def test_a_run_that_had_committed_has_succeeded_without_the_error_that_came_late
     bus = Emitted("run.ended")
     events = RunEvents(bus, "me")
     events.remember(CLAIM)
-    outcome = Outcome(id=7, token=9, state=State.FAILED, error=ERROR, elapsed=timedelta(seconds=1))
+    outcome = an_end(id=7, token=9, state=State.FAILED, error=ERROR, elapsed=timedelta(seconds=1))
     events.settled(Settled(7, 9, True, State.SUCCEEDED), outcome)
     assert bus.events == [ended(end="succeeded", seconds=1.0)]
 

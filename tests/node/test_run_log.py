@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from cronsensus import Cancel, JobSpec, Retry, Scheduler, State
-from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
+from cronsensus.model.occurrence import Claim, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.stats import NodeStats
+from cronsensus.testing.conformance.steps import an_end
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
 _names = count()
@@ -116,7 +117,7 @@ def test_success_is_one_line_and_its_start_a_debug_line(caplog):
 def test_a_percent_sign_in_a_jobs_name_is_no_format(caplog):
     run_log = RunLog(NodeStats())
     error = RunError(type="ValueError", message="100 %d", traceback="Traceback of another")
-    outcome = Outcome(id=7, token=9, state=State.FAILED, error=error)
+    outcome = an_end(id=7, token=9, state=State.FAILED, error=error)
     claim = a_claim(spec=JobSpec(name="50%s off", function="work"))
     run_log.ended(claim, outcome)
     run_log.settled(Settled(7, 9, True, State.FAILED), outcome)
@@ -127,7 +128,7 @@ def test_a_percent_sign_in_a_jobs_name_is_no_format(caplog):
 
 def test_an_ending_that_the_store_refused_is_not_told(caplog):
     run_log = RunLog(NodeStats())
-    outcome = Outcome(id=7, token=9, state=State.FAILED, error=RunError(type="ValueError", message="x"))
+    outcome = an_end(id=7, token=9, state=State.FAILED, error=RunError(type="ValueError", message="x"))
     run_log.ended(a_claim(), outcome)
     run_log.settled(Settled(7, 9, False, None), outcome)
     assert told(caplog) == []

@@ -8,10 +8,11 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.membership.loss import ENDS_KEPT
-from cronsensus.model.occurrence import Outcome
+from cronsensus.model.ends import End
 from cronsensus.model.states import State
 from cronsensus.node import said
 from cronsensus.node.said import Said
+from cronsensus.testing.conformance.steps import an_end
 
 FIRST, OTHER = (1, 101), (2, 102)
 MOST = 10
@@ -28,8 +29,8 @@ def ends(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Said:
     return Said(clock)
 
 
-def end(number: int = 1, result: str | None = None, state: State = State.SUCCEEDED, **more: Any) -> Outcome:
-    return Outcome(id=number, token=100 + number, session="s1", state=state, result=result, **more)
+def end(number: int = 1, result: str | None = None, state: State = State.SUCCEEDED, **more: Any) -> End:
+    return an_end(id=number, token=100 + number, session="s1", state=state, result=result, **more)
 
 
 def test_end_is_known_for_a_while_and_not_longer(ends: Said, clock: ManualClock) -> None:

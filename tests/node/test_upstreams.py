@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from cronsensus.clock import ManualClock
-from cronsensus.model.batch import HELD, Sleeper
+from cronsensus.model.batch import Sleeper
+from cronsensus.model.ends import End, Parked
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Outcome
 from cronsensus.model.states import State
 from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.upstreams import After, Gates
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from cronsensus.triggers import every
 
 NIGHTS = 50
@@ -56,8 +56,7 @@ def store() -> Counted:
     for name in names:
         store.backfill(name, TIMES, by="test")
     held = take(store, "node", NIGHTS, ("second",), lease=LEASE)
-    waiting: dict[str, Any] = {"state": State.PENDING, "waiting": True, "quiet": True, "listed": HELD}
-    settle(store, [Outcome(id=one.id, token=one.token, session="node", **waiting) for one in held])
+    settle(store, [End.of(one, Parked("upstreams")) for one in held])
     store.reads.clear()
     return store
 
@@ -70,7 +69,7 @@ def watch(store: Counted, woken: list[None]) -> BatchWatch:
 def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_counts(store):
     [again] = [one for one in store.sleeping(limit=NIGHTS) if one.scheduled_for == TIMES[3]]
     ends = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for in TIMES[3:5]]
-    settle(store, [Outcome(id=one.id, token=one.token, session="node", state=State.FAILED) for one in ends])
+    settle(store, [an_end(id=one.id, token=one.token, session="node", state=State.FAILED) for one in ends])
     store.retry(next(one.id for one in ends if one.scheduled_for == again.scheduled_for), by="test")
     store.reads.clear()
     gates, sleepers = Gates(store), store.sleeping(limit=NIGHTS)

@@ -60,5 +60,5 @@ def test_claims_whose_answer_is_lost_run_once_where_nothing_is_reserved(
 ) -> None:
     lost = answers_get_lost(scene.a, monkeypatch, times=2)
     scene.go_on()
-    assert [(bool(step.outcomes), step.want.reserve) for step in lost if step.want] == [(True, 0)] * 2
+    assert [(bool(step.ends), step.want.reserve) for step in lost if step.want] == [(True, 0)] * 2
     scene.each_ran_once()

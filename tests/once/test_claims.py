@@ -20,18 +20,19 @@ from cronsensus.errors import (
 )
 from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.session_host import SessionHost
+from cronsensus.model.ends import End
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, scheduled_key
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunError, scheduled_key
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.once import claims as module
-from cronsensus.once.claims import FREED, MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims
+from cronsensus.once.claims import MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims
 from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Ticket
 from cronsensus.once.payloads import Difference
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, SECOND, START, a_session
-from cronsensus.testing.conformance.steps import settle
+from cronsensus.testing.conformance.steps import an_end, settle
 
 KEEP = HOUR
 MICROSECOND = timedelta(microseconds=1)
@@ -93,8 +94,8 @@ def holds(ticket: Ticket) -> bool:
     return ticket.held is not None
 
 
-def outcome(held: OwnedClaim, state: State = State.SUCCEEDED, **more: Any) -> Outcome:
-    return Outcome(id=held.claim.id, token=held.claim.token, session=held.claim.session, state=state, **more)
+def outcome(held: OwnedClaim, state: State = State.SUCCEEDED, **more: Any) -> End:
+    return an_end(id=held.claim.id, token=held.claim.token, session=held.claim.session, state=state, **more)
 
 
 def recorded(claims: Claims) -> list[Occurrence]:
@@ -383,7 +384,7 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
         said: list[Step] = []
         monkeypatch.setattr(MemoryStore, "step", lambda self, session, step, said=said: said.append(step))
         assert claims._was_left(seen) is given
-        assert [one.state for step in said for one in step.outcomes] == [State.PENDING] * given
+        assert [one.state for step in said for one in step.ends] == [State.PENDING] * given
         monkeypatch.undo()
     assert claims._host._pins == 0
     assert not claims._was_left(replace(seen, session="another's"))
@@ -392,7 +393,7 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
 
 def test_pending_key_is_left_alone_without_opening_a_session(claims, store):
     claim = another(store)
-    settle(claims.store, [Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
+    settle(claims.store, [an_end(id=claim.id, token=claim.token, state=State.PENDING)])
     seen = recorded(claims)[0]
     assert seen.session is None
     assert not claims._was_left(seen)
@@ -426,7 +427,7 @@ def test_a_sweep_asks_only_about_what_runs(claims, store, monkeypatch):
     claims._asked[PendingAcquire(WANTED, left())] = None
     claims.sweep()
     assert looked == [claim.id]
-    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     claims._asked[PendingAcquire(WANTED, left())] = None
     claims.sweep()
     assert looked == [claim.id]
@@ -437,7 +438,7 @@ def test_a_sweep_asks_only_about_what_runs(claims, store, monkeypatch):
 def test_a_call_that_leaves_has_its_end_recorded_or_gives_back_what_never_began(claims, monkeypatch, begun, reached):
     held, ticket = taken(claims)
     held.begun = begun
-    held.outcome_if_left = lambda held: outcome(held, State.FAILED, reason="interrupted")
+    held.end_if_left = lambda held: outcome(held, State.FAILED, reason="interrupted")
     if not reached:
         away(monkeypatch, "step", StoreUnavailable("away"), times=1)
         claims._host.discard(held)
@@ -614,10 +615,12 @@ def test_maintenance_runs_every_five_minutes(claims, clock, monkeypatch):
     assert len(pruned) == 2
 
 
-@pytest.mark.parametrize(("reason", "closes_after"), [(FREED, SECOND), ("cut off", SECOND + KEEP)])
-def test_abandoned_key_is_closed_after_its_keep(claims, clock, reason, closes_after):
+@pytest.mark.parametrize(
+    ("error", "closes_after"), [(RunError(type="E", message="failed"), SECOND), (None, SECOND + KEEP)]
+)
+def test_abandoned_key_is_closed_after_its_keep(claims, clock, error, closes_after):
     held, _ = taken(claims)
-    claims.settle(held, outcome(held, State.PENDING, reason=reason, retry_in=SECOND))
+    claims.settle(held, outcome(held, State.PENDING, error=error, retry_in=SECOND))
     clock.advance(closes_after - MICROSECOND)
     claims._close_abandoned(SPEC)
     assert recorded(claims)[0].state is State.PENDING
@@ -629,7 +632,7 @@ def test_abandoned_key_is_closed_after_its_keep(claims, clock, reason, closes_af
 
 def test_abandoned_key_that_is_acquired_elsewhere_is_not_closed(claims, clock, monkeypatch):
     held, _ = taken(claims)
-    claims.settle(held, outcome(held, State.PENDING, reason=FREED))
+    claims.settle(held, outcome(held, State.PENDING, error=RunError(type="E", message="failed")))
     monkeypatch.setattr(MemoryStore, "acquire", lambda *_, **__: None)
     claims._close_abandoned(SPEC)
     assert recorded(claims)[0].state is State.PENDING

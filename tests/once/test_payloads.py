@@ -13,7 +13,7 @@ import pytest
 
 from cronsensus import InvalidOption, PayloadMismatch, RunFailed, Scheduler
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.testing.conformance.steps import settle
+from cronsensus.testing.conformance.steps import an_end, settle
 from tests.servers.distance import patience
 
 PATIENCE = patience(60.0)
@@ -131,9 +131,8 @@ def test_key_of_an_older_version_matches_any_payload(scheduler):
     session = claims._host.pin()
     claim = claims.store.acquire(session.session, "once:_charge", key="charge:1", lease=timedelta(seconds=10))
     from cronsensus import State
-    from cronsensus.model.occurrence import Outcome
 
-    settle(claims.store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="9.99")])
+    settle(claims.store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="9.99")])
     claims._host.unpin()
     assert [charge(1, 500.0), charge("1", 7)] == [9.99, 9.99]
 

@@ -84,7 +84,7 @@ def test_an_end_that_cannot_be_told_is_told_later_and_is_the_one_that_it_was(sch
     real = MemoryStore.step
 
     def step(self: MemoryStore, session: str, step: Step) -> Done:
-        if away[0] and step.outcomes:
+        if away[0] and step.ends:
             raise StoreUnavailable("away")
         return real(self, session, step)
 

@@ -282,7 +282,7 @@ class GivesUpResults(ActiveRuns):
             with super().report() as said:
                 yield said
         except StoreError:
-            self._outcomes.clear()
+            self._ends.clear()
             raise
 
 

@@ -20,9 +20,10 @@ from cronsensus.clock import SystemClock
 from cronsensus.instants import LATEST
 from cronsensus.model.acquiring import Ask, Intent, NotWon
 from cronsensus.model.claim_order import first_level
+from cronsensus.model.ends import End, Parked
 from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Loss, Prune
-from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover, scheduled_key
+from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Settled, Takeover, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
@@ -462,8 +463,8 @@ class FinishNotIdempotent(BrokenStore):
 
     rejected_by = "test_repeating_gives_the_first_answer_and_writes_nothing"
 
-    def _answer_again(self, outcome: Outcome) -> Settled:
-        return structs.replace(super()._answer_again(outcome), accepted=False)
+    def _answer_again(self, end: End) -> Settled:
+        return structs.replace(super()._answer_again(end), accepted=False)
 
 
 class FinishesOneByOne(BrokenStore):
@@ -472,8 +473,8 @@ class FinishesOneByOne(BrokenStore):
     rejected_by = "test_states_in_which_no_run_ends_are_refused_and_nothing_is_written"
 
     def step(self, session: str, step: Step) -> Done:
-        settled = [super(FinishesOneByOne, self).step(session, Step(outcomes=(one,))).settled for one in step.outcomes]
-        done = super().step(session, replace(step, outcomes=()))
+        settled = [super(FinishesOneByOne, self).step(session, Step(ends=(one,))).settled for one in step.ends]
+        done = super().step(session, replace(step, ends=()))
         return replace(done, settled=tuple(itertools.chain.from_iterable(settled)))
 
 
@@ -567,11 +568,11 @@ class SleepsWithoutToken(BrokenStore):
 
     rejected_by = "test_a_batch_under_an_old_token_does_not_sleep"
 
-    def _settle(self, outcome: Outcome) -> Settled:
-        row = self._space.occurrences.get(outcome.id)
-        if outcome.waiting and row is not None:
-            outcome = structs.replace(outcome, token=row.token, session=row.session)
-        return super()._settle(outcome)
+    def _settle(self, end: End) -> Settled:
+        row = self._space.occurrences.get(end.id)
+        if isinstance(end.then, Parked) and row is not None:
+            end = structs.replace(end, token=row.token, session=row.session)
+        return super()._settle(end)
 
 
 class SleepsForAWhile(BrokenStore):
@@ -579,10 +580,12 @@ class SleepsForAWhile(BrokenStore):
 
     rejected_by = "test_what_sleeps_is_claimed_by_nobody"
 
-    def _settle(self, outcome: Outcome) -> Settled:
-        if outcome.waiting and outcome.retry_in is None:
-            outcome = structs.replace(outcome, retry_in=timedelta(days=365))
-        return super()._settle(outcome)
+    def _settle(self, end: End) -> Settled:
+        settled = super()._settle(end)
+        if isinstance(end.then, Parked) and settled.accepted:
+            row = self._space.occurrences[end.id]
+            self._space.wake(row, row.created_at + timedelta(days=365))
+        return settled
 
 
 class ShowsNothingParked(BrokenStore):
@@ -796,11 +799,11 @@ class TakenOverAndAccepted(BrokenStore):
 
     rejected_by = "test_a_result_and_a_takeover_do_not_both_win"
 
-    def _settle(self, outcome: Outcome) -> Settled:
-        row = self._space.occurrences.get(outcome.id)
-        if row is not None and row.state is State.PENDING and row.run_under(outcome.token) is not None:
-            return Settled(outcome.id, outcome.token, accepted=True, state=State.SUCCEEDED)
-        return super()._settle(outcome)
+    def _settle(self, end: End) -> Settled:
+        row = self._space.occurrences.get(end.id)
+        if row is not None and row.state is State.PENDING and row.run_under(end.token) is not None:
+            return Settled(end.id, end.token, accepted=True, state=State.SUCCEEDED)
+        return super()._settle(end)
 
 
 class UnlocksWithoutToken(BrokenStore):
@@ -1250,10 +1253,10 @@ class FingerprintsOutliveFailures(BrokenStore):
 
     rejected_by = "test_an_attempt_that_failed_leaves_no_fingerprint"
 
-    def _settle(self, outcome: Outcome) -> Settled:
-        row = self._space.occurrences.get(outcome.id)
+    def _settle(self, end: End) -> Settled:
+        row = self._space.occurrences.get(end.id)
         before = None if row is None else row.fingerprint
-        settled = super()._settle(outcome)
+        settled = super()._settle(end)
         if row is not None:
             row.fingerprint = before
         return settled
@@ -1270,7 +1273,7 @@ class StepsOnlyForTheLiving(BrokenStore):
     def _step(self, session: str, step: Step) -> Done:
         if self._alive(self._space.sessions[session]):
             return super()._step(session, step)
-        refused = tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.outcomes)
+        refused = tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.ends)
         return Done(carried_out=(False,) * len(step.plans), settled=refused, lost=True)
 
 
@@ -1325,7 +1328,7 @@ class StepsAsOne(BrokenStore):
     rejected_by = "test_step_with_stale_tokens_beside_good_ones_takes_the_good_ones"
 
     def _step(self, session: str, step: Step) -> Done:
-        current = all(self._current(one.id, one.token, one.session) for one in step.outcomes)
+        current = all(self._current(one.id, one.token, one.session) for one in step.ends)
         return super()._step(session, step if current else replace(step, notes=(), give_back=()))
 
 
@@ -1511,9 +1514,9 @@ class KeepsSecrets(BrokenStore):
 
     rejected_by = "test_no_secret_is_kept_of_an_error_a_reason_or_a_log_line"
 
-    def _settle(self, outcome: Outcome) -> Settled:
-        answer = super()._settle(outcome)
-        self._space.occurrences[outcome.id].error = outcome.error
+    def _settle(self, end: End) -> Settled:
+        answer = super()._settle(end)
+        self._space.occurrences[end.id].error = end.error
         return answer
 
 

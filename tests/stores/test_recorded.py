@@ -18,12 +18,12 @@ import pytest
 import redis
 
 from cronsensus import Scheduler
-from cronsensus.model.occurrence import OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from tests.upgrade import dump
 
 RECORD = Path(__file__).parent.parent / "upgrade" / "record.py"
@@ -106,8 +106,8 @@ def test_a_store_that_was_recorded_is_read_and_its_dead_process_is_taken_over(st
     late, own = settle(
         store,
         [
-            Outcome(id=running.id, token=running.token, state=State.SUCCEEDED),
-            Outcome(id=running.id, token=claim.token, state=State.SUCCEEDED),
+            an_end(id=running.id, token=running.token, state=State.SUCCEEDED),
+            an_end(id=running.id, token=claim.token, state=State.SUCCEEDED),
         ],
     )
     assert (late.accepted, own.accepted) == (False, True)

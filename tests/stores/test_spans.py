@@ -16,7 +16,7 @@ from cronsensus.errors import CronsensusError, DuplicateJob, InvalidOption, Inva
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.ledger import Loss
-from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Item, Note, OccurrenceFilter
 from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
@@ -25,14 +25,14 @@ from cronsensus.stores import Store, open_store
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import an_end, take
 
 LEASE = timedelta(seconds=60)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WHO: dict[str, Any] = {"by": "ada", "why": "test"}
 SPEC = JobSpec(name="job", function="f")
 TOO_FAR = Want(limit=1, functions=(), lease=LEASE, ahead=2 * MOST_AHEAD)
-MISSED = Outcome(id=1, token=1, state=State.MISSED)
+MISSED = an_end(id=1, token=1, state=State.MISSED)
 GRANT = LockGrant(name="lock", holder="holder", token=1)
 REWIND = Rewind(job="job", revision=1, watermark_seen=NOON, watermark=NOON, next_due=None, eras=(Era(NOON, None, 1),))
 VERBS = sorted(name for name, member in vars(Store).items() if isfunction(member) and not name.startswith("_"))
@@ -175,7 +175,7 @@ def test_an_argument_that_is_refused_enters_no_span(store, entered):
     refused: list[tuple[Callable[[], Any], type[Exception]]] = [
         (lambda: store.define_jobs([SPEC, SPEC], release="r1"), DuplicateJob),
         (lambda: store.step("s", Step(want=TOO_FAR)), InvalidOption),
-        (lambda: store.step("s", Step(outcomes=(MISSED,))), InvalidTransition),
+        (lambda: store.step("s", Step(ends=(MISSED,))), InvalidTransition),
         (lambda: store.acquire("s", "job", lease=LEASE), InvalidOption),
         (lambda: store.lock("", "holder", ttl=LEASE), InvalidOption),
         (lambda: store.extend(GRANT, ttl=timedelta.max), InvalidOption),

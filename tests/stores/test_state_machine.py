@@ -27,11 +27,12 @@ from cronsensus.clock import Clock, ManualClock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import LATEST, to_micros
 from cronsensus.model.acquiring import Ask, Intent
+from cronsensus.model.ends import End, Parked
 from cronsensus.model.glance import Glance
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import CLOCK_SET_BACK, TrailEntry
-from cronsensus.model.occurrence import Claim, Item, LogLine, Note, OccurrenceFilter, Outcome, RunError
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note, OccurrenceFilter, RunError
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import Origin, State
@@ -42,7 +43,7 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import EVERY_MINUTE, FAR_AHEAD, MINUTE, SECOND, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
 from cronsensus.triggers import at, every
 from tests.scratch import in_memory
 from tests.stores.broken import FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon
@@ -303,9 +304,9 @@ class AgainstTheOracle(RuleBasedStateMachine):
         error = RunError(type="E", message="m") if state is State.FAILED else None
         wait = None if delay is None else delay * SECOND
 
-        def outcomes(side: int) -> list[Outcome]:
+        def outcomes(side: int) -> list[End]:
             return [
-                Outcome(
+                an_end(
                     id=pair[side].id,
                     token=pair[side].token,
                     state=state,
@@ -314,7 +315,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
                     error=error,
                     retry_in=wait,
                     waiting=waits,
-                    listed=listed if waits else None,
+                    then=Parked("items", listed, "why") if waits and wait is None else None,
                 )
                 for pair in chosen
             ]

@@ -26,12 +26,13 @@ from cronsensus.external.leftovers import Leftovers
 from cronsensus.logger import Logger
 from cronsensus.membership.timer import Timer
 from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.ends import End, Final
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Outcome, RunError
+from cronsensus.model.occurrence import Claim, RunError
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.once.claims import Claims
-from cronsensus.once.owned_claim import OwnedClaim, Ticket, given_back
+from cronsensus.once.owned_claim import OwnedClaim, Ticket, never_begun
 
 _log = Logger("cronsensus.external")
 
@@ -177,17 +178,9 @@ class Participant:
         error: RunError | None = None,
     ) -> None:
         """Record how a run ended, soon, on another thread. A result that comes too late is refused and logged."""
-        outcome = Outcome(
-            id=won.claim.id,
-            token=won.claim.token,
-            session=won.claim.session,
-            state=state,
-            reason=reason,
-            result=result,
-            error=error,
-            elapsed=timedelta(seconds=self._claims.clock.monotonic() - won.held.started),
-        )
-        self._background.submit(lambda: self._settle(won, outcome))
+        elapsed = timedelta(seconds=self._claims.clock.monotonic() - won.held.started)
+        end = End.of(won.claim, Final(state, reason, result, error), elapsed)
+        self._background.submit(lambda: self._settle(won, end))
 
     def let_go(self, won: Won) -> None:
         """Give back what has not begun; another process may take it at once."""
@@ -239,7 +232,7 @@ class Participant:
     def _hold(self, held: OwnedClaim, ticket: Ticket) -> Won:
         won = Won(held, ticket)
         # If it is dropped without a verdict, it was cut off and is to be run again.
-        held.outcome_if_left = lambda one: given_back(one.claim.id, one.claim.token, one.claim.session)
+        held.end_if_left = lambda one: never_begun(one.claim.id, one.claim.token, one.claim.session)
         held.begun = True
         with self._lock:
             self._held[held.claim.id, held.claim.token] = won
@@ -253,10 +246,10 @@ class Participant:
             if not self._held:
                 self._empty.set()
 
-    def _settle(self, won: Won, outcome: Outcome) -> None:
+    def _settle(self, won: Won, end: End) -> None:
         named = str(won)
         try:
-            settled = self._claims.settle(won.held, outcome)
+            settled = self._claims.settle(won.held, end)
         except StoreError as error:
             _log.warning("the end of %s could not be recorded yet, and is tried again: %s", named, error)
             # The claim keeps what it is to say.

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from cronsensus.model.ends import Again, Parked
 from cronsensus.model.occurrence import RunError
 
 EndingKind = Literal["returned", "raised", "timed_out", "cancelled", "skipped", "retry", "snoozed"]
@@ -21,9 +22,8 @@ class Ending(Struct, frozen=True, kw_only=True):
             Skip``; ``retry`` by ``raise Retry``; ``snoozed`` by ``raise Snooze``.
         result: JSON text of the value returned; ``None`` when it returned ``None``.
         reason: free text: why it was cancelled, skipped, asked for a retry, or waits.
-        retry_after: what ``raise Retry(after=…)`` or ``raise Snooze(after=…)`` asked for; a snooze without it sleeps.
-        listed: of a batch that sleeps: how many items its list had.
-        quiet: snoozed without a record.
+        retry_after: what ``raise Retry(after=…)`` asked for.
+        then: of one that ``snoozed``: how it goes on.
         hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.
         begun: whether the function was called at all, as far as is known here.
@@ -40,5 +40,4 @@ class Ending(Struct, frozen=True, kw_only=True):
     elapsed: timedelta = timedelta(0)
     begun: bool = True
     cut_off: bool = False
-    listed: int | None = None
-    quiet: bool = False
+    then: Again | Parked | None = None

@@ -201,38 +201,11 @@ class Claim(Struct, frozen=True, kw_only=True):
         return self.spec.name
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
-    """The end of an attempt. ``state`` is final, or ``PENDING`` for one more after ``retry_in`` on the store's clock.
-
-    Attributes:
-        session: the session that claimed it; where it is given, it is compared like the token.
-        result: JSON text, or ``None``.
-        elapsed: how long the attempt took, by the node's monotonic clock.
-        waiting: it goes back to pending without a failure: what it waits for is not there yet. Without ``retry_in`` it
-            sleeps, due never, until ``Store.awaken``.
-        listed: of a batch that sleeps: how many items its list had. Its failures count from 0 again.
-        quiet: of one that waits: it leaves no record of its attempt, and its ``result`` is kept for the next one.
-    """
-
-    id: int
-    token: int
-    state: State
-    session: str | None = None
-    reason: str | None = None
-    result: str | None = None
-    error: RunError | None = None
-    retry_in: timedelta | None = None
-    elapsed: timedelta = timedelta(0)
-    waiting: bool = False
-    listed: int | None = None
-    quiet: bool = False
-
-
 class Settled(Struct, frozen=True):
-    """The store's answer to one outcome.
+    """The store's answer to one end.
 
     Attributes:
-        accepted: the outcome is recorded under this token, now or when it was first sent. ``False``: the run was no
+        accepted: the end is recorded under this token, now or when it was first sent. ``False``: the run was no
             longer current, nothing was written.
         state: where the occurrence stands.
     """

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
+from cronsensus.model.ends import End
 from cronsensus.model.job import Policies
-from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Cut, Note, Settled
 from cronsensus.model.plan import Plan
 
 
@@ -70,21 +71,21 @@ class Step:
 
     Attributes:
         notes: progress and log lines of running attempts.
-        outcomes: how attempts ended.
+        ends: how attempts ended.
         give_back: claims that are not kept.
         plans: what jobs owe; ``active_seen`` of each is without the occurrences that the parts before it end.
         want: the work that is asked for; ``None``: none, and results are recorded without claiming.
     """
 
     notes: tuple[Note, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
+    ends: tuple[End, ...] = ()
     give_back: tuple[GiveBack, ...] = ()
     plans: tuple[Plan, ...] = ()
     want: Want | None = None
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.notes or self.outcomes or self.give_back or self.plans or self.want)
+        return bool(self.notes or self.ends or self.give_back or self.plans or self.want)
 
     @property
     def needs_lease(self) -> bool:

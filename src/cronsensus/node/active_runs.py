@@ -30,11 +30,12 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import ExcInfo, Logger, together
 from cronsensus.membership.lease import SessionLease
-from cronsensus.model.batch import HELD, Sleeper
+from cronsensus.model.batch import Sleeper
 from cronsensus.model.ending import Ending
+from cronsensus.model.ends import End, Final, Parked, is_snoozed
 from cronsensus.model.gate import Gate
 from cronsensus.model.job import is_internal
-from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Cut, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.model.stuck import overrun_of
@@ -113,7 +114,7 @@ class ActiveRuns:
         self._waiting: dict[Key, _Waiting] = {}
         self._active: dict[Key, Call] = {}
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
-        self._outcomes: dict[Key, Outcome] = {}
+        self._ends: dict[Key, End] = {}
         self._given_back: list[GiveBack] = []
         self._perhaps_back: set[Key] = set()
         self._committing: dict[Key, Claim] = {}
@@ -136,7 +137,7 @@ class ActiveRuns:
     @property
     def active(self) -> int:
         """Return how many runs are started, or about to, and not yet settled."""
-        return len(self._waiting) + len(self.reserved) + len(self._active) + len(self._outcomes)
+        return len(self._waiting) + len(self.reserved) + len(self._active) + len(self._ends)
 
     @property
     def slots(self) -> int:
@@ -169,11 +170,11 @@ class ActiveRuns:
     @property
     def unsettled(self) -> bool:
         """Whether the store has yet to take something."""
-        return bool(self._outcomes or self._given_back)
+        return bool(self._ends or self._given_back)
 
     def __bool__(self) -> bool:
         """Whether there is anything that the lease protects."""
-        held = self._waiting or self.reserved or self._active or self._outcomes or self._given_back
+        held = self._waiting or self.reserved or self._active or self._ends or self._given_back
         return bool(held or self.in_doubt)
 
     @property
@@ -208,7 +209,7 @@ class ActiveRuns:
         """Return the (occurrence, token) of every claim whose end the store has not accepted."""
         back = {(one.claim.id, one.claim.token) for one in list(self._given_back)}
         with self.reserved.lock:
-            return self._waiting.keys() | set(self.reserved.keys()) | self._active.keys() | self._outcomes.keys() | back
+            return self._waiting.keys() | set(self.reserved.keys()) | self._active.keys() | self._ends.keys() | back
 
     def working(self, session: str) -> dict[Key, float]:
         """Return the claims that ``session`` must hold, as far as is known here, and since when that is known.
@@ -239,7 +240,7 @@ class ActiveRuns:
             running = sum(call.claim.session == session for call in self._active.values())
             running += len(self.reserved.keys(session))
         running += sum(waiting.claim.session == session for waiting in self._waiting.values())
-        return running + len(self._outcomes) + len(self._given_back)
+        return running + len(self._ends) + len(self._given_back)
 
     def ended(self, call: Call, ending: Ending) -> None:
         """Take the end of an attempt from an executor."""
@@ -429,7 +430,7 @@ class ActiveRuns:
         with self.progress_buffer.writing() as notes:
             said = Step(
                 notes=notes + self.reserved.notes(),
-                outcomes=tuple(self._outcomes.values()),
+                ends=tuple(self._ends.values()),
                 give_back=tuple(self._given_back),
             )
             try:
@@ -450,7 +451,7 @@ class ActiveRuns:
                 self.reserved.unsaid.pop((note.id, note.token), None)
         with together():
             for answer in done.settled:
-                self._settled(answer, self._outcomes.pop((answer.id, answer.token)))
+                self._settled(answer, self._ends.pop((answer.id, answer.token)))
         if not said.give_back:
             return
         taken = {(one.claim.id, one.claim.token) for one in said.give_back}
@@ -472,13 +473,13 @@ class ActiveRuns:
                 self._run_log.refused(*key, State.PENDING)
             self._perhaps_back.discard(key)
 
-    def _settled(self, answer: Settled, outcome: Outcome) -> None:
+    def _settled(self, answer: Settled, end: End) -> None:
         """Keep what the store has accepted."""
         key = (answer.id, answer.token)
         committing = self._committing.pop(key, None)
         self._known_since.pop(key, None)
         if (tell := self._to_tell.pop(key, None)) is not None and (
-            answer.state is not State.PENDING or outcome.waiting
+            answer.state is not State.PENDING or is_snoozed(end.then)
         ):
             for one in tell:
                 one()
@@ -487,9 +488,9 @@ class ActiveRuns:
                 # Its effects are in the same database, and are forgotten with its end: then it has to run again.
                 self.said.remember(key, GiveBack(claim=committing, cut="stopped"))
             else:
-                self.said.remember(key, outcome)
-        self._run_log.settled(answer, outcome)
-        self._run_events.settled(answer, outcome)
+                self.said.remember(key, end)
+        self._run_log.settled(answer, end)
+        self._run_events.settled(answer, end)
 
     def _give_back(self, claim: Claim, cut: Cut | None) -> None:
         self.upstreams.pop((claim.id, claim.token), None)
@@ -498,8 +499,8 @@ class ActiveRuns:
     def say_again(self, key: Key) -> bool:
         """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
         match self.said.take(key):
-            case Outcome() as outcome:
-                self._outcomes[key] = outcome
+            case End() as end:
+                self._ends[key] = end
             case GiveBack() as back:
                 self._given_back.append(back)
             case None:
@@ -508,19 +509,13 @@ class ActiveRuns:
 
     def close_item(self, claim: Claim) -> None:
         """Settle an item that is not begun, because its batch is over."""
-        self._close(claim, State.CANCELLED, Reason.BATCH_ENDED)
+        self._to_settle(claim, End.of(claim, Final(State.CANCELLED, Reason.BATCH_ENDED)))
 
     def hold(self, claim: Claim, gate: Gate) -> None:
-        """Settle a claim that its gate does not let through: it sleeps, or is skipped."""
-        if gate.decision == "wait":
-            why = f"{Reason.WAITING}: {gate.reason}"
-            self._close(claim, State.PENDING, why, waiting=True, quiet=True, listed=HELD)
-        else:
-            self._close(claim, State.SKIPPED, gate.reason)
-
-    def _close(self, claim: Claim, state: State, reason: str | None, **more: Any) -> None:
-        outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=state, reason=reason, **more)
-        self._to_settle(claim, outcome)
+        """Settle a claim that its gate does not let through: it is parked, or skipped."""
+        waits = gate.decision == "wait"
+        parked = Parked("upstreams", reason=f"{Reason.WAITING}: {gate.reason}")
+        self._to_settle(claim, End.of(claim, parked if waits else Final(State.SKIPPED, gate.reason)))
 
     def give_back(self, claim: Claim) -> None:
         """Give a claim back that is not begun."""
@@ -528,7 +523,7 @@ class ActiveRuns:
 
     def close_unheard_of(self, claim: Claim, why: str) -> None:
         """Settle a claim that may have run here, and whose job must not run twice."""
-        self._close(claim, State.FAILED, f"{Reason.CRASHED}: {why}")
+        self._to_settle(claim, End.of(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}")))
 
     def disown(self, key: Key, why: str) -> Claim | None:
         """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""
@@ -597,30 +592,30 @@ class ActiveRuns:
     def _cut_off(self, call: Call, *, crashed: bool, why: str | None = None) -> None:
         """Decide what becomes of a run that had begun and did not end by itself."""
         claim, why = call.claim, why or call.run.cancel_reason or "the node stops"
-        outcome = cut_off(claim, why)
-        if outcome is None:
+        end = cut_off(claim, why)
+        if end is None:
             # Not as if it had never begun: a job that makes its nodes lose their lease would go round for ever.
             self._give_back(claim, "crashed" if crashed else "stopped")
             self._run_log.given_back(claim, why)
         else:
-            self._to_settle(claim, outcome)
+            self._to_settle(claim, end)
 
-    def _to_settle(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
-        self._outcomes[claim.id, claim.token] = outcome
+    def _to_settle(self, claim: Claim, end: End, raised: ExcInfo = None) -> None:
+        self._ends[claim.id, claim.token] = end
         tell: list[Callable[[], None]] = []
         if claim.parent is not None:
             tell.append(partial(self._batches.tell, claim.parent, claim.spec.function))
-        elif outcome.listed == HELD:
+        elif isinstance(end.then, Parked) and end.then.listed is None:
             held = Sleeper(claim.id, claim.job, claim.scheduled_for, claim.claimed_at)
             tell.append(partial(self._batches.tell_held, held))
-        elif outcome.listed is not None:
+        elif isinstance(end.then, Parked):
             tell.append(partial(self._batches.tell, claim.id, claim.spec.function))
-        at = None if outcome.state is State.PENDING else claim.scheduled_for
+        at = claim.scheduled_for if isinstance(end.then, Final) else None
         if at is not None and self._batches.has_dependents(claim.job):
             tell.append(partial(self._batches.tell_ended, claim.job, at))
         if tell:
             self._to_tell[claim.id, claim.token] = tell
-        self._run_log.ended(claim, outcome, raised)
+        self._run_log.ended(claim, end, raised)
         self._run_events.remember(claim)
 
 

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from cronsensus.bus import Bus
 from cronsensus.events import PlanCarriedOut, RunEnded, RunStarted, SessionLost, TakenOver
+from cronsensus.model.ends import End, is_snoozed
 from cronsensus.model.job import is_internal
-from cronsensus.model.occurrence import Claim, Outcome, RunEnd, Settled, Takeover
+from cronsensus.model.occurrence import Claim, RunEnd, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack
@@ -47,22 +48,22 @@ class RunEvents:
         if self._bus.wanted(RunEnded):
             self._begun[claim.id, claim.token] = claim
 
-    def settled(self, answer: Settled, outcome: Outcome) -> None:
+    def settled(self, answer: Settled, ended: End) -> None:
         """Tell how a run ended, now that the store has answered."""
         claim = self._begun.pop((answer.id, answer.token), None)
         if claim is None or not self._bus.wanted(RunEnded):
             return
         # It may have ended otherwise than it said: committed by a transaction of its own.
-        as_said = answer.state is outcome.state
+        as_said = answer.state is ended.state
         end: RunEnd | Literal["refused"] = _ENDS.get(answer.state, "refused")
-        if outcome.waiting and as_said:
+        if as_said and is_snoozed(ended.then):
             end = "snoozed"
         self._emit_end(
             claim,
             end if answer.accepted else "refused",
-            reason=outcome.reason if as_said else None,
-            error=outcome.error if as_said else None,
-            seconds=outcome.elapsed.total_seconds(),
+            reason=ended.then.reason if as_said else None,
+            error=ended.error if as_said else None,
+            seconds=ended.elapsed.total_seconds(),
         )
 
     def returned(self, back: GiveBack, *, accepted: bool) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 
 from cronsensus.instants import format_instant
 from cronsensus.logger import ExcInfo, Logger
-from cronsensus.model.occurrence import SCHEDULED_KEY_PREFIX, Claim, Outcome, RunError, Settled, Takeover
+from cronsensus.model.ends import Again, End, Final, Parked, recorded_as
+from cronsensus.model.occurrence import SCHEDULED_KEY_PREFIX, Claim, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
 from cronsensus.node.run_transaction import log_unrecorded
@@ -60,58 +61,62 @@ class RunLog:
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s starts, attempt %d", _run(claim), claim.attempt, extra=_of(claim))
 
-    def ended(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
+    def ended(self, claim: Claim, end: End, raised: ExcInfo = None) -> None:
         """Remember whose end this is, and what the job raised, if there will be anything to say about it."""
-        quiet = outcome.state is State.SUCCEEDED or outcome.state is State.SKIPPED or outcome.quiet
+        quiet = end.state is State.SUCCEEDED or end.state is State.SKIPPED or recorded_as(end.then) is None
         if not quiet or _log.isEnabledFor(logging.INFO):
             self._waiting[claim.id, claim.token] = claim, raised
 
-    def settled(self, answer: Settled, outcome: Outcome) -> None:
+    def settled(self, answer: Settled, end: End) -> None:
         """Tell how a run ended, now that the store has answered."""
         claim, exception = self._waiting.pop((answer.id, answer.token), (None, None))
         if not answer.accepted:
-            self.refused(answer.id, answer.token, outcome.state)
+            self.refused(answer.id, answer.token, end.state)
             return
         self._stats.settled += 1
-        if answer.state is State.SUCCEEDED is not outcome.state:
-            log_unrecorded(outcome)
+        if answer.state is State.SUCCEEDED is not end.state:
+            log_unrecorded(end)
         if claim is None:
             return
-        about = _of(claim)
+        about, then = _of(claim), end.then
         match answer.state:
             case State.FAILED:
-                trace = outcome.error.traceback if outcome.error is not None and exception is None else ""
+                trace = end.error.traceback if end.error is not None and exception is None else ""
                 _log.error(
                     f"run %d of {repr(claim.job).replace('%', '%%')} (%s) failed at attempt %d: %s%s",
-                    claim.id, _of_what(claim), claim.attempt, _why(outcome), f"\n{trace}" if trace else "",
+                    claim.id, _of_what(claim), claim.attempt, _why(then.reason, end.error),
+                    f"\n{trace}" if trace else "",
                     extra=about, exc_info=exception,
                 )  # fmt: skip
-            case State.PENDING if outcome.quiet:
+            case State.PENDING if not isinstance(then, Final):
+                self._goes_on(claim, then, about)
+            case State.CANCELLED:
+                _log.info("%s was cancelled: %s", _run(claim), then.reason, extra=about)
+            case _ if answer.state is end.state:
+                words = then.reason or f"in {end.elapsed.total_seconds():.3f}s"
+                _log.info("%s %s: %s", _run(claim), answer.state, words, extra=about)
+
+    def _goes_on(self, claim: Claim, then: Again | Parked, about: dict[str, Any]) -> None:
+        match then:
+            case Parked(listed=None):
+                _log.debug("%s waits for its upstreams", _run(claim), extra=about)
+            case Parked(listed=listed):
+                _log.info("%s waits for its %s items", _run(claim), listed, extra=about)
+            case Again(failed=False, note=None):
+                words = "%s is %s; it looks again in %.1fs"
+                _log.info(words, _run(claim), then.reason, then.after.total_seconds(), extra=about)
+            case Again(failed=False):
                 _log.debug("%s looked, and looks again", _run(claim), extra=about)
-            case State.PENDING if outcome.waiting and outcome.retry_in is not None:
-                _log.info(
-                    "%s is %s; it looks again in %.1fs",
-                    _run(claim), outcome.reason, outcome.retry_in.total_seconds(), extra=about,
-                )  # fmt: skip
-            case State.PENDING if outcome.waiting:
-                level = logging.DEBUG if outcome.listed is None else logging.INFO
-                _log.log(level, "%s waits for its %s items", _run(claim), outcome.listed, extra=about)
-            case State.PENDING:
+            case Again():
                 # A job that asks for a retry itself has not failed.
-                level = logging.INFO if outcome.error is None else logging.WARNING
-                what = "asked for a retry" if outcome.error is None else "failed"
-                wait = "" if outcome.retry_in is None else f" in {outcome.retry_in.total_seconds():.1f}s"
+                level = logging.INFO if then.error is None else logging.WARNING
+                what = "asked for a retry" if then.error is None else "failed"
                 _log.log(
                     level,
-                    "attempt %d of %s %s: %s; it is tried again%s",
-                    claim.attempt, _run(claim), what, _why(outcome), wait, extra=about,
+                    "attempt %d of %s %s: %s; it is tried again in %.1fs",
+                    claim.attempt, _run(claim), what, _why(then.reason, then.error), then.after.total_seconds(),
+                    extra=about,
                 )  # fmt: skip
-            case State.CANCELLED:
-                _log.info("%s was cancelled: %s", _run(claim), outcome.reason, extra=about)
-            case _ if answer.state is outcome.state:
-                seconds = outcome.elapsed.total_seconds()
-                words = outcome.reason or f"in {seconds:.3f}s"
-                _log.info("%s %s: %s", _run(claim), answer.state, words, extra=about)
 
     def refused(self, occurrence: int, token: int, wanted: State) -> None:
         """Tell that the store did not take what became of a run here."""
@@ -194,8 +199,8 @@ def _of(claim: Claim) -> dict[str, Any]:
     return {"job": claim.job, "run": claim.id, "key": claim.key, "attempt": claim.attempt, "token": claim.token}
 
 
-def _why(outcome: Outcome) -> str:
-    return outcome.reason or "no reason given" if outcome.error is None else _words(outcome.error)
+def _why(reason: str | None, error: RunError | None) -> str:
+    return reason or "no reason given" if error is None else _words(error)
 
 
 def _words(error: RunError) -> str:

@@ -28,7 +28,8 @@ from msgspec import structs
 from cronsensus.errors import LeaseLost, StoreError, UnsupportedTransaction
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
-from cronsensus.model.occurrence import Claim, Note, Outcome, RunError
+from cronsensus.model.ends import End, Final
+from cronsensus.model.occurrence import Claim, Note, RunError
 from cronsensus.model.states import State
 from cronsensus.node.forks import leave_if_forked
 from cronsensus.stores.base import Store, is_passing_failure
@@ -246,18 +247,18 @@ class RunTransaction:
             _log.warning("%s; what it returned later is not recorded: give it to run.complete() in the block", what)
 
 
-def uncommitted(claim: Claim) -> Outcome:
+def uncommitted(claim: Claim) -> End:
     """Return the end of a run whose transaction was not committed, as far as is known here."""
-    return Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.FAILED, error=UNCOMMITTED)
+    return End.of(claim, Final(State.FAILED, error=UNCOMMITTED))
 
 
-def log_unrecorded(outcome: Outcome) -> None:
+def log_unrecorded(end: End) -> None:
     """Say which end of a run was not recorded, because it turned out that its transaction was committed before."""
-    if outcome.error is not UNCOMMITTED:
-        words = _words(outcome.error, outcome.reason or outcome.state)
+    if end.error is not UNCOMMITTED:
+        words = _words(end.error, end.then.reason or end.state)
         _log.warning(
             "occurrence %d succeeded with its transaction, and is recorded so; what came after is not: %s",
-            outcome.id, words,
+            end.id, words,
         )  # fmt: skip
 
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.membership.loss import ENDS_KEPT
-from cronsensus.model.occurrence import Outcome
-from cronsensus.model.states import ACTIVE
+from cronsensus.model.ends import End, Final
 from cronsensus.model.step import GiveBack
 
 MOST_TEXT = 32_000_000
@@ -26,7 +25,7 @@ Key = tuple[int, int]
 
 class _Said(NamedTuple):
     at: float
-    what: Outcome | GiveBack
+    what: End | GiveBack
     text: int
 
 
@@ -41,7 +40,7 @@ class Said:
         self._ends: dict[Key, _Said] = {}
         self._order: deque[tuple[float, Key]] = deque()
         self._text = 0
-        self._over: dict[int, Outcome] = {}
+        self._over: dict[int, End] = {}
 
     def __contains__(self, key: Key) -> bool:
         """Whether the end of this run is still known."""
@@ -51,14 +50,14 @@ class Said:
         """Return the runs whose end is still known."""
         return set(self._ends)
 
-    def remember(self, key: Key, what: Outcome | GiveBack) -> None:
+    def remember(self, key: Key, what: End | GiveBack) -> None:
         """Note that the store has accepted an end in this moment."""
         now = self._clock.monotonic()
         if key in self._ends:
             self.take(key)
         said = _Said(now, what, _length(what))
         self._ends[key] = said
-        if isinstance(what, Outcome) and what.state not in ACTIVE:
+        if isinstance(what, End) and isinstance(what.then, Final):
             self._over[key[0]] = what
         self._order.append((now, key))
         self._text += said.text
@@ -80,7 +79,7 @@ class Said:
         found = self._over.get(occurrence)
         return found is not None and found.session == session
 
-    def take(self, key: Key) -> Outcome | GiveBack | None:
+    def take(self, key: Key) -> End | GiveBack | None:
         """Return the end of a run, and keep it no more."""
         found = self._ends.pop(key, None)
         if found is None:
@@ -91,8 +90,8 @@ class Said:
         return found.what
 
 
-def _length(what: Outcome | GiveBack) -> int:
+def _length(what: End | GiveBack) -> int:
     if isinstance(what, GiveBack):
         return 0
     error = 0 if what.error is None else len(what.error.message) + len(what.error.traceback)
-    return len(what.result or "") + error
+    return len(what.then.result or "" if isinstance(what.then, Final) else "") + error

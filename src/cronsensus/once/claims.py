@@ -37,14 +37,15 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.ends import End, Final
 from cronsensus.model.job import GUARDED, JobSpec
-from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.once.background_queue import BackgroundQueue
 from cronsensus.once.identity import alike
-from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, given_back
+from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, never_begun
 from cronsensus.once.reconciling import Reconciliation
 from cronsensus.once.waiters import Waiters
 from cronsensus.stores.base import Store
@@ -316,7 +317,7 @@ class Claims:
         if seen.session != session.session:
             return False
         # The answer to an ``acquire`` of this process was lost, and nothing works on the claim.
-        self.store.step(seen.session, Step(outcomes=(given_back(seen.id, seen.token, seen.session),)))
+        self.store.step(seen.session, Step(ends=(never_begun(seen.id, seen.token, seen.session),)))
         return True
 
     def sweep(self) -> bool:
@@ -482,7 +483,7 @@ class Claims:
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def settle(self, held: OwnedClaim, outcome: Outcome) -> Settled:
+    def settle(self, held: OwnedClaim, end: End) -> Settled:
         """Record how it ended; what the store answers first is what stands.
 
         Raises:
@@ -493,17 +494,17 @@ class Claims:
         pause = 0.02
         while True:
             try:
-                [settled] = self.store.step(held.claim.session, Step(outcomes=(outcome,))).settled
+                [settled] = self.store.step(held.claim.session, Step(ends=(end,))).settled
                 break
             except StoreError as error:
                 if not error.retryable or self.clock.monotonic() > until:
-                    held.unsettled, held.owed = outcome, True
+                    held.unsettled, held.owed = end, True
                     self._host.add(held, AGAIN)
                     raise
             Event().wait(pause)
             pause = min(AGAIN, pause * 2)
         if settled.accepted:
-            self._reconciliation.ended(held.claim, outcome, committed=held.run.may_have_committed)
+            self._reconciliation.ended(held.claim, end, committed=held.run.may_have_committed)
         self.done(held)
         return settled
 
@@ -581,19 +582,10 @@ class Claims:
         now = self.store.now()
         for seen in self.store.occurrences(where, limit=MOST_CLOSED, newest_first=False):
             # What failed was made due when it may go; what was cut off is due at once.
-            if seen.due_at + (timedelta(0) if seen.reason == FREED else spec.policies.keep) > now:
+            if seen.due_at + (timedelta(0) if seen.error is not None else spec.policies.keep) > now:
                 continue
             ticket = Ticket()
             held = self._try(CallKey(spec, seen.key, seen.scheduled_for), ticket)
             if held is not None:
                 # Acquired as by a call, so that no call can begin with it at the same moment.
-                self.settle(
-                    held,
-                    Outcome(
-                        id=seen.id,
-                        token=held.claim.token,
-                        session=held.claim.session,
-                        state=State.CANCELLED,
-                        reason=NOT_ASKED_FOR,
-                    ),
-                )
+                self.settle(held, End.of(held.claim, Final(State.CANCELLED, NOT_ASKED_FOR)))

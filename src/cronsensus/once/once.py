@@ -29,8 +29,9 @@ from cronsensus.lock.drive import adrive, drive
 from cronsensus.lock.worker_pool import on_worker, submit, surely
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
+from cronsensus.model.ends import Again, End, Final, Then
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Occurrence, Outcome, RunError
+from cronsensus.model.occurrence import Occurrence, RunError
 from cronsensus.model.states import State
 from cronsensus.node.executors.result import describe
 from cronsensus.node.run import Run, current_run, enter_run
@@ -336,7 +337,7 @@ class Once(Generic[P, R_co]):
     def _begins(self, claims: Claims, held: OwnedClaim, chain: tuple[OwnedClaim, ...]) -> None:
         """Set what becomes of the key if this call goes away from here on; then the function may begin."""
         held.run.type_result(self._types)
-        held.outcome_if_left = self._left(claims)
+        held.end_if_left = self._left(claims)
         enter_run(held.run)
         _chain.set((*chain, held))
         held.begun = True
@@ -402,14 +403,14 @@ class Once(Generic[P, R_co]):
             return self._ending_of(held.value)[0]
         return self._raised(held, error)
 
-    def _left(self, claims: Claims) -> Callable[[OwnedClaim], Outcome]:
+    def _left(self, claims: Claims) -> Callable[[OwnedClaim], End]:
         """Return what says how a call ended that went away in the middle."""
 
-        def outcome(held: OwnedClaim) -> Outcome:
+        def end(held: OwnedClaim) -> End:
             ending = INTERRUPTED if held.value is UNSET or self._transaction else self._ending_of(held.value)[0]
-            return self._outcome(held, self._timed(claims, held, ending))
+            return self._end(held, self._timed(claims, held, ending))
 
-        return outcome
+        return end
 
     def _is_undone(self, error: BaseException) -> bool:
         """Whether the database gave way to another transaction, as in a deadlock, and what was written is undone."""
@@ -432,7 +433,7 @@ class Once(Generic[P, R_co]):
     def _settle(self, claims: Claims, held: OwnedClaim, ending: Ending) -> State | None:
         """Record an ending; return the key's state, or ``None`` if the claim had been taken over by then."""
         # Noted first: if this call goes away here, another one, or the background queue, records it.
-        held.unsettled = self._outcome(held, self._timed(claims, held, ending))
+        held.unsettled = self._end(held, self._timed(claims, held, ending))
         settled = claims.settle(held, held.unsettled)
         claims.maintain()
         if not settled.accepted:
@@ -447,22 +448,18 @@ class Once(Generic[P, R_co]):
         elapsed = timedelta(seconds=claims.clock.monotonic() - held.started)
         return structs.replace(held.run.ended(ending), elapsed=elapsed)
 
-    def _outcome(self, held: OwnedClaim, ending: Ending) -> Outcome:
-        outcome = Outcome(
-            id=held.claim.id,
-            token=held.claim.token,
-            session=held.claim.session,
-            state=State.SUCCEEDED,
-            result=ending.result,
-            error=ending.error,
-            elapsed=ending.elapsed,
-        )
+    def _end(self, held: OwnedClaim, ending: Ending) -> End:
+        return End.of(held.claim, self._then(held, ending), ending.elapsed)
+
+    def _then(self, held: OwnedClaim, ending: Ending) -> Then:
         if ending.kind == "returned":
-            return outcome
+            return Final(State.SUCCEEDED, result=ending.result)
         if ending.hopeless or (self._on_error == "keep" and ending.kind != "retry"):
-            return structs.replace(outcome, state=State.FAILED)
-        # Due when it may be forgotten: until then no node need look at it, and the next call takes it all the same.
-        return structs.replace(outcome, state=State.PENDING, reason=FREED, retry_in=held.claim.spec.policies.keep)
+            return Final(State.FAILED, error=ending.error)
+        # Due when it may be forgotten: until then no node need look at it, and the next call takes it all the same. By
+        # its error the key is known to be free: a call that was cut off leaves none.
+        error = ending.error or RunError(type="Retry", message=ending.reason or "a retry was asked for")
+        return Again(held.claim.spec.policies.keep, failed=True, reason=FREED, error=error)
 
 
 def _names(chain: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, str], ...]:

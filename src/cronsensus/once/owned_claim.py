@@ -26,9 +26,9 @@ from cronsensus.errors import PayloadMismatch, StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.heartbeat import LONGEST_WAIT
 from cronsensus.membership.lease import SessionLease
+from cronsensus.model.ends import Again, End
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Note, Occurrence, Outcome, scheduled_key
-from cronsensus.model.states import State
+from cronsensus.model.occurrence import Claim, Note, Occurrence, scheduled_key
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.run import Run
 from cronsensus.node.run_transaction import RunTransaction
@@ -172,7 +172,7 @@ class OwnedClaim:
     Attributes:
         begun: the function may have begun.
         value: what it returned.
-        outcome_if_left: what to record if the call goes away from here on; asked once ``begun``.
+        end_if_left: what to record if the call goes away from here on; asked once ``begun``.
         unsettled: what could not be recorded yet.
         owed: whether the store was away when it was to be recorded.
         is_over: the store knows how it ended.
@@ -187,8 +187,8 @@ class OwnedClaim:
         )
         self.begun = False
         self.value: Any = UNSET
-        self.outcome_if_left: Callable[[OwnedClaim], Outcome] | None = None
-        self.unsettled: Outcome | None = None
+        self.end_if_left: Callable[[OwnedClaim], End] | None = None
+        self.unsettled: End | None = None
         self.claims = claims
         self.owed = self.is_over = False
         self._lease = lease
@@ -227,13 +227,13 @@ class OwnedClaim:
         if ticket is not None and ticket.held is self:
             ticket.held = None
 
-    def left_outcome(self) -> Outcome:
+    def left_end(self) -> End:
         """Return what the store is to be told if the call is gone."""
         if self.unsettled is None:
-            if self.begun and self.outcome_if_left is not None:
-                self.unsettled = self.outcome_if_left(self)
+            if self.begun and self.end_if_left is not None:
+                self.unsettled = self.end_if_left(self)
             else:
-                self.unsettled = given_back(self.claim.id, self.claim.token, self.claim.session)
+                self.unsettled = never_begun(self.claim.id, self.claim.token, self.claim.session)
         return self.unsettled
 
     def step(self, store: Store) -> float:
@@ -249,7 +249,7 @@ class OwnedClaim:
         if self.is_over:  # an interrupted call may not have dropped it
             self.claims.forget(self)
             return True
-        step = Step(outcomes=(self.left_outcome(),)) if self.begun else Step(give_back=(GiveBack(claim=self.claim),))
+        step = Step(ends=(self.left_end(),)) if self.begun else Step(give_back=(GiveBack(claim=self.claim),))
         try:
             self.claims.store.step(self.claim.session, step)
         except StoreError as error:
@@ -301,6 +301,6 @@ class _NoNotes:
 _NO_PROGRESS = _NoNotes()
 
 
-def given_back(occurrence: int, token: int, session: str | None) -> Outcome:
-    """Return the outcome of what was never begun."""
-    return Outcome(id=occurrence, token=token, session=session, state=State.PENDING, retry_in=timedelta(0))
+def never_begun(occurrence: int, token: int, session: str | None) -> End:
+    """Return the end of what was never begun: it counts nothing."""
+    return End(id=occurrence, token=token, session=session, then=Again(timedelta(0), failed=False))

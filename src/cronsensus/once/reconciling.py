@@ -15,11 +15,12 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked
-from cronsensus.model.occurrence import Claim, Outcome, Settled
+from cronsensus.model.ends import End
+from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.said import Key, Said
-from cronsensus.once.owned_claim import given_back
+from cronsensus.once.owned_claim import never_begun
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")
@@ -53,11 +54,11 @@ class Reconciliation:
         self._strange: set[Key] = set()
         self._looked_at = -1e9
 
-    def ended(self, claim: Claim, outcome: Outcome, *, committed: bool) -> None:
+    def ended(self, claim: Claim, end: End, *, committed: bool) -> None:
         """Note an end that the store has accepted; ``committed``: in the transaction of the function."""
         with self._lock:
             # A store that forgot the end has also forgotten the effects committed with it, so the key is free.
-            self._said.remember((claim.id, claim.token), GiveBack(claim=claim) if committed else outcome)
+            self._said.remember((claim.id, claim.token), GiveBack(claim=claim) if committed else end)
 
     def listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
         """Compare what a renewal of ``session`` listed. Asks no store."""
@@ -67,19 +68,19 @@ class Reconciliation:
             forgotten = strange & self._strange if asked.at > self._looked_at else set()
             self._strange, self._looked_at = strange - forgotten, self._clock.monotonic()
             ends = {key: self._said.take(key) for key in sorted(forgotten)}
-        outcomes = [end if isinstance(end, Outcome) else given_back(*key, session) for key, end in ends.items()]
-        if outcomes:
-            _log.aside.warning("the store forgot how %d calls ended: it is told again", len(outcomes))
-            self._later(lambda: self._tell(session, outcomes, ends))
+        again = [end if isinstance(end, End) else never_begun(*key, session) for key, end in ends.items()]
+        if again:
+            _log.aside.warning("the store forgot how %d calls ended: it is told again", len(again))
+            self._later(lambda: self._tell(session, again, ends))
 
-    def _tell(self, session: str, outcomes: list[Outcome], ends: dict[Key, Outcome | GiveBack | None]) -> None:
+    def _tell(self, session: str, again: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
         settled: tuple[Settled, ...] = ()
         try:
-            settled = self._store.step(session, Step(outcomes=tuple(outcomes))).settled
+            settled = self._store.step(session, Step(ends=tuple(again))).settled
         except StoreError as error:
             _log.debug("what the store forgot could not be told again yet: %s", error)
         with self._lock:
             answered = {(one.id, one.token) for one in settled}
             for key, end in ends.items():
-                if isinstance(end, Outcome) and (end.state is not State.PENDING or key not in answered):
+                if isinstance(end, End) and (end.state is not State.PENDING or key not in answered):
                     self._said.remember(key, end)

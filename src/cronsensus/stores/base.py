@@ -23,6 +23,7 @@ from cronsensus.errors import InvalidOption, StoreError, StoreFull
 from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.batch import Children, Sleeper
+from cronsensus.model.ends import Final
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
@@ -233,17 +234,19 @@ class Store(Backend):
     def step(self, session: str, step: Step) -> Done:
         """Write all that a node has to say: notes, results and claims given back, then plans, then claims of work.
 
-        - Notes, outcomes and claims that are given back are accepted by token and session, also where ``session`` is
+        - Notes, ends and claims that are given back are accepted by token and session, also where ``session`` is
           not alive: each only if its occurrence is still running under its token. A refused one stops none of the
           others.
         - Notes are progress and log lines of running attempts.
-        - Outcomes tell how attempts ended. A final state is written with reason, result and error; ``PENDING`` puts the
-          occurrence back, due at the store's now + ``retry_in``, with one failure more, and forgets its fingerprint;
-          ``waiting``, without a failure, and without ``retry_in`` to sleep, due never, until ``awaken``. ``quiet``, it
-          leaves no run record, and its result for the next attempt.
-          Each that is accepted leaves a run record with its token. Reasons, errors and log lines may be any text: what
-          a store cannot keep of it (NUL, half characters) it keeps as an escape, so that no message costs a result;
-          and secrets in it are masked (``codec.clean``), as in all that operators say.
+        - Ends tell what becomes of occurrences (``model.ends``). ``Final`` is written with reason, result and error.
+          ``Again`` puts the occurrence back, due at the store's now + ``after``, and forgets its fingerprint: with one
+          failure more if it ``failed``, else without the attempt, and with its ``note`` for the next one. ``Parked``
+          puts it back due never, until ``awaken``, with all counts at their beginning. One that was asked to stop is
+          cancelled instead of put back.
+          Each that is accepted leaves a run record with its token, but for what ``recorded_as`` says leaves none.
+          Reasons, errors and log lines may be any text: what a store cannot keep of it (NUL, half characters) it keeps
+          as an escape, so that no message costs a result; and secrets in it are masked (``codec.clean``), as in all
+          that operators say.
         - A claim that is given back is pending, due as before. ``cut=None``: it was not begun. The attempt is given
           back too, so the next one has its number again. ``cut="stopped"``: it had begun, and its node stopped it in
           order. The attempt counts, because its number belongs to a run that began; it is no crash. ``cut="crashed"``:
@@ -259,7 +262,7 @@ class Store(Backend):
         - Up to ``want.limit`` due pending occurrences of ``want.functions`` are claimed: highest priority first, then
           by class (the schedule and people, then what was enqueued, then items and backfill: ``model.claim_order``),
           then earliest due, then oldest; with ``want.oldest`` the class has no say. Among them are those that this
-          step's plans made, that its outcomes put back, and that its outcomes made room for. One past its
+          step's plans made, that its ends put back, and that its ends made room for. One past its
           ``expires_at`` that never started becomes missed(late) instead.
           Limits: per job ``concurrency`` over all live sessions (a dead session's runs do not count); for occurrences
           subject to overlap (all policies but ``allow``), one at a time and in order of creation: one waits while an
@@ -285,7 +288,7 @@ class Store(Backend):
         Atomic: plans and claims in one step, and never without the results that they come after. An occurrence is
         inserted if and only if the watermark moves; none is claimed by two callers. A claim never waits for rows that
         another node holds.
-        Idempotent: outcomes and claims given back by their tokens (a repeated outcome gets its first answer, and
+        Idempotent: ends and claims given back by their tokens (a repeated end gets its first answer, and
         nothing is written), plans by their watermark. Claims are not: they stand although the answer was lost, and
         ``renew`` lists them. So a step whose answer was lost can be sent again; log lines of its notes may then be
         written twice.
@@ -296,13 +299,14 @@ class Store(Backend):
         and then the rest in halves. Results alone are refused neither for a plan nor, on Redis, for want of memory.
 
         Raises:
-            InvalidTransition: an outcome names a state that no run can end in (``RUNNING``, ``MISSED``); nothing was
+            InvalidTransition: an end names a state that no run can end in (``RUNNING``, ``MISSED``); nothing was
                 done.
             InvalidOption: ``want.ahead`` is negative or more than ``MOST_AHEAD``; nothing was done.
             StoreFull: there is no room for notes, plans or claims; on Redis the results stand.
         """
-        for outcome in step.outcomes:
-            require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
+        for end in step.ends:
+            if isinstance(end.then, Final):
+                require_transition(State.RUNNING, end.then.state, what=f"occurrence {end.id}")
         if step.want is not None:
             check_ahead(step.want.ahead)
         return self._within("step", self._step, session, step) if step else Done()

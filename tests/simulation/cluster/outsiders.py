@@ -13,7 +13,8 @@ from typing import Any
 
 from cronsensus.errors import CoordinationError, LeaseLost, OccurrenceTooOld, UnknownJob
 from cronsensus.model.ending import Ending, EndingKind
-from cronsensus.model.occurrence import Claim, Outcome, RunError
+from cronsensus.model.ends import End
+from cronsensus.model.occurrence import Claim, RunError
 from cronsensus.model.session import LockGrant, SessionSpec
 from cronsensus.model.step import Step
 from cronsensus.node.executors.base import Call, Registered
@@ -211,8 +212,8 @@ class Outsider:
             return  # it knows that nobody wants to hear it
         self._tell(outcome)
 
-    def _tell(self, outcome: Outcome) -> None:
-        step = Step(outcomes=(outcome,))
+    def _tell(self, outcome: End) -> None:
+        step = Step(ends=(outcome,))
         self._do("step", self._session, step)
         if self._rng.random() < 0.2:
             self.later(SECOND, lambda: self._do("step", self._session, step))  # the answer was lost

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from cronsensus.model.ends import End
 from cronsensus.model.job import JobSpec, JobView
 from cronsensus.model.ledger import Identity
 from cronsensus.model.occurrence import (
@@ -16,7 +17,6 @@ from cronsensus.model.occurrence import (
     Item,
     Occurrence,
     OccurrenceFilter,
-    Outcome,
     Settled,
     Takeover,
 )
@@ -91,7 +91,7 @@ def _defined(defined: DefineResult) -> str:
 
 def _step(step: Step) -> str:
     back = ", ".join(f"#{one.claim.id} token {one.claim.token} {one.cut or 'not begun'}" for one in step.give_back)
-    said = {"notes": step.notes, "ends": step.outcomes, "fires": step.plans}
+    said = {"notes": step.notes, "ends": step.ends, "fires": step.plans}
     parts = [f"{name}{_written(values)}" for name, values in said.items() if values]
     parts += [f"gives back[{back}]"] if back else []
     parts += [] if step.want is None else [f"wants {step.want.limit}"]
@@ -117,7 +117,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     JobSpec: lambda one: str(one.name),
     SessionSpec: lambda one: str(one.id),
     Claim: lambda one: f"#{one.id} {one.job} attempt {one.attempt} token {one.token}",
-    Outcome: lambda one: f"#{one.id} token {one.token} {one.state}({one.reason})",
+    End: lambda one: f"#{one.id} token {one.token} {one.state}({one.reason})",
     Settled: lambda one: f"#{one.id} token {one.token} {'accepted' if one.accepted else 'refused'} {one.state}",
     Renewal: lambda one: (
         f"{'alive' if one.alive else 'dead'} {one.lease.total_seconds():g}s "

@@ -22,7 +22,8 @@ from cronsensus.errors import StoreCorrupt
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
-from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome, RunError
+from cronsensus.model.ends import End
+from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, RunError
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.step import Done, Step, Want
@@ -31,7 +32,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import a_session, state_of
-from cronsensus.testing.conformance.steps import carry_out, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, say, settle, take
 from tests.node.recording_executor import RecordingExecutor, registered
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -74,9 +75,9 @@ def furnish(store: Store, clock: ManualClock) -> None:
         store.resume(job, by="ann")
     # What is over: by a success, a failure, a retry; and times that nobody ran.
     for job in ("queue", "worse"):
-        _run(store, job, "done", Outcome(id=0, token=0, state=State.SUCCEEDED, result="1"))
-        _run(store, job, "broken", Outcome(id=0, token=0, state=State.FAILED, error=RunError(type="E", message="m")))
-        _run(store, job, "again", Outcome(id=0, token=0, state=State.PENDING, retry_in=100 * DAY))
+        _run(store, job, "done", an_end(id=0, token=0, state=State.SUCCEEDED, result="1"))
+        _run(store, job, "broken", an_end(id=0, token=0, state=State.FAILED, error=RunError(type="E", message="m")))
+        _run(store, job, "again", an_end(id=0, token=0, state=State.PENDING, retry_in=100 * DAY))
     store.close_session("gone")
     clock.advance(2 * MINUTE)
     for state in store.look().jobs:
@@ -84,7 +85,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
         planned = plan(state, store.now())
         carry_out(store, [Plan(**{name: getattr(planned, name) for name in Plan.__slots__} | {"verdicts": (late,)})])
     for claim in take(store, "worker", 10, ["good"], lease=long):
-        settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+        settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     clock.advance(2 * DAY - 2 * MINUTE - 3 * SECOND)
     # What is under way.
     for session, job, key in (("holder", "worse", "held"), ("dead", "queue", "left"), ("holder", "worse", "stopped")):
@@ -101,7 +102,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
     clock.advance(SECOND)
 
 
-def _run(store: Store, job: str, key: str, outcome: Outcome) -> None:
+def _run(store: Store, job: str, key: str, outcome: End) -> None:
     session = "gone" if job == "worse" else "worker"
     store.enqueue([Item(job=job, key=key, args=(1,))])
     [claim] = take(store, session, 1, [job], lease=30 * DAY)
@@ -216,17 +217,15 @@ def _steps(store: Store) -> None:
     [made] = store.enqueue([Item(job="queue", key="stepped")])
     done = _step(store)
     assert made.id in {one.id for one in done.claims}
-    done = _step(store, *(Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in done.claims))
+    done = _step(store, *(an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in done.claims))
     assert made.id in {one.id for one in done.settled if one.accepted}
     store.close_session("stepping")
 
 
-def _step(store: Store, *outcomes: Outcome) -> Done:
+def _step(store: Store, *outcomes: End) -> Done:
     view = store.look()
     want = Want(limit=100, functions=[spec.function for spec in JOBS], lease=DAY)
-    return store.step(
-        "stepping", Step(outcomes=outcomes, plans=tuple(plan(job, view.now) for job in view.jobs), want=want)
-    )
+    return store.step("stepping", Step(ends=outcomes, plans=tuple(plan(job, view.now) for job in view.jobs), want=want))
 
 
 def _defines(store: Store) -> None:

@@ -7,12 +7,13 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.clock import Clock
+from cronsensus.model.ends import End
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import an_end, take
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 
@@ -66,8 +67,8 @@ def a_claim(store: RedisStore, session: str = "s1") -> Claim:
     return claim
 
 
-def succeeded(claim: Claim) -> Outcome:
-    return Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+def succeeded(claim: Claim) -> End:
+    return an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:

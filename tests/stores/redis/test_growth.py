@@ -8,11 +8,11 @@ import redis
 from cronsensus.clock import ManualClock
 from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 
 DAY = timedelta(days=1)
 
@@ -106,7 +106,7 @@ def test_a_batch_that_is_pruned_leaves_no_key(store, raw, clock):
     store.complete_list(batch.id, 3)
     claims = take(store, "s1", 10, ["f"], lease=DAY)
     states = (State.SUCCEEDED, State.SUCCEEDED, State.FAILED, State.SKIPPED)
-    ends = [Outcome(id=one.id, token=one.token, state=state) for one, state in zip(claims, states, strict=True)]
+    ends = [an_end(id=one.id, token=one.token, state=state) for one, state in zip(claims, states, strict=True)]
     settle(store, ends[1:3])
     items = f"items:{batch.id:014d}"
     assert {f"{items}:running", f"{items}:failed", f"{items}:succeeded", "listed"} <= {*keys(store, raw)}

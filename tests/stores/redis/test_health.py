@@ -262,7 +262,7 @@ def test_step_on_a_full_server_records_results_and_refuses_the_rest(own_server: 
     store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
     ended, given, running = take(store, "s1", 3, ["queue"], lease=LEASE)
     note = Note(running.id, running.token, (1.0, 2.0))
-    results = Step(outcomes=(succeeded(ended),), give_back=(GiveBack(claim=given),))
+    results = Step(ends=(succeeded(ended),), give_back=(GiveBack(claim=given),))
     want = Want(limit=1, functions=["queue"], lease=LEASE)
     with redis.Redis.from_url(own_server.url) as client:
         client.config_set("maxmemory", LESS)

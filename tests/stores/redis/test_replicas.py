@@ -62,7 +62,7 @@ def test_without_enough_replicas_nothing_is_started_and_what_is_done_stands(
     # From here on nothing is even claimed.
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="nothing new starts"):
-            store.step("s1", Step(outcomes=(succeeded(running),), want=want))
+            store.step("s1", Step(ends=(succeeded(running),), want=want))
         with pytest.raises(StoreUnavailable, match="nothing new starts"):
             store.acquire("s1", "queue", key="2", lease=LEASE)
     assert sum(len(store.runs(one.id)) for one in made) == 3
@@ -70,7 +70,7 @@ def test_without_enough_replicas_nothing_is_started_and_what_is_done_stands(
     # A result by itself stands, but is only confirmed when it is safe.
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
-            store.step("s1", Step(outcomes=(succeeded(running),)))
+            store.step("s1", Step(ends=(succeeded(running),)))
     assert State.SUCCEEDED is _look(store, running.id)
     # A lock is not granted; what is held is kept.
     with pytest.raises(StoreUnavailable):

@@ -15,7 +15,7 @@ from cronsensus.model.acquiring import Ask
 from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import Loss
-from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import GiveBack, Step, Want
@@ -25,7 +25,7 @@ from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.testing.conformance.fixtures import HOSTILE, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
 from cronsensus.triggers import at, every
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
@@ -102,7 +102,7 @@ def test_a_scheduled_occurrence_takes_few_commands(own_server: RedisServer, open
             client,
             lambda: store.step("s1", Step(plans=tuple(plan(job, view.now) for job in view.jobs), want=want)).claims,
         )
-        _, settled = counted(client, lambda: store.step("s1", Step(outcomes=tuple(map(succeeded, claims)))))
+        _, settled = counted(client, lambda: store.step("s1", Step(ends=tuple(map(succeeded, claims)))))
         _, looked = counted(client, store.look)
         _, renewed = counted(client, lambda: store.renew("s1", lease=LEASE))
     assert len(claims) == 1
@@ -123,7 +123,7 @@ def test_each_of_a_herd_takes_few_commands(own_server: RedisServer, opening: Ope
     plans = tuple(plan(job, clock.now()) for job in store.look().jobs)
     with redis.Redis.from_url(own_server.url) as client:
         done, fired = counted(client, lambda: store.step("s1", Step(plans=plans, want=want)))
-        _, settled = counted(client, lambda: store.step("s1", Step(outcomes=tuple(map(succeeded, done.claims)))))
+        _, settled = counted(client, lambda: store.step("s1", Step(ends=tuple(map(succeeded, done.claims)))))
     assert len(done.claims) == 50
     assert (fired // 50, settled // 50) == (11, 5)
 
@@ -173,7 +173,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     made = store.retry(claim.id, by=name, why=name)
     store.enqueue([Item(job=name, key=name, kwargs={name: name}, expires_in=SECOND, priority=-3)])
     [claim] = take(store, name, 1, [name], lease=HOUR)
-    failed = Outcome(id=claim.id, token=claim.token, state=State.PENDING, reason=name)
+    failed = an_end(id=claim.id, token=claim.token, state=State.PENDING, reason=name)
     assert settle(store, [failed])[0].accepted
     store.enqueue([Item(job=name, key=item_key(made.id, name), origin=Origin.BATCH, parent=made.id)])
     assert store.complete_list(made.id, 1)

@@ -20,7 +20,7 @@ PREAMBLE = """
 import os, sys
 from datetime import timedelta
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want

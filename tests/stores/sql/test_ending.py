@@ -9,12 +9,12 @@ from msgspec import structs
 
 from cronsensus.errors import LeaseLost
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Item, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Item, Settled
 from cronsensus.model.states import State
 from cronsensus.stores.sql import completing
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
-from cronsensus.testing.conformance.steps import give_back, settle, take
+from cronsensus.testing.conformance.steps import an_end, give_back, settle, take
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_of_outcomes_of_one_run_in_one_step_only_those_under_its_token_are_answe
     store: SqliteStore,
 ) -> None:
     claim = a_claim(store)
-    first = Outcome(id=claim.id, token=claim.token, state=State.FAILED)
+    first = an_end(id=claim.id, token=claim.token, state=State.FAILED)
     again, other = structs.replace(first, state=State.SUCCEEDED), structs.replace(first, token=claim.token - 1)
     answers = settle(store, [other, first, again, other])
     assert answers == [
@@ -72,7 +72,7 @@ def test_what_was_asked_to_stop_and_ended_before_it_heard_of_that_ended_as_it_di
     for claim in claims:
         store.cancel(claim.id, by="ann", why="enough")
     answers = settle(
-        store, [Outcome(id=one.id, token=one.token, state=end) for one, end in zip(claims, ends, strict=True)]
+        store, [an_end(id=one.id, token=one.token, state=end) for one, end in zip(claims, ends, strict=True)]
     )
     assert [answer.state for answer in answers] == [State.SUCCEEDED, State.FAILED, State.CANCELLED]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cronsensus.clock import ManualClock
+from cronsensus.model.ends import End
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Outcome
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
@@ -19,6 +19,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import START, a_session
+from cronsensus.testing.conformance.steps import an_end
 from cronsensus.triggers import every
 
 KINDS: dict[str, Callable[..., SqlStore]] = {"url": SqliteStore, "postgres_url": PostgresStore, "mysql_url": MysqlStore}
@@ -110,12 +111,12 @@ def test_a_step_says_how_long_ago_the_clock_of_its_claims_came(two, monkeypatch)
 
     monkeypatch.setattr(Transaction, "send", far)
     plans = tuple(plan(job, clock.now()) for job in seen.jobs)
-    step = Step(plans=plans, outcomes=(an_outcome(),), want=Want(limit=10, functions=["f"], lease=LEASE))
+    step = Step(plans=plans, ends=(an_outcome(),), want=Want(limit=10, functions=["f"], lease=LEASE))
     done = store.step("s1", step)
     [claim] = done.claims
     assert (claim.claimed_at, done.age) == (clock.now() - timedelta(seconds=0.08), pytest.approx(0.08))
 
 
-def an_outcome() -> Outcome:
+def an_outcome() -> End:
     """Return the end of a run that nobody knows: it has a step of one plan go the way of all others."""
-    return Outcome(id=999, token=1, session="s1", state=State.SUCCEEDED)
+    return an_end(id=999, token=1, session="s1", state=State.SUCCEEDED)

@@ -25,7 +25,7 @@ from cronsensus.errors import (
     StoreUnavailable,
 )
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.engine import engine_of, handed_over
@@ -34,7 +34,7 @@ from cronsensus.stores.sql.mysql import store as store_of_mysql
 from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from tests.servers.fixtures import mysql_connection
 from tests.servers.mariadb import MariadbServer
 from tests.servers.mysql import mysql_or_mariadb
@@ -368,7 +368,7 @@ def test_a_deadlock_is_resolved_by_doing_the_verb_again(open_mysql, mysql_url):
     work_with(store)
     made = store.enqueue([Item(job="job", key="mine"), *(Item(job="job") for _ in range(50))])[0]
     [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
-    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     undone: list[BaseException] = []
     try_again = errors.try_again
 
@@ -461,7 +461,7 @@ def test_a_commit_whose_answer_is_lost_is_resolved_by_asking_again(open_mysql, m
     work_with(store)
     made = store.enqueue([Item(job="job", key="mine")])[0]
     [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
-    outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+    outcome = an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)
     commit = driver.BoundedConnection.commit
 
     def commit_and_lose(self: driver.BoundedConnection) -> None:
@@ -485,9 +485,9 @@ def test_a_server_that_is_killed_and_comes_back_has_what_it_said(open_mysql):
         claims = take(store, "s1", 10, {"f"}, lease=LEASE)
         durable.kill9()
         with pytest.raises(StoreUnavailable):
-            settle(store, [Outcome(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
+            settle(store, [an_end(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
         durable.start()
-        answers = settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+        answers = settle(store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
         assert all(answer.accepted for answer in answers)
         more = take(store, "s1", 20, {"f"}, lease=LEASE)
         assert len(more) == 10
@@ -563,7 +563,7 @@ def test_arguments_and_results_of_the_greatest_size_fit(open_mysql, monkeypatch)
     claims = take(store, "s1", 70, {"f"}, lease=LEASE)
     assert {claim.args for claim in claims} == {(great,)}
     result = f'"{great}"'
-    settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=result) for one in claims])
+    settle(store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED, result=result) for one in claims])
     assert {found.result for found in store.occurrences(OccurrenceFilter())} == {result}
 
 

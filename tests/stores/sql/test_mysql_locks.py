@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.stores.sql import claiming, firing, operating, pausing, retiring, sessions, stepping
@@ -19,7 +19,7 @@ from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.driver import run
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 
 LEASE = timedelta(minutes=5)
 TABLES = {"jobs": "name", "occurrences": "`key`", "sessions": "id", "counters": "name", "releases": "`release`"}
@@ -111,8 +111,8 @@ def test_two_claims_take_different_work_at_the_same_instant(store, other):
 
 def test_finishing_locks_what_was_finished(store, locked):
     claim = store.runs(1)[0]
-    outcome = Outcome(id=1, token=claim.token, state=State.SUCCEEDED)
-    assert locked(lambda tx: stepping.take(tx, "s1", Step(outcomes=(outcome,)))) == {"occurrences": ["a0"]}
+    outcome = an_end(id=1, token=claim.token, state=State.SUCCEEDED)
+    assert locked(lambda tx: stepping.take(tx, "s1", Step(ends=(outcome,)))) == {"occurrences": ["a0"]}
 
 
 def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
@@ -123,7 +123,7 @@ def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
         tx.send("lock_job_for", **job, session="s1", boot=tx.epoch, moment=tx.moment, now=tx.now)
         tx.send("lock_named", **job, key="new")
         tx.flush()
-        outcome = Outcome(id=1, token=run.token, session="s0", state=State.SUCCEEDED)
+        outcome = an_end(id=1, token=run.token, session="s0", state=State.SUCCEEDED)
         assert settle(other, [outcome])[0].accepted
 
 

@@ -12,7 +12,7 @@ import pytest
 from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreUnavailable, UnknownJob
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Item, Note, Outcome
+from cronsensus.model.occurrence import Claim, Item, Note
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step, Want
@@ -22,7 +22,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from cronsensus.triggers import every
 from tests.stores.sql.test_postgres_races import holding, in_thread, until_somebody_waits
 
@@ -68,7 +68,7 @@ def fire(store: PostgresStore, session: str = "s1", **change: Any) -> Done:
 
 
 def end(claim: Claim, **more: Any) -> Step:
-    return Step(outcomes=(Outcome(id=claim.id, token=claim.token, session=claim.session, **more),))
+    return Step(ends=(an_end(id=claim.id, token=claim.token, session=claim.session, **more),))
 
 
 def test_a_due_occurrence_is_fired_and_taken_in_one_trip_and_ends_in_another(
@@ -129,18 +129,18 @@ def test_step_with_one_more_part_is_not_taken_in_one_trip(queue: PostgresStore) 
     [job] = queue.look().due
     each, want = plan(job, queue.now()), Want(limit=1, functions=("f",), lease=LEASE)
     parts: dict[str, Any] = {
-        "outcomes": end(mine, state=State.SUCCEEDED).outcomes, "notes": (Note(other.id, other.token, (1.0, 2.0)),),
+        "ends": end(mine, state=State.SUCCEEDED).ends, "notes": (Note(other.id, other.token, (1.0, 2.0)),),
         "give_back": (GiveBack(claim=other),), "plans": (each,), "want": want,
     }  # fmt: skip
-    usual = [{"outcomes"}, {"want"}, {"plans", "want"}]
+    usual = [{"ends"}, {"want"}, {"plans", "want"}]
     for one in usual:
         for more in parts.keys() - one:
             if (names := one | {more}) not in usual:
                 assert queue._step_in_one_trip("s1", Step(**{name: parts[name] for name in names})) is None, names
-    ends = (*end(mine, state=State.SUCCEEDED).outcomes, *end(other, state=State.SUCCEEDED).outcomes)
+    ends = (*end(mine, state=State.SUCCEEDED).ends, *end(other, state=State.SUCCEEDED).ends)
     for step in (
         Step(),
-        Step(outcomes=ends),
+        Step(ends=ends),
         Step(plans=(each, each), want=want),
         Step(plans=(each,)),
         Step(plans=(each,), want=replace(want, limit=0)),
@@ -260,7 +260,7 @@ def queue(store: PostgresStore) -> PostgresStore:
     store.define_jobs([JobSpec(name="queue", function="f", policies=Policies(priority=3), args=(1,))], release="r1")
     store.enqueue([Item(job="queue")])
     [claim] = take(store, "s1", 4, {"f"}, lease=LEASE)
-    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     return store
 
 
@@ -455,7 +455,7 @@ def test_a_job_whose_runs_are_counted_is_claimed_as_ever(queue: PostgresStore, s
         sent.clear()
         [claim] = take(queue, "s1", 4, {"f"}, lease=LEASE)
         assert ["count_running" in trip for trip in sent].count(True) == 1
-        settle(queue, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+        settle(queue, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
         queue._unusual_until = 0.0
 
 
@@ -466,7 +466,7 @@ def test_work_that_cannot_be_read_goes_back_and_the_rest_is_claimed(queue: Postg
     for _ in range(2):
         claims = take(queue, "s1", 4, {"f"}, lease=LEASE)
         assert [one.id for one in claims] == [good.id]
-        settle(queue, [Outcome(id=good.id, token=claims[0].token, state=State.SUCCEEDED)])
+        settle(queue, [an_end(id=good.id, token=claims[0].token, state=State.SUCCEEDED)])
         [good] = queue.enqueue([Item(job="queue")])
     assert (queue.counts().pending, queue.counts().running) == (2, 0)
     assert len(queue.unreadable) == 1

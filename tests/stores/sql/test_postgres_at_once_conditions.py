@@ -16,14 +16,14 @@ import pytest
 from cronsensus.clock import ManualClock
 from cronsensus.instants import to_micros
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, at_once
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from cronsensus.triggers import every
 from tests.stores.sql.test_postgres_races import holding, in_thread, others_url, until_somebody_waits
 
@@ -66,7 +66,7 @@ def of(url: str) -> Iterator[PostgresStore]:
     )
     made.enqueue([Item(job="queue")])
     [claim] = take(made, "s1", 4, {"f"}, lease=LEASE)
-    settle(made, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(made, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     made._given[1].advance(30)  # type: ignore[union-attr]
     made._step_in_one_trip("s1", Step(plans=(replace(due(made), revision=7),), want=WANT))  # reads the definition
     run_sql(made, "DELETE FROM cronsensus_runs", "DELETE FROM cronsensus_occurrences")
@@ -247,8 +247,8 @@ def test_plan_in_one_trip_of_an_occurrence_that_stands_moves_on_and_claims_nothi
 
 
 def close(store: PostgresStore, claim: Claim, **more: Any) -> Done | None:
-    outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.SUCCEEDED, **more)
-    return store._step_in_one_trip("s1", Step(outcomes=(outcome,)))
+    outcome = an_end(id=claim.id, token=claim.token, session=claim.session, state=State.SUCCEEDED, **more)
+    return store._step_in_one_trip("s1", Step(ends=(outcome,)))
 
 
 def test_end_in_one_trip_asks_for_the_run_the_session_and_the_token(store: PostgresStore) -> None:

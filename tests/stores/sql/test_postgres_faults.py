@@ -18,14 +18,14 @@ from cronsensus.errors import (
     StoreUnavailable,
 )
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
 
@@ -275,7 +275,7 @@ def test_runs_that_cannot_be_recorded_are_left_out_and_the_rest_is_taken_over(op
     work_with(store)
     store.enqueue([Item(job="job") for _ in range(8)])
     first, second, *held = take(store, "s1", 8, {"f"}, lease=LEASE)
-    settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in (first, second)])
+    settle(store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in (first, second)])
     with store._writing() as tx:  # their numbers are those of other runs, which are recorded
         for over, one in ((first, held[2]), (second, held[4])):
             tx.connection.execute(
@@ -294,7 +294,7 @@ def test_a_commit_whose_answer_is_lost_is_resolved_by_asking_again(open_postgres
     work_with(store)
     made = store.enqueue([Item(job="job", key="mine")])[0]
     [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
-    outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+    outcome = an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)
     commit = psycopg.Connection.commit
 
     def commit_and_lose(self: psycopg.Connection) -> None:
@@ -318,9 +318,9 @@ def test_a_server_that_is_killed_and_comes_back_has_what_it_said(open_postgres):
         claims = take(store, "s1", 10, {"f"}, lease=LEASE)
         durable.kill9()
         with pytest.raises(StoreUnavailable):
-            settle(store, [Outcome(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
+            settle(store, [an_end(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
         durable.start()
-        answers = settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+        answers = settle(store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
         assert all(answer.accepted for answer in answers)
         more = take(store, "s1", 20, {"f"}, lease=LEASE)
         assert len(more) == 10

@@ -15,13 +15,13 @@ import pytest
 from cronsensus.clock import ManualClock
 from cronsensus.instants import to_micros
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Item, Note, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Claim, Item, Note, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
@@ -128,7 +128,7 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     assert len(claims) == 8
     done("claim one", keep("one", lambda: take(store, "s1", 1, {"f"}, lease=LEASE)))
     done("note", lambda: say(store, [Note(claims[0].id, claims[0].token, progress=(1, 2))]))
-    outcomes = [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
+    outcomes = [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
     done("finish", lambda: settle(store, outcomes[:5]))
     done("finish one", lambda: settle(store, outcomes[5:6]))
     done("finish again", lambda: settle(store, outcomes[:1]))
@@ -221,7 +221,7 @@ def test_what_takes_one_trip_reads_little(situation, server, monkeypatch):
         done("enqueue", lambda: store.enqueue([Item(job="queue")]))
         done("claim", lambda: claims.extend(take(store, "s1", 8, {"f"}, lease=LEASE)))
         [claim] = claims
-        ends = Outcome(id=claim.id, token=claim.token, session="s1", state=State.SUCCEEDED)
+        ends = an_end(id=claim.id, token=claim.token, session="s1", state=State.SUCCEEDED)
         done("end", lambda: settle(store, [ends]))
         done("claim nothing", lambda: take(store, "s1", 8, {"f"}, lease=LEASE))
 

@@ -10,13 +10,13 @@ import pytest
 
 from cronsensus.clock import Clock
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from cronsensus.stores import Store
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.testing.conformance import Basics, Claiming, Racing
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from tests.servers.fixtures import with_query
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
@@ -125,7 +125,7 @@ def test_pooled_connections_keep_no_prepared_statement(store, server):
     for number in range(12):
         store.enqueue([Item(job="job", key=str(number))])
         [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
-        assert settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted
+        assert settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted
     assert store.look().absent == ()
     for _ in range(6):
         with store._writing() as tx:

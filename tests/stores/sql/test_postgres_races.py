@@ -14,7 +14,7 @@ import pytest
 
 from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, Note, Outcome
+from cronsensus.model.occurrence import Item, Note
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
@@ -25,7 +25,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.locks import turn_of
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import say, settle, take
+from cronsensus.testing.conformance.steps import an_end, say, settle, take
 from cronsensus.triggers import every
 
 SHORT = timedelta(milliseconds=600)
@@ -381,7 +381,7 @@ def test_step_locks_jobs_then_runs_then_its_session(open_postgres, held):
     [claim] = take(store, "s1", 1, {"f"}, lease=LONG)
     [job] = store.look(ahead=4 * SHORT).jobs
     step = Step(
-        outcomes=(Outcome(id=claim.id, token=claim.token, session="s1", state=State.SUCCEEDED),),
+        ends=(an_end(id=claim.id, token=claim.token, session="s1", state=State.SUCCEEDED),),
         plans=(plan(job, job.due_at),),
         want=Want(limit=1, functions=("f",), lease=LONG),
     )
@@ -403,7 +403,7 @@ def test_prune_locks_the_job_before_its_runs_as_acquire_does(open_postgres):
     store.define_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
     store.open_session(a_session("s1"), lease=LONG)
     claim = store.acquire("s1", "job", scheduled_for=store.now(), lease=LONG)
-    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     with holding(store, "SELECT 1 FROM cronsensus_jobs FOR UPDATE") as acquiring:
         pruned = in_thread(lambda: store.prune(store.now() + LONG))
         until_somebody_waits(store)

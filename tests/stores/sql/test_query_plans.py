@@ -17,7 +17,7 @@ from cronsensus.clock import ManualClock
 from cronsensus.instants import LATEST_MICROS, to_micros
 from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Item, Note, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.connection import Connection
@@ -26,7 +26,7 @@ from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 
 JOBS = 100_000
@@ -169,8 +169,8 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     claims = take(store, "s1", 5, {"f"}, lease=LEASE)
     assert len(claims) == 5
     say(store, [Note(claims[0].id, claims[0].token, progress=(1, 2))])
-    outcomes = [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
-    settle(store, [*outcomes[:2], Outcome(id=claims[2].id, token=claims[2].token, state=State.PENDING)])
+    outcomes = [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
+    settle(store, [*outcomes[:2], an_end(id=claims[2].id, token=claims[2].token, state=State.PENDING)])
     settle(store, outcomes[:1])
     give_back(store, claims[3:4])
     store.renew("s1", lease=LEASE)

@@ -7,7 +7,7 @@ import pytest
 
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
@@ -18,7 +18,7 @@ from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction, batches
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 
 MANY = 1100
 """More than one statement takes on MySQL, and more than a socket may hold."""
@@ -94,7 +94,7 @@ def test_step_that_only_wants_work_is_sent_in_two_parts(store: Any, monkeypatch:
 
 def test_more_rows_than_one_statement_takes_are_sent(store: Any) -> None:
     taken = claims(store, MANY)
-    outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result="x" * 2000) for one in taken]
+    outcomes = [an_end(id=one.id, token=one.token, state=State.SUCCEEDED, result="x" * 2000) for one in taken]
     assert all(settled.accepted for settled in settle(store, outcomes))
     assert all(settled.accepted for settled in settle(store, outcomes))
     assert store.counts().running == 0

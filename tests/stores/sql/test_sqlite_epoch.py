@@ -80,8 +80,8 @@ say([view.state for view in store.sessions() if view.id == "in b"])
 say(store.lock("of b", "a", ttl=LEASE) is None)
 say(store.renew("in a", lease=10 * LEASE).alive)
 say(store.extend(owned, ttl=10 * LEASE) and store.extend(free, ttl=10 * LEASE))
-outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
-say(store.step("in a", Step(outcomes=(outcome,))).settled[0].accepted)
+outcome = an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+say(store.step("in a", Step(ends=(outcome,))).settled[0].accepted)
 hear()
 """
 

@@ -26,7 +26,7 @@ from cronsensus.errors import (
     StoreUnavailable,
 )
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome, RunError
+from cronsensus.model.occurrence import Item, OccurrenceFilter, RunError
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.filesystems import is_network, kind_of
@@ -36,7 +36,7 @@ from cronsensus.stores.sql.sqlite import store as store_module
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.version import VERSION
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import an_end, settle, take
 from cronsensus.triggers import every
 
 LEASE = timedelta(seconds=60)
@@ -414,8 +414,8 @@ for number in range(4):
         assert store._connections._idle == []
         store.open_session(a_session(f"child {number}"), lease=LEASE)
         claims = store.step(f"child {number}", Step(want=Want(limit=3, functions=["f"], lease=LEASE))).claims
-        ended = tuple(Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims)
-        store.step(f"child {number}", Step(outcomes=ended))
+        ended = tuple(an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims)
+        store.step(f"child {number}", Step(ends=ended))
         store.close()
         os._exit(0)
     children.append(child)
@@ -460,7 +460,7 @@ def test_namespaces_in_one_file_do_not_meet(open_sqlite):
     assert [len(store.look().holders) for store in handles] == [1, 0]
     assert handles[1].close_session("s1") == []
     assert handles[0].renew("s1", lease=LEASE).alive
-    assert settle(handles[1], [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted is False
+    assert settle(handles[1], [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted is False
     assert [len(store.locks()) for store in handles] == [1, 0]
     assert len(handles[0].close_session("s1")) == 1
 
@@ -540,7 +540,7 @@ def test_what_no_database_can_keep_costs_no_result(open_sqlite):
     store.enqueue([Item(job="queue")])
     [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
     error = RunError(type="OSError", message="half \ud800 a character\0", traceback="")
-    outcome = Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason="no \udfff", error=error)
+    outcome = an_end(id=claim.id, token=claim.token, state=State.FAILED, reason="no \udfff", error=error)
     assert settle(store, [outcome])[0].accepted
     found = store.occurrence(claim.id)
     assert found is not None

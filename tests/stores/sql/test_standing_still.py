@@ -20,7 +20,7 @@ from sqlalchemy import NullPool, create_engine, make_url
 from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.stores import open_store
@@ -30,7 +30,7 @@ from cronsensus.stores.sql.mysql import driver as mysql_driver
 from cronsensus.stores.sql.postgres import driver as postgres_driver
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import give_back, take
+from cronsensus.testing.conformance.steps import an_end, give_back, take
 
 LEASE = timedelta(seconds=60)
 BRIEF = timedelta(seconds=1)
@@ -93,8 +93,8 @@ def test_session_that_stands_still_while_it_finishes_is_not_waited_for(handles: 
     still, other = handles
     first, second = one_claim(still, "still"), one_claim(still, "still")
     with still._writing() as tx:
-        ended = Outcome(id=first.id, token=first.token, state=State.SUCCEEDED)
-        stepping.take(tx, "still", Step(outcomes=(ended,)))
+        ended = an_end(id=first.id, token=first.token, state=State.SUCCEEDED)
+        stepping.take(tx, "still", Step(ends=(ended,)))
         # It holds two, and one of them cannot be judged now: neither is taken, and the session lives on.
         assert promptly(lambda: other.reclaim(["still"])) == []
         assert {one.id for one in other.sessions()} == {"still", "other"}
@@ -254,10 +254,10 @@ def test_a_run_that_goes_back_while_overlap_is_switched_on_is_switched_too(handl
     other.define_jobs([policies["allow"]], release="r1")
     other.trigger("tick", by="ann")
     claims = {one.job: one for one in take(still, "still", 9, ("job",), lease=LEASE)}
-    failed = Outcome(id=claims["tick"].id, token=claims["tick"].token, state=State.PENDING, retry_in=timedelta(0))
+    failed = an_end(id=claims["tick"].id, token=claims["tick"].token, state=State.PENDING, retry_in=timedelta(0))
     with ThreadPoolExecutor(1) as pool:
         with still._writing() as tx:
-            stepping.take(tx, "still", Step(outcomes=(failed,)))
+            stepping.take(tx, "still", Step(ends=(failed,)))
             switched = pool.submit(lambda: other.define_jobs([policies["skip"]], release="r1"))
             assert not wait([switched], WAITED).done, "it did not wait"
         assert switched.result().changed == ("tick",)

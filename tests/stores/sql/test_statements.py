@@ -14,7 +14,7 @@ import pytest
 from cronsensus.clock import ManualClock
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note
 from cronsensus.model.states import Origin, State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.connection import Connection
@@ -22,7 +22,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import carry_out, give_back, open_planner, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, open_planner, say, settle, take
 from cronsensus.triggers import every
 
 LEASE = timedelta(seconds=60)
@@ -179,7 +179,7 @@ def test_claiming_asks_about_no_more_priorities_than_it_has_to(store, counter, c
 def test_a_long_queue_of_a_full_job_costs_what_comes_after_it_one_page(store, counter):
     store.enqueue([Item(job="limited"), Item(job="queue")])
     claims = take(store, "s1", 2, {"f"}, lease=LEASE)
-    settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+    settle(store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
     store.enqueue([*(Item(job="limited") for _ in range(200)), Item(job="queue")])
     with counter.within("claim behind a full job"):
         assert [one.job for one in take(store, "s1", 3, {"f"}, lease=LEASE)] == ["limited", "limited", "queue"]
@@ -234,7 +234,7 @@ def test_ending(store, counter):
     claims = take(store, "s1", 105, {"f"}, lease=LEASE)
 
     def outcome(claim, state=State.SUCCEEDED):
-        return Outcome(id=claim.id, token=claim.token, state=state)
+        return an_end(id=claim.id, token=claim.token, state=state)
 
     with counter.within("finish one"):
         settle(store, [outcome(claims[0])])

@@ -13,7 +13,7 @@ from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores.sql import sessions
@@ -23,7 +23,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
-from cronsensus.testing.conformance.steps import give_back, settle, take
+from cronsensus.testing.conformance.steps import an_end, give_back, settle, take
 
 HOUR = timedelta(hours=1)
 
@@ -150,8 +150,8 @@ def test_result_that_the_database_refuses_undoes_no_other_part_of_its_step(store
     clash = {"token": refused.token, "occurrence_id": 99, "attempt": 1, "session": "s0"}
     by_hand(store, insert(runs).values(**clash, started_at=1, finished_at=2, end="failed"))
     store.enqueue([Item(job="job")])
-    ends = [Outcome(id=one.id, token=one.token, session="s1", state=State.SUCCEEDED) for one in (refused, other)]
-    done = store.step("s1", Step(outcomes=tuple(ends), want=Want(limit=1, functions=("f",), lease=LEASE)))
+    ends = [an_end(id=one.id, token=one.token, session="s1", state=State.SUCCEEDED) for one in (refused, other)]
+    done = store.step("s1", Step(ends=tuple(ends), want=Want(limit=1, functions=("f",), lease=LEASE)))
     assert [one.accepted for one in done.settled] == [False, True]
     assert len(done.claims) == 1
     assert (stands(store, refused)[0], stands(store, other)[0]) == (State.RUNNING, State.SUCCEEDED)
@@ -169,7 +169,7 @@ def test_an_attempt_of_which_it_is_not_known_when_it_began_began_when_it_ended(b
 
 def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store: SqliteStore) -> None:
     ended, running = two_claims(store)
-    assert settle(store, [Outcome(id=ended.id, token=ended.token, state=State.SUCCEEDED)])[0].accepted
+    assert settle(store, [an_end(id=ended.id, token=ended.token, state=State.SUCCEEDED)])[0].accepted
     of_nothing = structs.replace(running, id=987_654)
     old = structs.replace(running, token=running.token - 1)
     of_another = structs.replace(running, session="s2")

@@ -17,7 +17,7 @@ from sqlalchemy import select, update
 from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreUnavailable
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
@@ -29,7 +29,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 
 HOUR = timedelta(hours=1)
@@ -135,8 +135,8 @@ def test_a_step_whose_session_ends_while_it_looks_for_work_records_its_results_a
     store.enqueue([Item(job="job")])
     clock.advance(HOUR)
     made = tuple(plan(job, store.now()) for job in store.look().jobs)
-    outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
-    step = Step(outcomes=(outcome,), plans=made, want=Want(limit=1, functions=["job"], lease=LEASE))
+    outcome = an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+    step = Step(ends=(outcome,), plans=made, want=Want(limit=1, functions=["job"], lease=LEASE))
 
     def ends(tx: Transaction, found: Sequence[Any]) -> Sequence[Any]:
         store._view(tx.connection).execute(update(session_rows).values(ended_at=tx.now))
@@ -253,7 +253,7 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
     store.open_session(a_session("s2"), lease=LEASE)
     before = store.occurrence(claim.id), store.runs(claim.id)
     made = [plan(job, store.now()) for job in store.look().jobs]
-    outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+    outcome = an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)
     acts: list[Act] = [
         lambda store: settle(store, [outcome]),
         lambda store: give_back(store, [claim]),

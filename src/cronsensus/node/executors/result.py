@@ -41,6 +41,7 @@ from cronsensus.errors import (
 )
 from cronsensus.masking import mask
 from cronsensus.model.ending import Ending
+from cronsensus.model.ends import Again, Parked
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
 from cronsensus.node.items import Asleep, Watching
@@ -137,9 +138,9 @@ def _raised(error: BaseException, run: Run) -> Ending:
     if issubclass(kind, Retry):
         return _retry(control)
     if issubclass(kind, Asleep):
-        return Ending(kind="snoozed", reason=_said(control), listed=control.listed)
+        return Ending(kind="snoozed", reason=_said(control), then=Parked("items", control.listed))
     if issubclass(kind, Watching):
-        return structs.replace(_snooze(control), result=control.state, quiet=True)
+        return _snooze(control, note=control.state)
     if issubclass(kind, Snooze):
         return _snooze(control)
     if issubclass(kind, Cancel):
@@ -262,12 +263,12 @@ def _retry(control: Retry) -> Ending:
     return Ending(kind="retry", reason=_said(control), retry_after=after, error=error)
 
 
-def _snooze(control: Snooze) -> Ending:
+def _snooze(control: Snooze, note: str | None = None) -> Ending:
     try:
         after = parse_duration(control.after, what="Snooze(after=…)")
     except InvalidDuration as invalid:
         return Ending(kind="raised", error=describe(invalid))
-    return Ending(kind="snoozed", reason=_said(control), retry_after=after)
+    return Ending(kind="snoozed", reason=_said(control), then=Again(after, failed=False, note=note))
 
 
 def _failed(error: BaseException, message: str) -> Ending:

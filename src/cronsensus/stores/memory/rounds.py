@@ -15,7 +15,9 @@ from cronsensus.codec import clean, clean_error, cleaned
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import LATEST, after, to_micros
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, Intent, NotWon, refusal
+from cronsensus.model.batch import HELD
 from cronsensus.model.claim_order import priority_of
+from cronsensus.model.ends import STATE_AFTER, Again, End, Final, Parked, recorded_as, unless_cancelled
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import (
@@ -26,8 +28,6 @@ from cronsensus.model.occurrence import (
     LogLine,
     Named,
     Note,
-    Outcome,
-    RunEnd,
     Settled,
     scheduled_key,
     too_early,
@@ -42,14 +42,6 @@ from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Partition, View, newes
 
 MOST_SESSIONS_SHOWN = 64
 _NEVER = 1 << 62
-_RUN_ENDS: dict[State, RunEnd] = {
-    State.SUCCEEDED: "succeeded",
-    State.FAILED: "failed",
-    State.CANCELLED: "cancelled",
-    State.SKIPPED: "skipped",
-    State.PENDING: "retry",
-}
-_ANSWERS: dict[RunEnd | None, State] = {**{end: state for state, end in _RUN_ENDS.items()}, "snoozed": State.PENDING}
 
 
 class RoundVerbs(Handle):
@@ -94,7 +86,7 @@ class RoundVerbs(Handle):
     def _step(self, session: str, step: Step) -> Done:
         """Do all of it under one lock: nothing in it can fail halfway."""
         noted = tuple(self._note_one(one) for one in step.notes)
-        settled = tuple(self._settle(one) for one in step.outcomes)
+        settled = tuple(self._settle(one) for one in step.ends)
         returned = tuple(self._take_back(one) for one in step.give_back)
         want, fired, claims = step.want, [False] * len(step.plans), list[Claim]()
         lost = step.needs_lease and not self._lives(session)
@@ -341,52 +333,52 @@ class RoundVerbs(Handle):
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _settle(self, outcome: Outcome) -> Settled:
-        row = self._current(outcome.id, outcome.token, outcome.session)
+    def _settle(self, end: End) -> Settled:
+        row = self._current(end.id, end.token, end.session)
         if row is None:
-            return self._answer_again(outcome)
-        now = self._now()
-        state, reason = outcome.state, cleaned(outcome.reason)
-        error = None if outcome.error is None else clean_error(outcome.error)
-        if state is State.PENDING and row.cancel is not None:
-            state, reason = State.CANCELLED, row.cancel  # it was asked to stop, so it does not run again
-        self._space.begin_reserved(row, now - outcome.elapsed)
-        waits = outcome.waiting and state is State.PENDING
-        if waits and outcome.quiet:
+            return self._answer_again(end)
+        now, then = self._now(), unless_cancelled(end.then, row.cancel)
+        self._space.begin_reserved(row, now - end.elapsed)
+        error = None if isinstance(then, Parked) else then.error
+        row.error, reason = None if error is None else clean_error(error), cleaned(then.reason)
+        if (recorded := recorded_as(then)) is None:
             row.runs.pop()
         else:
-            self._space.end_run(row, "snoozed" if waits else _RUN_ENDS[state], now, reason=reason, error=error)
-        row.error = error
-        if waits:
-            row.attempt -= 1
-            row.crashes = 0
-            row.reason, row.fingerprint, row.error, row.expires_at = reason, None, None, None
-            if outcome.quiet:
-                row.result, row.failures = outcome.result or row.result, 0
-            if outcome.listed is not None:
-                self._space.complete_list(row, outcome.listed)
-                row.failures = 0
-            self._space.put_back(row, LATEST if outcome.retry_in is None else after(now, outcome.retry_in))
-        elif state is State.PENDING:
-            row.failures += 1
-            row.reason, row.fingerprint = reason, None
-            self._space.put_back(row, after(now, outcome.retry_in or timedelta(0)))
-        else:
-            row.result = outcome.result
-            self._space.close(row, state, now, reason=reason)
-        return Settled(outcome.id, outcome.token, accepted=True, state=state)
+            self._space.end_run(row, recorded, now, reason=reason, error=row.error)
+        if isinstance(then, Final):
+            row.result = then.result
+            self._space.close(row, then.state, now, reason=reason)
+            return Settled(end.id, end.token, accepted=True, state=then.state)
+        row.reason, row.fingerprint = reason, None
+        match then:
+            case Again(failed=True):
+                row.failures += 1
+                self._space.put_back(row, after(now, then.after))
+            case Again():
+                row.attempt, row.expires_at = row.attempt - 1, None
+                if then.note is not None:
+                    row.result, row.failures = then.note, 0
+                self._space.put_back(row, after(now, then.after))
+            case Parked():
+                row.attempt, row.expires_at, row.failures, row.crashes = row.attempt - 1, None, 0, 0
+                listed = HELD if then.on == "upstreams" else then.listed
+                if listed is not None:
+                    self._space.complete_list(row, listed)
+                self._space.put_back(row, LATEST)
+        return Settled(end.id, end.token, accepted=True, state=State.PENDING)
 
-    def _answer_again(self, outcome: Outcome) -> Settled:
+    def _answer_again(self, end: End) -> Settled:
         """Answer for a run that is not current: with the first answer if this token finished it, else no."""
-        row = self._space.occurrences.get(outcome.id)
+        row = self._space.occurrences.get(end.id)
         if row is None:
-            return Settled(outcome.id, outcome.token, accepted=False, state=None)
-        if outcome.quiet and row.token == outcome.token and row.state is State.PENDING:
-            return Settled(outcome.id, outcome.token, accepted=True, state=State.PENDING)
-        run = row.run_under(outcome.token)
-        if run is not None and run.end in _ANSWERS and outcome.session in {None, run.session}:
-            return Settled(outcome.id, outcome.token, accepted=True, state=_ANSWERS[run.end])
-        return Settled(outcome.id, outcome.token, accepted=False, state=row.state)
+            return Settled(end.id, end.token, accepted=False, state=None)
+        if recorded_as(end.then) is None and row.token == end.token and row.state is State.PENDING:
+            return Settled(end.id, end.token, accepted=True, state=State.PENDING)
+        run = row.run_under(end.token)
+        first = None if run is None or run.end is None else STATE_AFTER.get(run.end)
+        if run is not None and first is not None and end.session in {None, run.session}:
+            return Settled(end.id, end.token, accepted=True, state=first)
+        return Settled(end.id, end.token, accepted=False, state=row.state)
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
         row = self._current(claim.id, claim.token, claim.session)

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, assert_never
 
 from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
@@ -15,6 +15,8 @@ from cronsensus.errors import StoreCorrupt, StoreError
 from cronsensus.instants import LATEST_MICROS, from_micros, within_stores
 from cronsensus.logger import Logger
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, NotWon
+from cronsensus.model.batch import HELD
+from cronsensus.model.ends import Again, End, Final, Parked, Then, recorded_as
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import (
     CUT_WORDS,
@@ -24,7 +26,6 @@ from cronsensus.model.occurrence import (
     LogLine,
     Named,
     Note,
-    Outcome,
     Settled,
     scheduled_key,
     too_early,
@@ -119,7 +120,7 @@ class RoundVerbs(Handle):
         """Do all of it in one script."""
         front = (
             self._notes(step.notes),
-            self._outcomes(step.outcomes),
+            self._ends(step.ends),
             [[*self._held(one.claim), *self._cut(one.cut)] for one in step.give_back],
             self._plans(step.plans, step.want),
             length(step.want.ahead) if step.want else 0,
@@ -131,14 +132,14 @@ class RoundVerbs(Handle):
         if step.want is not None:
             limit = max(step.want.limit, 0)
             done = self._take(front, session, step.want)
-        elif step.outcomes or step.plans:
+        elif step.ends or step.plans:
             done = self._decide("step", *front, session)
         else:
             done = self._write("step", *front, session)
         noted, settled, returned, won, lost, *taken = done
         return Done(
             noted=tuple(noted),
-            settled=tuple(self._settled(step.outcomes, settled)),
+            settled=tuple(self._settled(step.ends, settled)),
             returned=tuple(returned),
             carried_out=tuple(won),
             claims=tuple(self._claims(session, taken, limit)),
@@ -292,29 +293,26 @@ class RoundVerbs(Handle):
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _outcomes(self, outcomes: Sequence[Outcome]) -> list[list[Any]]:
+    def _ends(self, ends: Sequence[End]) -> list[list[Any]]:
         return [
             [
                 occurrence_id(one.id),
                 str(one.token),
                 one.state.value,
-                cleaned(one.reason),
-                one.result,
+                cleaned(one.then.reason),
                 write_error(one.error),
-                _wait(one),
                 one.session,
                 length(one.elapsed),
-                one.waiting,
-                None if one.listed is None else str(one.listed),
-                one.quiet,
+                recorded_as(one.then) or False,
+                *_written(one.then),
             ]
-            for one in outcomes
+            for one in ends
         ]
 
-    def _settled(self, outcomes: Sequence[Outcome], answers: Sequence[Row]) -> list[Settled]:
+    def _settled(self, ends: Sequence[End], answers: Sequence[Row]) -> list[Settled]:
         return [
             Settled(one.id, one.token, accepted=accepted, state=State(state) if state else None)
-            for one, (accepted, state) in zip(outcomes, answers, strict=True)
+            for one, (accepted, state) in zip(ends, answers, strict=True)
         ]
 
     def _held(self, claim: Claim) -> list[str]:
@@ -338,8 +336,15 @@ class RoundVerbs(Handle):
         ]
 
 
-def _wait(outcome: Outcome) -> int:
-    """Return after how many microseconds what goes back is due: what sleeps, never."""
-    if outcome.retry_in is None:
-        return LATEST_MICROS if outcome.waiting else 0
-    return within_stores(length(outcome.retry_in))
+def _written(then: Then) -> tuple[str | None, int, str | None, bool]:
+    """Return what is kept as its result, after how many microseconds it is due, how long its list is, if it parks."""
+    match then:
+        case Final():
+            return then.result, 0, None, False
+        case Again():
+            return then.note, within_stores(length(then.after)), None, False
+        case Parked():
+            listed = HELD if then.on == "upstreams" else then.listed
+            return None, LATEST_MICROS, None if listed is None else str(listed), True
+        case _:
+            assert_never(then)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cronsensus.errors import LeaseLost
-from cronsensus.model.occurrence import Claim, Note, Outcome
+from cronsensus.model.ends import End, Final
+from cronsensus.model.occurrence import Claim, Note
 from cronsensus.model.states import State
 from cronsensus.stores.sql import finishing
 from cronsensus.stores.sql.dialect import AnyRow
@@ -34,8 +35,7 @@ def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[
     found = runs.read()
     _require(claim, found.get(claim.id))
     finishing.keep(tx, notes, found, runs.last_lines(), after=after)
-    outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.SUCCEEDED, result=result)
-    finishing.Ends(tx, [outcome], found)
+    finishing.Ends(tx, [End.of(claim, Final(State.SUCCEEDED, result=result))], found)
     tx.flush()
 
 

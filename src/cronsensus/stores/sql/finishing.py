@@ -8,7 +8,9 @@ from typing import Any
 
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.instants import LATEST_MICROS, to_micros, within_stores
-from cronsensus.model.occurrence import Claim, Note, Outcome, Settled
+from cronsensus.model.batch import HELD
+from cronsensus.model.ends import STATE_AFTER, Again, End, Final, Parked, recorded_as, unless_cancelled
+from cronsensus.model.occurrence import Claim, Note, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sessions import began, run_of
@@ -16,15 +18,6 @@ from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import MOST_AHEAD
 
 _MICROSECOND = timedelta(microseconds=1)
-
-_RUN_ENDS = {
-    State.SUCCEEDED: "succeeded",
-    State.FAILED: "failed",
-    State.CANCELLED: "cancelled",
-    State.SKIPPED: "skipped",
-    State.PENDING: "retry",
-}
-_ANSWERS = {end: state for state, end in _RUN_ENDS.items()} | {"snoozed": State.PENDING}
 
 
 class Ends:
@@ -38,51 +31,50 @@ class Ends:
         became: what this did: token and state by occurrence.
     """
 
-    def __init__(self, tx: Transaction, outcomes: Sequence[Outcome], found: Mapping[int, AnyRow]) -> None:
+    def __init__(self, tx: Transaction, ends: Sequence[End], found: Mapping[int, AnyRow]) -> None:
         """Record; ``found``: the occurrences, locked."""
-        now = tx.now if outcomes else 0  # not asked for where nothing ended: the first to ask sends what waits
+        now = tx.now if ends else 0  # not asked for where nothing ended: the first to ask sends what waits
         self.became: dict[int, tuple[int, State]] = {}
         self._answers: list[Settled | None] = []
-        self._refused: list[tuple[Outcome, State | None]] = []
+        self._refused: list[tuple[End, State | None]] = []
         closed: list[tuple[Any, ...]] = []
-        later: list[tuple[Any, ...]] = []
-        asleep: list[tuple[Any, ...]] = []
+        failed: list[tuple[Any, ...]] = []
+        snoozed: list[tuple[Any, ...]] = []
+        parked: list[tuple[Any, ...]] = []
         ended: list[tuple[Any, ...]] = []
-        for outcome in outcomes:
-            number, token, state = outcome.id, outcome.token, outcome.state
+        for end in ends:
+            number, token = end.id, end.token
             row, became = found.get(number), self.became.get(number)
-            if row is None or not _is_current(row, token, outcome.session) or became is not None:
-                self._answers.append(_repeated(outcome, row, became))
+            if row is None or not _is_current(row, token, end.session) or became is not None:
+                self._answers.append(_repeated(end, row, became))
                 if self._answers[-1] is None:
-                    self._refused.append((outcome, _stands(row, became)))
+                    self._refused.append((end, _stands(row, became)))
                 continue
-            reason, error = cleaned(outcome.reason), write_error(outcome.error)
-            elapsed = outcome.elapsed // _MICROSECOND
-            if state is State.PENDING and row.cancel_reason is not None:
-                state, reason = State.CANCELLED, row.cancel_reason  # asked to stop: it does not come back
-            if state is State.PENDING:
-                wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
-                if outcome.waiting:
-                    due = LATEST_MICROS if outcome.retry_in is None else within_stores(now + wait)
-                    asleep.append(
-                        (due, reason, outcome.listed, outcome.result if outcome.quiet else None, number, token)
-                    )
-                else:
-                    later.append((within_stores(now + wait), reason, error, number, token))
-            else:
-                begun = began(row, now - elapsed)
-                closed.append((str(state), reason, outcome.result, error, begun, now, number, token))
-            end = "snoozed" if outcome.waiting and state is State.PENDING else _RUN_ENDS[state]
-            if not (outcome.quiet and end == "snoozed"):
-                ended.append(run_of(row, now, end, reason, error, ran=elapsed))
+            then, elapsed = unless_cancelled(end.then, row.cancel_reason), end.elapsed // _MICROSECOND
+            reason, error = cleaned(then.reason), None if isinstance(then, Parked) else write_error(then.error)
+            match then:
+                case Final():
+                    begun = began(row, now - elapsed)
+                    closed.append((str(then.state), reason, then.result, error, begun, now, number, token))
+                case Again(failed=True):
+                    failed.append((_due(now, then.after), reason, error, number, token))
+                case Again():
+                    snoozed.append((_due(now, then.after), reason, then.note, number, token))
+                case Parked():
+                    listed = HELD if then.on == "upstreams" else then.listed
+                    parked.append((LATEST_MICROS, reason, listed, number, token))
+            if (recorded := recorded_as(then)) is not None:
+                ended.append(run_of(row, now, recorded, reason, error, ran=elapsed))
+            state = then.state if isinstance(then, Final) else State.PENDING
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
         # Before those of this call are recorded.
-        tokens = {outcome.token for outcome, _ in self._refused}
+        tokens = {end.token for end, _ in self._refused}
         self._ended = tx.send_in("ended_runs", "tokens", tokens)
         tx.send_rows("close_runs", closed, one_each=True)
-        tx.send_rows("retry_runs", later, one_each=True)
-        tx.send_rows("snooze_runs", asleep, one_each=True)
+        tx.send_rows("retry_runs", failed, one_each=True)
+        tx.send_rows("snooze_runs", snoozed, one_each=True)
+        tx.send_rows("park_runs", parked, one_each=True)
         tx.send_rows("record_runs", ended)
 
     def answers(self) -> list[Settled]:
@@ -92,19 +84,24 @@ class Ends:
 
     def _again(self) -> Iterator[Settled]:
         ends = {(row.occurrence_id, row.token): row for one in self._ended for row in one.rows}
-        for outcome, stands in self._refused:
-            run = ends.get((outcome.id, outcome.token))
-            first = _ANSWERS.get(run.ending) if run is not None and outcome.session in {None, run.session} else None
+        for end, stands in self._refused:
+            run = ends.get((end.id, end.token))
+            first = STATE_AFTER.get(run.ending) if run is not None and end.session in {None, run.session} else None
             ours = first is not None and stands is not None
-            yield Settled(outcome.id, outcome.token, accepted=ours, state=first if ours else stands)
+            yield Settled(end.id, end.token, accepted=ours, state=first if ours else stands)
 
 
-def _repeated(outcome: Outcome, row: AnyRow | None, became: tuple[int, State] | None) -> Settled | None:
-    """Return the first answer to an outcome that this call itself has given, if it has."""
-    if row is not None and became is not None and became[0] == outcome.token:
-        return Settled(outcome.id, outcome.token, accepted=True, state=became[1])
-    if outcome.quiet and became is None and row is not None and row.token == outcome.token and row.state == "pending":
-        return Settled(outcome.id, outcome.token, accepted=True, state=State.PENDING)
+def _due(now: int, after: timedelta) -> int:
+    return within_stores(now + after // _MICROSECOND)
+
+
+def _repeated(end: End, row: AnyRow | None, became: tuple[int, State] | None) -> Settled | None:
+    """Return the first answer to an end that this call itself has given, if it has, or that left no record."""
+    if row is not None and became is not None and became[0] == end.token:
+        return Settled(end.id, end.token, accepted=True, state=became[1])
+    unrecorded = recorded_as(end.then) is None
+    if unrecorded and became is None and row is not None and row.token == end.token and row.state == "pending":
+        return Settled(end.id, end.token, accepted=True, state=State.PENDING)
     return None
 
 

@@ -56,7 +56,7 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
     Raises:
         LeaseLost: the session is not alive, and the step has plans or wants work; nothing was written.
     """
-    said = {one.id for one in step.notes} | {one.id for one in step.outcomes} | {one.claim.id for one in step.give_back}
+    said = {one.id for one in step.notes} | {one.id for one in step.ends} | {one.claim.id for one in step.give_back}
     of_plans = firing.LockedJobs(tx, (plan.job_id for plan in step.plans))
     of_runs = finishing.LockedRuns(tx, said, notes=step.notes)
     if step.plans:  # a step that only wants work is checked with the claim
@@ -65,7 +65,7 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
             raise not_alive(session)
     found = of_runs.read()
     noted = finishing.keep(tx, step.notes, found, of_runs.last_lines())
-    ends = finishing.Ends(tx, step.outcomes, found)
+    ends = finishing.Ends(tx, step.ends, found)
     became = _take_back(tx, step.give_back, {one: row for one, row in found.items() if one not in ends.became})
     ended = [number for number, (_, state) in ends.became.items() if state is not State.PENDING]
     ended += [
@@ -108,7 +108,7 @@ def apart(step: Step) -> list[Step]:
     """Return steps that say the same one after the other: one for each kind of part, or each part of the one kind."""
     of_kinds = [
         Step(notes=step.notes),
-        Step(outcomes=step.outcomes),
+        Step(ends=step.ends),
         Step(give_back=step.give_back),
         Step(plans=step.plans),
         Step(want=step.want),
@@ -117,7 +117,7 @@ def apart(step: Step) -> list[Step]:
         return kinds
     return [
         *(Step(notes=(one,)) for one in step.notes),
-        *(Step(outcomes=(one,)) for one in step.outcomes),
+        *(Step(ends=(one,)) for one in step.ends),
         *(Step(give_back=(one,)) for one in step.give_back),
         *(Step(plans=(one,)) for one in step.plans),
         *([step] if step.want else []),
@@ -141,7 +141,7 @@ def refused(step: Step) -> Done:
     """Return the answer where nothing of a step can be done."""
     return Done(
         noted=(False,) * len(step.notes),
-        settled=tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.outcomes),
+        settled=tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.ends),
         returned=(False,) * len(step.give_back),
         carried_out=(False,) * len(step.plans),
     )
@@ -152,7 +152,7 @@ def name_of(step: Step) -> str:
     return next(
         chain(
             (f"what run {one.id} says cannot be kept" for one in step.notes),
-            (f"the end of run {one.id} cannot be recorded" for one in step.outcomes),
+            (f"the end of run {one.id} cannot be recorded" for one in step.ends),
             (f"run {one.claim.id} cannot be given back" for one in step.give_back),
             (f"job {one.job!r} cannot be fired" for one in step.plans),
         )

@@ -134,7 +134,7 @@ class SqlStore(SqlHandle):
 
     @repeated
     def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
-        says = step.notes or step.outcomes or step.give_back or step.plans
+        says = step.notes or step.ends or step.give_back or step.plans
         with self._writing(queued=True, begin=None if says else self._dialect.begin_claim) as tx:
             return stepping.take(tx, session, step)
 

@@ -15,7 +15,7 @@ from cronsensus.errors import InvalidTransition, LeaseLost, StoreError, UnknownJ
 from cronsensus.instants import parse_instant
 from cronsensus.model.job import JobHistory
 from cronsensus.model.ledger import CLOCK_SET_BACK, PRUNE
-from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
+from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.values import StoreCapabilities
 from cronsensus.testing.conformance.fixtures import (
@@ -31,7 +31,7 @@ from cronsensus.testing.conformance.fixtures import (
     minute,
     state_of,
 )
-from cronsensus.testing.conformance.steps import carry_out, give_back, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, settle, take
 
 
 class _Ahead(SystemClock):
@@ -309,7 +309,7 @@ class Basics(StoreTest):
         self.enqueue()
         claim = self.take()
         other = self.open("other")
-        settled = settle(other, [Outcome(id=claim.id, token=claim.token, state=State.FAILED)])[0]
+        settled = settle(other, [an_end(id=claim.id, token=claim.token, state=State.FAILED)])[0]
         assert not settled.accepted
         assert [False] == give_back(other, [claim])
         assert State.RUNNING is self.look(claim).state

@@ -12,12 +12,13 @@ import pytest
 from cronsensus.errors import InvalidOption
 from cronsensus.instants import LATEST
 from cronsensus.model.batch import Children, item_key
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.ends import Again, End, Parked
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, MINUTE, SECOND, START, StoreTest, minute
-from cronsensus.testing.conformance.steps import settle
+from cronsensus.testing.conformance.steps import an_end, settle
 
 
 class Batching(StoreTest):
@@ -43,16 +44,8 @@ class Batching(StoreTest):
 
     def sleep(self, claim: Claim, listed: int | None = None, store: Store | None = None) -> bool:
         """Put a batch to sleep; return whether that was accepted."""
-        outcome = Outcome(
-            id=claim.id,
-            token=claim.token,
-            state=State.PENDING,
-            session=claim.session,
-            reason="waiting: for its items",
-            waiting=True,
-            listed=listed,
-        )
-        return settle(store or self.store, [outcome])[0].accepted
+        then = Parked("items", listed, "waiting: for its items")
+        return settle(store or self.store, [End.of(claim, then)])[0].accepted
 
     def children_of(self, batch: int, limit: int = 1000) -> Children:
         """Read where a batch stands."""
@@ -253,7 +246,7 @@ class Batching(StoreTest):
         claims = self.claim()
 
         def end(store: Store, number: int) -> int:
-            settle(store, [Outcome(id=claims[number].id, token=claims[number].token, state=State.SUCCEEDED)])
+            settle(store, [an_end(id=claims[number].id, token=claims[number].token, state=State.SUCCEEDED)])
             return store.children([batch.id])[batch.id].open
 
         assert 0 in self.race(end, 2)
@@ -292,20 +285,10 @@ class Batching(StoreTest):
 
     # --- runs that look now and then ----------------------------------------------------------------------------------
 
-    def look_again(self, claim: Claim, result: str | None, store: Store | None = None) -> bool:
+    def look_again(self, claim: Claim, note: str, store: Store | None = None) -> bool:
         """Snooze without a record; return whether that was accepted."""
-        outcome = Outcome(
-            id=claim.id,
-            token=claim.token,
-            state=State.PENDING,
-            session=claim.session,
-            reason="waiting: watching",
-            result=result,
-            retry_in=SECOND,
-            waiting=True,
-            quiet=True,
-        )
-        return settle(store or self.store, [outcome])[0].accepted
+        then = Again(SECOND, failed=False, reason="waiting: watching", note=note)
+        return settle(store or self.store, [End.of(claim, then)])[0].accepted
 
     def test_a_quiet_snooze_leaves_its_result_and_no_record(self) -> None:
         self.queue(retries=5)
@@ -321,8 +304,8 @@ class Batching(StoreTest):
         assert (again.attempt, again.failures) == (claim.attempt, 0)
         assert self.look(again).result == '"one"'
         assert not self.look_again(claim, '"three"')
-        assert self.look_again(again, None)
-        assert self.look(again).result == '"one"'
+        assert self.look_again(again, '"four"')
+        assert self.look(again).result == '"four"'
         assert [run.end for run in self.runs(claim)] == ["retry"]
 
     def test_what_ended_badly_comes_by_time(self) -> None:

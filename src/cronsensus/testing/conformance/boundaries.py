@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.errors import LeaseLost
-from cronsensus.model.occurrence import Claim, Item, Note, Outcome
+from cronsensus.model.occurrence import Claim, Item, Note
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, StoreTest, minute
-from cronsensus.testing.conformance.steps import give_back, say, settle
+from cronsensus.testing.conformance.steps import an_end, give_back, say, settle
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -160,7 +160,7 @@ class Boundaries(StoreTest):
 
     def test_runs_of_a_session_of_the_same_name_in_another_namespace_are_not_touched(self) -> None:
         _, other, ours, _, our_lock, _ = self.twins()
-        outcome = Outcome(id=ours.id, token=ours.token, state=State.FAILED, session="s1")
+        outcome = an_end(id=ours.id, token=ours.token, state=State.FAILED, session="s1")
         assert not settle(other, [outcome])[0].accepted
         assert [False] == say(other, [Note(ours.id, ours.token, session="s1", progress=(1, 2))])
         for cut in (None, "stopped", "crashed"):
@@ -173,7 +173,7 @@ class Boundaries(StoreTest):
 
     def test_how_a_run_ended_is_told_again_in_its_own_namespace_only(self) -> None:
         store, other, ours, _, _, _ = self.twins()
-        outcome = Outcome(id=ours.id, token=ours.token, state=State.SUCCEEDED, session="s1")
+        outcome = an_end(id=ours.id, token=ours.token, state=State.SUCCEEDED, session="s1")
         assert [True, True] == [settle(store, [outcome])[0].accepted for _ in range(2)]
         answer = settle(other, [outcome])[0]
         assert (False, True) == (answer.accepted, answer.state is not State.SUCCEEDED)

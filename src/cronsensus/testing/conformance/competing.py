@@ -12,11 +12,12 @@ import pytest
 
 from cronsensus.errors import InvalidOption, LeaseLost
 from cronsensus.model.acquiring import MOST_EARLY, Ask, Intent, NotWon
-from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, Outcome
+from cronsensus.model.ends import End
+from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, MINUTE, SECOND, START, StoreTest
-from cronsensus.testing.conformance.steps import give_back, settle, take
+from cronsensus.testing.conformance.steps import an_end, give_back, settle, take
 
 LOST, FULL, LATE, PAUSED, LEFT, UNKNOWN = (
     (one,) for one in (NotWon.LOST, NotWon.FULL, NotWon.LATE, NotWon.PAUSED, NotWon.LEFT, NotWon.UNKNOWN)
@@ -28,8 +29,8 @@ def moment(number: int) -> datetime:
     return START + number * timedelta(milliseconds=10)
 
 
-def ended(claim: Claim) -> Outcome:
-    return Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+def ended(claim: Claim) -> End:
+    return an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)
 
 
 class Competing(StoreTest):

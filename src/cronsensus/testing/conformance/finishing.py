@@ -12,11 +12,12 @@ import pytest
 from msgspec import structs
 
 from cronsensus.errors import InvalidTransition
-from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome, RunError, Settled
+from cronsensus.model.ends import Again, End, Final, Parked
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note, RunError, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest
-from cronsensus.testing.conformance.steps import give_back, say, settle
+from cronsensus.testing.conformance.steps import an_end, give_back, say, settle
 
 ENDS = {
     State.SUCCEEDED: "succeeded",
@@ -191,11 +192,25 @@ class Finishing(StoreTest):
         self.finish(again, State.SUCCEEDED)
         assert self.look(again).reason is None
 
-    def test_a_snooze_forgets_crashes(self) -> None:
+    def test_a_snooze_keeps_crashes_and_what_is_parked_begins_anew(self) -> None:
         _, claim = self.taken_over()
-        assert 1 == claim.crashes
         self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=timedelta(0), waiting=True)
-        assert (0, 0) == (self.look(claim).crashes, self.take("s2").crashes)
+        again = self.take("s2")
+        assert (1, 1) == (claim.crashes, again.crashes)
+        assert settle(self.store, [End.of(again, Parked("items", 0))])[0].accepted
+        assert 0 == self.look(claim).crashes
+        self.store.awaken([claim.id])
+        assert 0 == self.take("s2").crashes
+
+    def test_an_attempt_that_never_began_counts_nothing(self) -> None:
+        self.queue(retries=5)
+        self.session()
+        self.enqueue("k")
+        self.finish(self.take(), State.PENDING, retry_in=timedelta(0))
+        claim = self.take()
+        assert settle(self.store, [End.of(claim, Again(timedelta(0), failed=False))])[0].accepted
+        again = self.take()
+        assert (2, 1, 2, 1) == (claim.attempt, claim.failures, again.attempt, again.failures)
 
     def test_a_snooze_of_a_run_that_was_asked_to_stop_is_its_end(self) -> None:
         claim = self.running()
@@ -254,7 +269,7 @@ class Finishing(StoreTest):
         claim = self.running()
         before = self.snapshot()
         stranger = structs.replace(claim, session="another")
-        outcome = Outcome(id=claim.id, token=claim.token, session="another", state=State.SUCCEEDED, result="1")
+        outcome = an_end(id=claim.id, token=claim.token, session="another", state=State.SUCCEEDED, result="1")
         assert [Settled(claim.id, claim.token, accepted=False, state=State.RUNNING)] == settle(self.store, [outcome])
         assert [False] == give_back(self.store, [stranger])
         note = Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, "info", "x"),), "another")
@@ -268,7 +283,7 @@ class Finishing(StoreTest):
 
     def test_a_retry_that_another_session_asked_for_is_not_answered_as_ones_own(self) -> None:
         claim = self.running()
-        own = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.PENDING, retry_in=HOUR)
+        own = an_end(id=claim.id, token=claim.token, session=claim.session, state=State.PENDING, retry_in=HOUR)
         assert settle(self.store, [own])[0].accepted
         assert settle(self.store, [own])[0].accepted
         assert not settle(self.store, [structs.replace(own, session="another")])[0].accepted
@@ -284,12 +299,12 @@ class Finishing(StoreTest):
     def test_an_unclaimed_occurrence_cannot_be_finished(self) -> None:
         self.queue()
         made = self.enqueue()
-        outcome = Outcome(id=made.id, token=self.look(made).token, state=State.SUCCEEDED)
+        outcome = an_end(id=made.id, token=self.look(made).token, state=State.SUCCEEDED)
         assert [Settled(made.id, outcome.token, accepted=False, state=State.PENDING)] == settle(self.store, [outcome])
         assert State.PENDING is self.look(made).state
 
     def test_an_occurrence_that_does_not_exist_cannot_be_finished(self) -> None:
-        outcome = Outcome(id=987_654, token=1, state=State.SUCCEEDED)
+        outcome = an_end(id=987_654, token=1, state=State.SUCCEEDED)
         assert [Settled(987_654, 1, accepted=False, state=None)] == settle(self.store, [outcome])
 
     def test_states_in_which_no_run_ends_are_refused_and_nothing_is_written(self) -> None:
@@ -299,9 +314,9 @@ class Finishing(StoreTest):
         first, second = self.claim()
         before = self.snapshot()
         for state in (State.RUNNING, State.MISSED):
-            good = Outcome(id=first.id, token=first.token, state=State.SUCCEEDED)
+            good = an_end(id=first.id, token=first.token, state=State.SUCCEEDED)
             with pytest.raises(InvalidTransition):
-                settle(self.store, [good, Outcome(id=second.id, token=second.token, state=state)])
+                settle(self.store, [good, an_end(id=second.id, token=second.token, state=state)])
         assert before == self.snapshot()
 
     # --- once -------------------------------------------------------------------------------------------------------
@@ -347,8 +362,8 @@ class Finishing(StoreTest):
 
     def test_of_two_outcomes_of_one_run_in_one_call_the_first_counts(self) -> None:
         claim = self.running()
-        first = Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason="first")
-        answers = settle(self.store, [first, structs.replace(first, state=State.SUCCEEDED)])
+        first = an_end(id=claim.id, token=claim.token, state=State.FAILED, reason="first")
+        answers = settle(self.store, [first, structs.replace(first, then=Final(State.SUCCEEDED))])
         assert [(True, State.FAILED)] * 2 == [(answer.accepted, answer.state) for answer in answers]
         assert "first" == self.look(claim).reason
         assert 1 == len(self.runs(claim))
@@ -362,11 +377,11 @@ class Finishing(StoreTest):
         a, b, c, d = self.claim()
         give_back(self.store, [b])
         outcomes = [
-            Outcome(id=d.id, token=d.token, state=State.FAILED),
-            Outcome(id=b.id, token=b.token, state=State.SUCCEEDED),
-            Outcome(id=987_654, token=1, state=State.SUCCEEDED),
-            Outcome(id=a.id, token=a.token, state=State.PENDING, retry_in=HOUR),
-            Outcome(id=c.id, token=c.token, state=State.SKIPPED),
+            an_end(id=d.id, token=d.token, state=State.FAILED),
+            an_end(id=b.id, token=b.token, state=State.SUCCEEDED),
+            an_end(id=987_654, token=1, state=State.SUCCEEDED),
+            an_end(id=a.id, token=a.token, state=State.PENDING, retry_in=HOUR),
+            an_end(id=c.id, token=c.token, state=State.SKIPPED),
         ]
         answers = settle(self.store, outcomes)
         assert [(one.id, one.token) for one in outcomes] == [(answer.id, answer.token) for answer in answers]
@@ -378,7 +393,7 @@ class Finishing(StoreTest):
         self.session()
         self.fill(2000)
         claims = self.claim(limit=2000)
-        outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=str(one.id)) for one in claims]
+        outcomes = [an_end(id=one.id, token=one.token, state=State.SUCCEEDED, result=str(one.id)) for one in claims]
         assert [True] * 2000 == [answer.accepted for answer in settle(self.store, outcomes)]
         assert [str(claim.id) for claim in claims] == [one.result for one in self.all(states=(State.SUCCEEDED,))]
 

@@ -21,7 +21,6 @@ from cronsensus.model.occurrence import (
     Item,
     Occurrence,
     OccurrenceFilter,
-    Outcome,
     RunError,
     RunView,
     Settled,
@@ -32,7 +31,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import next_nominal, plan
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import DefineResult
-from cronsensus.testing.conformance.steps import PLANNER, carry_out, settle, take
+from cronsensus.testing.conformance.steps import PLANNER, an_end, carry_out, settle, take
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -261,7 +260,7 @@ class StoreTest:
         store: Store | None = None,
     ) -> Settled:
         """Finish one claim."""
-        outcome = Outcome(
+        outcome = an_end(
             id=claim.id,
             token=claim.token,
             state=state,

@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cronsensus.model.occurrence import Claim, Outcome, scheduled_key
+from cronsensus.model.ends import End, Parked
+from cronsensus.model.occurrence import Claim, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
@@ -103,10 +104,7 @@ class LeadTime(StoreTest):
         self.define()
         self.before(minute(1))
         _, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
-        asleep = Outcome(
-            id=claim.id, token=claim.token, state=State.PENDING, session=claim.session, waiting=True, listed=-1
-        )
-        assert settle(self.store, [asleep])[0].accepted
+        assert settle(self.store, [End.of(claim, Parked("upstreams"))])[0].accepted
         assert self.store.awaken([claim.id]) == 1
         [one] = self.all()
         assert minute(1) == one.due_at

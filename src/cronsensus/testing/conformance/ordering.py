@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cronsensus.model.batch import HELD, item_key
-from cronsensus.model.occurrence import Claim, Enqueued, Item, Outcome
+from cronsensus.model.ends import End, Parked
+from cronsensus.model.occurrence import Claim, Enqueued, Item
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Step, Want
 from cronsensus.testing.conformance.fixtures import DAY, LEASE, SECOND, StoreTest, minute
@@ -36,10 +37,8 @@ class Ordering(StoreTest):
 
     def park(self, claim: Claim, listed: int) -> None:
         """Have a claim sleep until it is woken."""
-        outcome = Outcome(
-            id=claim.id, token=claim.token, session=claim.session, state=State.PENDING, waiting=True, listed=listed
-        )
-        assert settle(self.store, [outcome])[0].accepted
+        then = Parked("upstreams") if listed == HELD else Parked("items", listed)
+        assert settle(self.store, [End.of(claim, then)])[0].accepted
 
     def of_all_kinds(self) -> dict[str, int]:
         """Have an occurrence of each kind wait, those that go first the youngest; return their ids."""

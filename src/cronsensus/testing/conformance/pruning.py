@@ -9,9 +9,10 @@ import pytest
 from cronsensus.errors import OccurrenceTooOld
 from cronsensus.instants import format_instant
 from cronsensus.model.batch import HELD, item_key
+from cronsensus.model.ends import End, Parked
 from cronsensus.model.job import JobHistory
 from cronsensus.model.ledger import PRUNE
-from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
@@ -244,9 +245,8 @@ class Pruning(StoreTest):
 
     def park_run(self, claim: Claim, listed: int) -> None:
         """Park a run of the session ``waiter``."""
-        parked = Outcome(
-            id=claim.id, token=claim.token, state=State.PENDING, session="waiter", waiting=True, listed=listed
-        )
+        then = Parked("upstreams") if listed == HELD else Parked("items", listed)
+        parked = End(id=claim.id, token=claim.token, session="waiter", then=then)
         assert settle(self.store, [parked])[0].accepted
 
     def wait_for_upstreams(self) -> Claim:

@@ -8,13 +8,13 @@ import contextlib
 from collections import Counter
 
 from cronsensus.errors import LeaseLost
-from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, THREADS, StoreTest, a_session, minute, race
-from cronsensus.testing.conformance.steps import carry_out, open_planner, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, open_planner, settle, take
 
 
 class Racing(StoreTest):
@@ -167,7 +167,7 @@ class Racing(StoreTest):
             claim = next(one for one in self.claim() if one.id == made.id)
 
             def end(store: Store, thread: int, claim: Claim = claim) -> tuple[bool, State | None]:
-                outcome = Outcome(id=claim.id, token=claim.token, state=states[thread % 4], retry_in=HOUR)
+                outcome = an_end(id=claim.id, token=claim.token, state=states[thread % 4], retry_in=HOUR)
                 answer = settle(store, [outcome])[0]
                 return answer.accepted, answer.state
 
@@ -218,7 +218,7 @@ class Racing(StoreTest):
             def end(store: Store, thread: int, name: str = name, claim: Claim = claim) -> tuple[int, int]:
                 if thread % 2:
                     return len(store.reclaim([name])), 0
-                outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+                outcome = an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)
                 return 0, int(settle(store, [outcome])[0].accepted)
 
             ends = self.race(end)
@@ -358,7 +358,7 @@ class Racing(StoreTest):
         def work(store: Store, thread: int) -> list[int]:
             store.enqueue([Item(job="queue", key=f"{thread} {number}") for number in range(5)])
             claims = take(store, f"s{thread}", 5, ["queue"], lease=LEASE)
-            answers = settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+            answers = settle(store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
             assert all(answer.accepted for answer in answers)
             return [one.id for one in claims]
 
@@ -395,7 +395,7 @@ class Racing(StoreTest):
         self.queue()
         self.session()
         self.fill(40)
-        outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in self.claim()]
+        outcomes = [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in self.claim()]
         settle(self.store, outcomes)
         self.clock.advance(1)
         now = self.store.now()

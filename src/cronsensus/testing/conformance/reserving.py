@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from cronsensus.model.occurrence import Claim, Note, Outcome, Takeover
+from cronsensus.model.ends import End
+from cronsensus.model.occurrence import Claim, Note, Takeover
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, StoreTest, minute
-from cronsensus.testing.conformance.steps import give_back
+from cronsensus.testing.conformance.steps import an_end, give_back
 
 
 class Reserving(StoreTest):
@@ -32,9 +33,9 @@ class Reserving(StoreTest):
         [claim] = self.reserve(0, 1)
         return claim
 
-    def ended(self, claim: Claim, state: State = State.SUCCEEDED, **more: Any) -> Outcome:
+    def ended(self, claim: Claim, state: State = State.SUCCEEDED, **more: Any) -> End:
         """Return how a claim ended."""
-        return Outcome(id=claim.id, token=claim.token, session=claim.session, state=state, **more)
+        return an_end(id=claim.id, token=claim.token, session=claim.session, state=state, **more)
 
     def test_reserved_claims_come_behind_those_that_begin_in_order(self) -> None:
         self.queue()
@@ -49,19 +50,19 @@ class Reserving(StoreTest):
     def test_reserved_run_is_recorded_from_when_it_began(self) -> None:
         claim = self.one_reserved()
         self.clock.advance(5)
-        self.store.step("s1", Step(outcomes=(self.ended(claim, elapsed=2 * SECOND),)))
+        self.store.step("s1", Step(ends=(self.ended(claim, elapsed=2 * SECOND),)))
         [run] = self.runs(claim)
         assert (START + 3 * SECOND, START + 5 * SECOND) == (run.started_at, run.finished_at)
         assert (START + 3 * SECOND, None) == (self.look(claim).started_at, self.look(claim).reason)
 
     def test_reserved_run_began_no_sooner_than_it_was_claimed(self) -> None:
         claim = self.one_reserved()
-        self.store.step("s1", Step(outcomes=(self.ended(claim, elapsed=9 * SECOND),)))
+        self.store.step("s1", Step(ends=(self.ended(claim, elapsed=9 * SECOND),)))
         assert [START] == [run.started_at for run in self.runs(claim)]
 
     def test_reserved_run_that_failed_may_be_reserved_again(self) -> None:
         claim = self.one_reserved(retries=3)
-        [again] = self.reserve(0, 9, outcomes=(self.ended(claim, State.PENDING, retry_in=timedelta(0)),))
+        [again] = self.reserve(0, 9, ends=(self.ended(claim, State.PENDING, retry_in=timedelta(0)),))
         assert (claim.id, 2, 1, True) == (again.id, again.attempt, again.failures, again.reserved)
 
     def goes_back_without_a_crash(self, claim: Claim, taken: list[Takeover]) -> None:

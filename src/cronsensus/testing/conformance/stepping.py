@@ -12,7 +12,8 @@ import pytest
 from msgspec import structs
 
 from cronsensus.errors import InvalidOption, InvalidTransition
-from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled
+from cronsensus.model.ends import End
+from cronsensus.model.occurrence import Claim, LogLine, Note, Settled
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want
@@ -20,15 +21,15 @@ from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, MINUTE, SECOND, THREADS, StoreTest, minute
-from cronsensus.testing.conformance.steps import carry_out
+from cronsensus.testing.conformance.steps import an_end, carry_out
 
 MICROSECOND = timedelta(microseconds=1)
 SHORTLY = timedelta(milliseconds=20)
 
 
-def outcome(claim: Claim, state: State = State.SUCCEEDED, **more: Any) -> Outcome:
+def outcome(claim: Claim, state: State = State.SUCCEEDED, **more: Any) -> End:
     """Return how a claim ended."""
-    return Outcome(id=claim.id, token=claim.token, session=claim.session, state=state, **more)
+    return an_end(id=claim.id, token=claim.token, session=claim.session, state=state, **more)
 
 
 class Stepping(StoreTest):
@@ -74,21 +75,21 @@ class Stepping(StoreTest):
         claim = self.take()
         assert first.id == claim.id
         assert () == self.step(want=self.wish()).claims
-        done = self.step(outcomes=(outcome(claim),), want=self.wish())
+        done = self.step(ends=(outcome(claim),), want=self.wish())
         assert (Settled(claim.id, claim.token, accepted=True, state=State.SUCCEEDED),) == done.settled
         assert [second.id] == [one.id for one in done.claims]
         assert not done.lost
 
     def test_step_with_result_claims_into_the_room_it_made_under_a_limit(self) -> None:
         claim, *_ = self.under_way(3, concurrency=1)
-        [taken] = self.step(outcomes=(outcome(claim),), want=self.wish()).claims
+        [taken] = self.step(ends=(outcome(claim),), want=self.wish()).claims
         assert claim.id != taken.id
         assert () == self.step(want=self.wish()).claims
 
     def test_step_with_retry_due_at_once_claims_it_again(self) -> None:
         [claim] = self.under_way(retries=3)
         failed = outcome(claim, State.PENDING, retry_in=AT_ONCE)
-        [again] = self.step(outcomes=(failed,), want=self.wish()).claims
+        [again] = self.step(ends=(failed,), want=self.wish()).claims
         assert (claim.id, 2, 1) == (again.id, again.attempt, again.failures)
         assert again.token > claim.token
         assert [("retry", claim.token)] == [(run.end, run.token) for run in self.runs(claim)[:1]]
@@ -96,7 +97,7 @@ class Stepping(StoreTest):
     def test_step_with_retry_due_later_leaves_it_waiting(self) -> None:
         [claim] = self.under_way(retries=3)
         failed = outcome(claim, State.PENDING, retry_in=SECOND)
-        assert () == self.step(outcomes=(failed,), want=self.wish()).claims
+        assert () == self.step(ends=(failed,), want=self.wish()).claims
         self.clock.advance(1)
         assert [claim.id] == [one.id for one in self.step(want=self.wish()).claims]
 
@@ -188,19 +189,19 @@ class Stepping(StoreTest):
     def test_step_with_plan_compares_what_is_active_after_its_own_outcome(self) -> None:
         claim, seen = self.overlapping()
         plan = replace(seen, active_seen=0)
-        done = self.step(outcomes=(outcome(claim),), plans=(plan,), want=self.wish(lease=HOUR))
+        done = self.step(ends=(outcome(claim),), plans=(plan,), want=self.wish(lease=HOUR))
         assert (True,) == done.carried_out
         assert [minute(2)] == [one.scheduled_for for one in done.claims]
 
     def test_step_with_plan_that_counts_what_its_own_outcome_ended_loses_the_plan(self) -> None:
         claim, seen = self.overlapping()
-        done = self.step(outcomes=(outcome(claim),), plans=(seen,))
+        done = self.step(ends=(outcome(claim),), plans=(seen,))
         assert ((False,), True) == (done.carried_out, done.settled[0].accepted)
 
     def test_step_with_plan_still_counts_what_its_own_outcome_put_back(self) -> None:
         claim, seen = self.overlapping()
         failed = outcome(claim, State.PENDING, retry_in=HOUR)
-        assert (True,) == self.step(outcomes=(failed,), plans=(seen,)).carried_out
+        assert (True,) == self.step(ends=(failed,), plans=(seen,)).carried_out
 
     def test_step_with_plan_compares_what_is_active_after_the_run_it_cut_off(self) -> None:
         claim, seen = self.overlapping(on_crash="fail")
@@ -211,7 +212,7 @@ class Stepping(StoreTest):
     def test_step_with_plan_that_cancels_the_run_it_ends_leaves_the_result(self) -> None:
         claim, seen = self.overlapping()
         plan = replace(seen, active_seen=0, cancel_previous=True)
-        assert (True,) == self.step(outcomes=(outcome(claim),), plans=(plan,)).carried_out
+        assert (True,) == self.step(ends=(outcome(claim),), plans=(plan,)).carried_out
         assert State.SUCCEEDED is self.look(claim).state
 
     # --- ahead of the due time --------------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ class Stepping(StoreTest):
         [claim] = self.under_way()
         before = self.snapshot()
         with pytest.raises(InvalidOption, match="at most 1 s before its due time"):
-            self.step(outcomes=(outcome(claim),), want=self.wish(ahead=ahead))
+            self.step(ends=(outcome(claim),), want=self.wish(ahead=ahead))
         assert before == self.snapshot()
 
     # --- each part by its token -------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ class Stepping(StoreTest):
         self.lease_out()
         done = self.step(
             notes=(self.note(kept, "still here"),),
-            outcomes=(outcome(ended),),
+            ends=(outcome(ended),),
             give_back=(GiveBack(claim=given, cut="stopped"),),
             plans=(self.plan(minute(1)),),
             want=self.wish(),
@@ -281,7 +282,7 @@ class Stepping(StoreTest):
     def test_step_of_results_alone_does_not_ask_whether_its_session_is_lost(self) -> None:
         [claim] = self.under_way()
         self.lease_out()
-        done = self.step(outcomes=(outcome(claim),))
+        done = self.step(ends=(outcome(claim),))
         assert (False, True) == (done.lost, done.settled[0].accepted)
 
     def test_step_after_takeover_is_refused_for_what_was_taken_over(self) -> None:
@@ -290,9 +291,7 @@ class Stepping(StoreTest):
         self.store.reclaim()
         first, second, third = claims
         before = self.snapshot()
-        done = self.step(
-            notes=(self.note(first, "late"),), outcomes=(outcome(second),), give_back=(GiveBack(claim=third),)
-        )
+        done = self.step(notes=(self.note(first, "late"),), ends=(outcome(second),), give_back=(GiveBack(claim=third),))
         assert ((False,), False, (False,)) == (done.noted, done.settled[0].accepted, done.returned)
         assert before == self.snapshot()
 
@@ -301,7 +300,7 @@ class Stepping(StoreTest):
         stale, good = [structs.replace(one, token=one.token - 100) for one in claims[:3]], claims[3:]
         done = self.step(
             notes=(self.note(stale[0], "stale"), self.note(good[0], "good")),
-            outcomes=(outcome(stale[1]), outcome(good[1])),
+            ends=(outcome(stale[1]), outcome(good[1])),
             give_back=(GiveBack(claim=stale[2]), GiveBack(claim=good[2])),
             want=self.wish(0),
         )
@@ -313,13 +312,13 @@ class Stepping(StoreTest):
 
     def test_step_with_outcome_and_give_back_of_one_claim_keeps_the_outcome(self) -> None:
         [claim] = self.under_way()
-        done = self.step(outcomes=(outcome(claim),), give_back=(GiveBack(claim=claim),))
+        done = self.step(ends=(outcome(claim),), give_back=(GiveBack(claim=claim),))
         assert (True, (False,)) == (done.settled[0].accepted, done.returned)
         assert State.SUCCEEDED is self.look(claim).state
 
     def test_step_with_notes_of_a_run_that_it_ends_keeps_them(self) -> None:
         [claim] = self.under_way()
-        done = self.step(notes=(self.note(claim, "the last"),), outcomes=(outcome(claim),))
+        done = self.step(notes=(self.note(claim, "the last"),), ends=(outcome(claim),))
         assert ((True,), True) == (done.noted, done.settled[0].accepted)
         assert ["the last"] == self.lines(claim)
 
@@ -339,14 +338,14 @@ class Stepping(StoreTest):
     def test_step_with_retry_of_a_run_that_is_to_stop_cancels_it(self) -> None:
         [claim] = self.under_way()
         self.store.cancel(claim.id, by="ann", why="")
-        [settled] = self.step(outcomes=(outcome(claim, State.PENDING, retry_in=AT_ONCE),), want=self.wish()).settled
+        [settled] = self.step(ends=(outcome(claim, State.PENDING, retry_in=AT_ONCE),), want=self.wish()).settled
         assert State.CANCELLED is settled.state is self.look(claim).state
 
     def test_step_with_a_state_that_no_run_ends_in_is_refused_before_anything_is_written(self) -> None:
         claims = self.under_way(2)
         before = self.snapshot()
         with pytest.raises(InvalidTransition):
-            self.step(outcomes=(outcome(claims[0]), outcome(claims[1], State.MISSED)), want=self.wish())
+            self.step(ends=(outcome(claims[0]), outcome(claims[1], State.MISSED)), want=self.wish())
         assert before == self.snapshot()
 
     # --- said again -------------------------------------------------------------------------------------------------
@@ -358,7 +357,7 @@ class Stepping(StoreTest):
         self.enqueue()
         claim = self.take(lease=HOUR)
         self.clock.advance(MINUTE)
-        step = Step(outcomes=(outcome(claim, result="1"),), plans=(self.plan(minute(1)),), want=self.wish(lease=HOUR))
+        step = Step(ends=(outcome(claim, result="1"),), plans=(self.plan(minute(1)),), want=self.wish(lease=HOUR))
         first, second = (self.store.step("s1", step) for _ in range(2))
         assert first.settled == second.settled
         assert ((True,), (False,)) == (first.carried_out, second.carried_out)
@@ -369,7 +368,7 @@ class Stepping(StoreTest):
     def test_step_said_again_does_not_end_the_run_that_its_first_time_began(self) -> None:
         [claim] = self.under_way(retries=3)
         failed = outcome(claim, State.PENDING, retry_in=AT_ONCE)
-        step = Step(outcomes=(failed,), give_back=(GiveBack(claim=claim),), want=self.wish())
+        step = Step(ends=(failed,), give_back=(GiveBack(claim=claim),), want=self.wish())
         [again] = self.store.step("s1", step).claims
         done = self.store.step("s1", step)
         assert ((State.PENDING, True), (False,), ()) == (
@@ -402,10 +401,10 @@ class Stepping(StoreTest):
             assert set(ids) < {claim.id for claim in (*claims, *rest)}
 
             def end(store: Store, thread: int, done: list[Done] = done) -> Done:
-                return self.step(f"s{thread}", store=store, outcomes=tuple(map(outcome, done[thread].claims)))
+                return self.step(f"s{thread}", store=store, ends=tuple(map(outcome, done[thread].claims)))
 
             assert all(settled.accepted for one in self.race(end) for settled in one.settled)
-            self.step("s0", outcomes=tuple(map(outcome, rest)))
+            self.step("s0", ends=tuple(map(outcome, rest)))
 
     def test_steps_at_once_that_free_and_claim_keep_to_the_limit_of_a_job(self) -> None:
         self.queue(concurrency=2)
@@ -416,7 +415,7 @@ class Stepping(StoreTest):
 
         def act(store: Store, thread: int) -> Done:
             ended = tuple(map(outcome, held[thread]))
-            return self.step(f"s{thread}", store=store, outcomes=ended, want=self.wish(2, lease=HOUR))
+            return self.step(f"s{thread}", store=store, ends=ended, want=self.wish(2, lease=HOUR))
 
         for _ in range(4):
             for thread, done in enumerate(self.race(act)):

@@ -6,9 +6,11 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from cronsensus.errors import LeaseLost
-from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
+from cronsensus.model.ends import Again, End, Final, Then
+from cronsensus.model.occurrence import Claim, Cut, Note, RunError, Settled
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.base import Store
 
@@ -59,9 +61,30 @@ def say(store: Store, notes: Sequence[Note]) -> list[bool]:
     return list(store.step(PLANNER, Step(notes=tuple(notes))).noted)
 
 
-def settle(store: Store, outcomes: Sequence[Outcome]) -> list[Settled]:
+def an_end(
+    *,
+    id: int,  # noqa: A002 - the name of the field
+    token: int,
+    state: State = State.SUCCEEDED,
+    session: str | None = None,
+    reason: str | None = None,
+    result: str | None = None,
+    error: RunError | None = None,
+    retry_in: timedelta | None = None,
+    elapsed: timedelta = timedelta(0),
+    waiting: bool = False,
+    then: Then | None = None,
+) -> End:
+    """Return an end in a state: ``PENDING`` is a failure, unless it is ``waiting``; ``then`` says it outright."""
+    if then is None and state is State.PENDING:
+        then = Again(retry_in or timedelta(0), failed=not waiting, reason=reason, error=None if waiting else error)
+    then = Final(state, reason, result, error) if then is None else then
+    return End(id=id, token=token, session=session, then=then, elapsed=elapsed)
+
+
+def settle(store: Store, ends: Sequence[End]) -> list[Settled]:
     """Record how attempts ended."""
-    return list(store.step(PLANNER, Step(outcomes=tuple(outcomes))).settled)
+    return list(store.step(PLANNER, Step(ends=tuple(ends))).settled)
 
 
 def give_back(store: Store, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:

@@ -52,7 +52,7 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
         session, step = seen.args
         done = seen.answer
         self.note(Seen((step.notes,), {}, done.noted))
-        self.finish(Seen((step.outcomes,), {}, done.settled))
+        self.finish(Seen((step.ends,), {}, done.settled))
         for back, returned in zip(step.give_back, done.returned, strict=True):
             self.release(Seen(([back.claim],), {"cut": back.cut}, [returned]))
         want = step.want

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from cronsensus.model.ending import EndingKind
-from cronsensus.model.occurrence import Claim, Outcome, Settled, scheduled_key
+from cronsensus.model.ends import Again, End, is_snoozed
+from cronsensus.model.occurrence import Claim, Settled, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.stores.values import AT_ONCE
 from tests.simulation.cluster.clocks import SECOND
@@ -179,16 +180,17 @@ class RunningRules(ForgettingRules):
                 before = record.answers.get(outcome.token)
                 self._expect(record, settled, accepted=before is not None, state=before or record.state)
 
-    def _accept(self, record: Record, outcome: Outcome, settled: Settled) -> None:
+    def _accept(self, record: Record, outcome: End, settled: Settled) -> None:
         self._may_finish(record, outcome)
         state = State.CANCELLED if outcome.state is State.PENDING and record.cancel else outcome.state
         record.state = record.answers[outcome.token] = state
         self._expect(record, settled, accepted=True, state=state)
         if state is State.PENDING:
-            record.failures += 1
+            record.failures += not is_snoozed(outcome.then)
             record.progress = None
             record.begun.clear()  # the user's retries may repeat what began
-            record.due_at = self.now + (outcome.retry_in or timedelta(0))
+            if isinstance(outcome.then, Again):
+                record.due_at = self.now + outcome.then.after
 
     def _expect(self, record: Record, settled: Settled, *, accepted: bool, state: State | None) -> None:
         if settled.accepted != accepted or settled.state != state:
@@ -196,7 +198,7 @@ class RunningRules(ForgettingRules):
             what = f"{record}: the token {settled.token} was {did} ({settled.state}) and had to be {had} ({state})"
             self.broken("result", what)
 
-    def _may_finish(self, record: Record, outcome: Outcome) -> None:
+    def _may_finish(self, record: Record, outcome: End) -> None:
         """Ask whether the outcome is what the work said, and no invention of the node."""
         kind, cancelled, lease_lost = self._said.get((outcome.id, outcome.token), (None, False, False))
         by_itself = {
@@ -208,7 +210,7 @@ class RunningRules(ForgettingRules):
             State.PENDING: kind in {"raised", "timed_out", "retry"},
         }
         if not by_itself[outcome.state]:
-            self.broken("invented", f"{record} became {outcome.state}({outcome.reason}), but the work said {kind}")
+            self.broken("invented", f"{record} became {outcome.state}({outcome.then.reason}), but the work said {kind}")
         elif lease_lost and outcome.state is State.SUCCEEDED:
             self.broken("lease_lost", f"{record} succeeded by a run that was told to stop because its lease was lost")
 

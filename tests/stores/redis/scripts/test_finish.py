@@ -36,8 +36,8 @@ ENDED = merged(AROUND, final(1, started=at(-9), end="succeeded"))
 def outcome(state: str = "succeeded", **how: Any) -> tuple[Any, ...]:
     """Return what is told of one attempt."""
     values = {
-        "id": ONE, "token": "7", "state": state, "reason": None, "result": None, "error": None, "wait": 0,
-        "session": None, **how,
+        "id": ONE, "token": "7", "state": state, "reason": None, "error": None, "session": None, "ran": 0,
+        "record": "retry" if state == "pending" else state, "result": None, "wait": 0, **how,
     }  # fmt: skip
     return said(outcomes=[list(values.values())])
 

@@ -30,7 +30,7 @@ from tests.stores.redis.scripts.by_hand import (
 ONE, TWO = occurrence_id(1), occurrence_id(2)
 AROUND = merged(meta(occurrence="1"), job(next_due=at(5)), {"due": Scores({J: at(5)})}, session())
 RUNS = merged(AROUND, running(1, origin="manual"))
-OUTCOME = [ONE, "7", "succeeded", None, None, None, 0, "s1"]
+OUTCOME = [ONE, "7", "succeeded", None, None, "s1", 0, "succeeded"]
 NOTE = [ONE, "7", None, ["line"], None]
 PLAN = [
     J, "job", "1", at(-100), 0, at(5), None, at(5), False, [[at(5), "new", at(5), None]], [], f"d:1:{at(-100)}", "f",

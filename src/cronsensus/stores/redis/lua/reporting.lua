@@ -27,8 +27,8 @@ local ANSWERS = {
 }
 
 -- Answer for a run that is not current: as the first time if this token finished it, else no.
-local function answer_again(id, row, token, session, quiet)
-  if quiet and row.token == token and row.state == 'pending' then
+local function answer_again(id, row, token, session, unrecorded)
+  if unrecorded and row.token == token and row.state == 'pending' then
     return { true, 'pending' }
   end
   if row.token == token and row.state ~= 'running' and (not session or session == row.session) then
@@ -46,17 +46,17 @@ local function answer_again(id, row, token, session, quiet)
   return { false, row.state }
 end
 
--- Without a failure (`waits`) it goes back for as long as it waits, or to sleep, and with it a list that is complete.
-local function settle(id, token, state, reason, result, problem, wait, session, ran, waits, listed, quiet)
+-- `record` is the word under which the attempt is recorded, or false; `parks`: it is due never, until it is woken.
+local function settle(id, token, state, reason, problem, session, ran, record, result, wait, listed, parks)
   local row = occurrence(id)
   if not row.state then
     return { false, false }
   end
   if not is_current(row, token, session) then
-    return answer_again(id, row, token, session, quiet)
+    return answer_again(id, row, token, session, not record)
   end
   if state == 'pending' and row.cancel then
-    state, reason = 'cancelled', row.cancel -- asked to stop: it does not come back
+    state, reason, result = 'cancelled', row.cancel, false -- asked to stop: it does not come back
   end
   local reserved = begin_reserved(row, ran)
   if reserved and not reason then
@@ -71,35 +71,37 @@ local function settle(id, token, state, reason, result, problem, wait, session, 
   end
   change('reason', reason)
   change('error', problem)
-  if state == 'pending' and waits then
-    if not quiet then
-      record_run(id, row, 'snoozed', reason)
-    end
-    row.attempt, row.crashes, row.expires = whole(row.attempt - 1), nil, nil
-    change('attempt', row.attempt)
-    call('HDEL', occurrence_key(id), 'fingerprint', 'crashes', 'expires', 'error')
-    change('result', quiet and result)
-    if quiet and not listed then
-      row.failures = nil
-      call('HDEL', occurrence_key(id), 'failures')
-    end
-    if listed then
-      row.failures = nil
-      call('HDEL', occurrence_key(id), 'failures')
-      change(complete_list(id, listed))
-    end
-    put_back(id, row, later(wait), changes)
-  elseif state == 'pending' then
-    record_run(id, row, 'retry', reason, problem)
-    change('failures', (row.failures or 0) + 1)
-    call('HDEL', occurrence_key(id), 'fingerprint')
-    put_back(id, row, later(wait), changes)
-  else
+  if state ~= 'pending' then
     change('started', reserved and row.started)
     change('result', result)
     change('end', state)
     close(id, row, state, changes)
+    return { true, state }
   end
+  if record then
+    record_run(id, row, record, reason, problem)
+  end
+  call('HDEL', occurrence_key(id), 'fingerprint')
+  if record == 'retry' then
+    change('failures', (row.failures or 0) + 1)
+  else
+    row.attempt, row.expires = whole(row.attempt - 1), nil
+    change('attempt', row.attempt)
+    change('result', result)
+    call('HDEL', occurrence_key(id), 'expires', 'error')
+    if result or parks then
+      row.failures = nil
+      call('HDEL', occurrence_key(id), 'failures')
+    end
+    if parks then
+      row.crashes = nil
+      call('HDEL', occurrence_key(id), 'crashes')
+    end
+    if listed then
+      change(complete_list(id, listed))
+    end
+  end
+  put_back(id, row, later(wait), changes)
   return { true, state }
 end
 

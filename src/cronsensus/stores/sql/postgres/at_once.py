@@ -20,9 +20,10 @@ from psycopg.errors import DivisionByZero
 from cronsensus.codec import cleaned, read_payload, write_error, write_payload
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.claim_order import level_of
+from cronsensus.model.ends import End, Final
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Enqueued, Item, Outcome, Settled, scheduled_key
+from cronsensus.model.occurrence import Claim, Enqueued, Item, Settled, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step, Want
@@ -74,30 +75,30 @@ def enqueue(tx: Transaction, called: Called) -> Enqueued | None:
     return None if made.row is None else Enqueued(made.row.id, item.job, key, created=True, state=State.PENDING)
 
 
-def only_outcome(step: Step) -> Outcome | None:
-    """Return the outcome that is all of a step, if it ends an occurrence."""
-    if len(step.outcomes) != 1 or step.notes or step.give_back or step.plans or step.want is not None:
+def only_end(step: Step) -> tuple[End, Final] | None:
+    """Return the end that is all of a step, if it is final."""
+    if len(step.ends) != 1 or step.notes or step.give_back or step.plans or step.want is not None:
         return None
-    [outcome] = step.outcomes
-    return outcome if outcome.state is not State.PENDING and outcome.session is not None else None
+    [end] = step.ends
+    return (end, end.then) if isinstance(end.then, Final) and end.session is not None else None
 
 
-def close(tx: Transaction, outcome: Outcome) -> Done | None:
+def close(tx: Transaction, end: End, then: Final) -> Done | None:
     """Close an occurrence; ``None``: it is not running under the token."""
     closed = tx.send(
-        "close_one", space=tx.namespace, now=tx.moment, run=outcome.id, held=outcome.token, whose=outcome.session,
-        became=outcome.state.value, because=cleaned(outcome.reason), gave=outcome.result,
-        wrong=write_error(outcome.error), ran=outcome.elapsed // _MICROSECOND,
+        "close_one", space=tx.namespace, now=tx.moment, run=end.id, held=end.token, whose=end.session,
+        became=then.state.value, because=cleaned(then.reason), gave=then.result, wrong=write_error(then.error),
+        ran=end.elapsed // _MICROSECOND,
     )  # fmt: skip
     if closed.count != 1:
         return None
-    return Done(settled=(Settled(outcome.id, outcome.token, accepted=True, state=outcome.state),))
+    return Done(settled=(Settled(end.id, end.token, accepted=True, state=then.state),))
 
 
 def only_plan(tx: Transaction, step: Step, plan: Plan) -> tuple[Plan, JobSpec, Want] | None:
     """Return the one plan of a step if that is all but a wish for work, and its one occurrence goes to this node."""
     want = step.want
-    if want is None or want.limit < 1 or step.notes or step.outcomes or step.give_back:
+    if want is None or want.limit < 1 or step.notes or step.ends or step.give_back:
         return None
     spec = tx.definitions.specs.get(plan.job_id, plan.definition) if plan.definition else None
     if spec is None or spec.function not in want.functions or spec.policies.concurrency is not None:
@@ -176,7 +177,7 @@ def only_want(definitions: Definitions, step: Step) -> tuple[Want, dict[str, Job
     want = step.want
     if want is None or want.limit < 1 or want.reserve > 0:
         return None
-    if step.plans or step.outcomes or step.notes or step.give_back:
+    if step.plans or step.ends or step.notes or step.give_back:
         return None
     known: dict[str, JobSpec] = {}
     for job, definition in definitions.claimed.all():

@@ -104,9 +104,9 @@ class PostgresStore(PresenceStore):
 
     def _step_in_one_trip(self, session: str, step: Step) -> Done | None:
         """Return the answer; ``None``: the step is to be taken as any other. Nothing was written then."""
-        if (outcome := at_once.only_outcome(step)) is not None:
+        if (ended := at_once.only_end(step)) is not None:
             with self._glancing() as tx:
-                return at_once.close(tx, outcome)
+                return at_once.close(tx, *ended)
         if len(step.plans) == 1:
             with self._glancing() as tx:
                 found = at_once.only_plan(tx, step, step.plans[0])

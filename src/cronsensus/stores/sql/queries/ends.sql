@@ -42,13 +42,22 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
 -- name: snooze_runs
--- rows: due bigint, because text, many bigint, gave text, run bigint, held bigint
--- Put occurrences back that wait for something: no attempt, no failure, and no expiry any more. A list that is complete is noted. Race: as above.
+-- rows: due bigint, because text, gave text, run bigint, held bigint
+-- Put occurrences back that look again later: no attempt, no failure, and no expiry any more. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
-    progress_total = NULL, attempt = o.attempt - 1, crashes = 0, expires_at = NULL, fingerprint = NULL,
-    reason = given.because, error = NULL, failures = CASE WHEN given.many IS NULL AND given.gave IS NULL THEN o.failures ELSE 0 END,
-    listed = coalesce(given.many, o.listed), result = coalesce(given.gave, o.result)
+    progress_total = NULL, attempt = o.attempt - 1, expires_at = NULL, fingerprint = NULL, reason = given.because,
+    error = NULL, failures = CASE WHEN given.gave IS NULL THEN o.failures ELSE 0 END, result = coalesce(given.gave, o.result)
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
+-- name: park_runs
+-- rows: due bigint, because text, many bigint, run bigint, held bigint
+-- Park occurrences, due never: all counts begin anew. A list that is complete is noted. Race: as above.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
+    progress_total = NULL, attempt = o.attempt - 1, crashes = 0, failures = 0, expires_at = NULL, fingerprint = NULL,
+    reason = given.because, error = NULL, listed = coalesce(given.many, o.listed)
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
