@@ -271,7 +271,11 @@ class Retry(TaskControl):
 
 
 class Snooze(TaskControl):
-    """What this occurrence waits for is not there yet: look again after a while. It counts as no attempt."""
+    """What this occurrence waits for is not there yet: look again after a while.
+
+    It counts as no attempt. Crashes before it are kept: one that waits for weeks is failed after ``max_crashes`` nodes
+    that died while it looked.
+    """
 
     # Of the class, too: a subclass may forget super().__init__().
     after: timedelta | float | str = "1m"
