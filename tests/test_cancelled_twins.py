@@ -290,7 +290,7 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
 """What has an async twin of the same name with an ``a``, and how to call it."""
 ELSEWHERE = {
     (Scheduler, "astart"), (Scheduler, "astop"), (Handle, "await_"), (Handle, "aresult"),
-    (Scheduler, "afind"), (Scheduler, "aruns"), (Job, "anext_time"), (Handle, "aprogress"),
+    (Scheduler, "afind"), (Scheduler, "aruns"), (Job, "anext_time"), (Handle, "aprogress"), (Handle, "alook"),
     (Scheduler, "arun_startup"),  # tests/once/test_startup.py
     (StartupCoordinator, "acquire"), (StartupCoordinator, "release"),  # tests/once/test_coordinator.py
     *((kind, name) for kind in (Lock, Lease) for name in ("aacquire", "arelease", "aextend", "areacquire", "aowned",

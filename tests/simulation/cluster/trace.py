@@ -117,7 +117,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     JobSpec: lambda one: str(one.name),
     SessionSpec: lambda one: str(one.id),
     Claim: lambda one: f"#{one.id} {one.job} attempt {one.attempt} token {one.token}",
-    End: lambda one: f"#{one.id} token {one.token} {one.state}({one.reason})",
+    End: lambda one: f"#{one.id} token {one.token} {one.state}({one.then.reason})",
     Settled: lambda one: f"#{one.id} token {one.token} {'accepted' if one.accepted else 'refused'} {one.state}",
     Renewal: lambda one: (
         f"{'alive' if one.alive else 'dead'} {one.lease.total_seconds():g}s "

@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from cronsensus.errors import LeaseLost
+from cronsensus.model.ends import Final
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item, Settled
 from cronsensus.model.states import State
@@ -36,7 +37,7 @@ def test_of_outcomes_of_one_run_in_one_step_only_those_under_its_token_are_answe
 ) -> None:
     claim = a_claim(store)
     first = an_end(id=claim.id, token=claim.token, state=State.FAILED)
-    again, other = structs.replace(first, state=State.SUCCEEDED), structs.replace(first, token=claim.token - 1)
+    again, other = structs.replace(first, then=Final(State.SUCCEEDED)), structs.replace(first, token=claim.token - 1)
     answers = settle(store, [other, first, again, other])
     assert answers == [
         Settled(claim.id, other.token, accepted=False, state=State.RUNNING),
