@@ -129,6 +129,7 @@ CASES = [
     Case("finish", "close_runs", _o, [RUNNING], NOT_CURRENT),
     Case("retry later", "retry_runs", _o, [RUNNING], NOT_CURRENT),
     Case("snooze", "snooze_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("park", "park_runs", _o, [RUNNING], NOT_CURRENT),
     Case("give back", "give_back_runs", _o, [RUNNING], NOT_CURRENT),
     Case("give up", "give_up_runs", _o, [RUNNING], NOT_CURRENT),
     Case("begin reserved", "begin_reserved", _o, [RUNNING], NOT_CURRENT),
