@@ -150,10 +150,6 @@ def columns(graph: Graph) -> list[list[Slot]]:
     return found
 
 
-def _mean(rows: list[float]) -> float:
-    return sum(rows) / len(rows) if rows else 0.0
-
-
 def _edge(place: Mapping[Slot, tuple[int, int]], rule: Rule, job: str, t: Words) -> str:
     lanes = sorted((slot for slot in place if slot[:2] == (rule.job, job)), key=lambda slot: place[slot])
     x, y = place[rule.job][0] + _WIDTH, place[rule.job][1] + _HEIGHT // 2
