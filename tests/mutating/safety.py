@@ -161,21 +161,22 @@ SAFETY: dict[str, list[str]] = {
         for name in (
             "active_runs",
             "backoff",
+            "careful",
             "claiming",
             "decide",
-            "foresight",
-            "idle_mode",
+            "herd",
             "lead_time",
             "pace",
-            "planned",
             "reconciling",
             "reserved",
+            "reserving",
             "round",
             "said",
             "session",
             "turn_order",
         )
     },
+    "model/ends.py": [*STORES, "tests/node/test_active_runs.py", "tests/test_retry.py"],
     "model/step.py": ["tests/model/test_*", "tests/stores/test_memory.py", "tests/node/test_claiming.py"],
     "planning.py": ["tests/test_planning.py", "tests/test_planning_retired.py"],
     "triggers/dst.py": ["tests/triggers/*"],
@@ -210,8 +211,8 @@ ARGUED: dict[str, str] = {
     "stores/sql/locks.py: _is_overdue: not row.held and row.session is not None → (not row.held)": (
         "a lock without a session locks no row of a session, and is read again: one more look, the same answer"
     ),
-    "stores/sql/finishing.py: _repeated: row is not None and became is not None and became[0] == outcome.token → "
-    "(became is not None and became[0] == outcome.token)": "only what has a row became something in this call",
+    "stores/sql/finishing.py: _repeated: row is not None and became is not None and became[0] == end.token → "
+    "(became is not None and became[0] == end.token)": "only what has a row became something in this call",
     "stores/sql/queries/claims.sql: level_is_due: levels.level IS NOT NULL → (levels.level IS NOT NULL OR 1 = 1)": (
         "no occurrence has a level that is not there"
     ),
@@ -277,13 +278,10 @@ ARGUED: dict[str, str] = {
     'not path.strip("/") → (not rest.startswith("//") or host not in {"", "localhost"} or not path.strip("/"))': (
         "without a slash there is no path"
     ),
-    "node/decide.py: _hands_back.stalled: facts.reserved_for is not None and facts.reserved_for > STALLED → "
-    "(facts.reserved_for > STALLED)": "asked only where something is reserved, which has waited; said again for mypy",
+    "node/reserving.py: release_or_gather.stalled: queue.waits_for is not None and queue.waits_for > STALLED → "
+    "(queue.waits_for > STALLED)": "asked only where something is reserved, which has waited; said again for mypy",
     "node/decide.py: clock_set: before.sample is None or after.sample is None → (before.sample is None)": (
         "after a look there is a sample; said again for mypy"
-    ),
-    "node/decide.py: learn_ahead: coming is None or instant is None → (coming is None)": (
-        "what is learnt ahead was decided, so there is an instant; said again for mypy"
     ),
     "membership/heartbeat.py: Heartbeat.remove: self._members or thread is None or store is None → "
     "(self._members or store is None)": "thread and handle are set and taken away together; said again for mypy",
@@ -295,18 +293,15 @@ ARGUED: dict[str, str] = {
     ),
     "membership/timer.py: _Watch.close: thread is None or thread is threading.current_thread() → "
     "(thread is threading.current_thread())": "without a thread no action is under way, and no end to wait for",
-    "node/turn_order.py: _sets: len(sessions) <= ACTIVE → len(sessions) < ACTIVE": (
-        "so many are all active, in whichever order they are put: a rank does not depend on it"
-    ),
-    "node/turn_order.py: _rank: _weight(other, instant) < mine → _weight(other, instant) <= mine": (
-        "two sessions have two hashes of 64 bits, and a session is not compared with itself"
+    "node/turn_order.py: place.by_term: len(sessions) > IN_FRONT → len(sessions) >= IN_FRONT": (
+        "so many are all in front, in whichever order they are put: they are ordered again by the instant"
     ),
     "model/step.py: Want.part: rest <= 0 → rest < 0": "of nothing, each part is nothing",
     "node/reconciling.py: Reconciling.judge: now - at < SETTLE_TIME → now - at <= SETTLE_TIME": (
         "two equal times: a run is left alone for one renewal more"
     ),
-    "stores/sql/postgres/at_once.py: only_outcome: outcome.state is not State.PENDING and outcome.session is not None "
-    "→ (outcome.state is not State.PENDING)": "no row is of a session that is not named: a trip more, the same answer",
+    "stores/sql/postgres/at_once.py: only_end: isinstance(end.then, Final) and end.session is not None "
+    "→ (isinstance(end.then, Final))": "no row is of a session that is not named: a trip more, the same answer",
     "once/claims.py: Claims.reclaim_if_dead: session is not None and gone → (gone)": (
         "what is gone is a session; said again for mypy"
     ),

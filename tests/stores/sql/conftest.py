@@ -25,6 +25,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.testing.conformance.steps import an_end
 from cronsensus.triggers import every
 
 url, LEASE = sys.argv[1], timedelta(seconds=60)
