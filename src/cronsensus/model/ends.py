@@ -15,6 +15,7 @@ from typing import Self, assert_never
 
 from msgspec import Struct
 
+from cronsensus.model.batch import HELD
 from cronsensus.model.occurrence import Claim, RunEnd, RunError
 from cronsensus.model.states import State
 
@@ -51,7 +52,7 @@ class Parked(Struct, frozen=True, tag=True):
     """It waits without a slot, due never, until ``Store.awaken``. All counts begin anew, and the attempt is none.
 
     Attributes:
-        on: what for: ``"items"``, ``"upstreams"``. No store decides by it.
+        on: what for: ``"items"``, ``"upstreams"``.
         listed: of a batch: how many items its list had. Without it nothing ran, and there is no record.
         reason: what for, for people.
     """
@@ -59,6 +60,11 @@ class Parked(Struct, frozen=True, tag=True):
     on: str
     listed: int | None = None
     reason: str | None = None
+
+    @property
+    def stored_length(self) -> int | None:
+        """Return what a store keeps as the length of its list: ``HELD`` while it waits for its upstreams."""
+        return HELD if self.on == "upstreams" else self.listed
 
 
 Then = Final | Again | Parked
@@ -86,12 +92,12 @@ class End(Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> State:
         """Return the state that it asks for."""
-        return self.then.state if isinstance(self.then, Final) else State.PENDING
+        return state_after(self.then)
 
     @property
     def error(self) -> RunError | None:
         """Return what the attempt raised."""
-        return None if isinstance(self.then, Parked) else self.then.error
+        return error_of(self.then)
 
 
 STATE_AFTER: Mapping[RunEnd, State] = {
@@ -103,6 +109,17 @@ STATE_AFTER: Mapping[RunEnd, State] = {
     "snoozed": State.PENDING,
 }
 """What the store answered to an end, by how its attempt is recorded."""
+_FINAL: Mapping[State, RunEnd] = {state: end for end, state in STATE_AFTER.items() if state is not State.PENDING}
+
+
+def state_after(then: Then) -> State:
+    """Return the state that an occurrence is in from then on."""
+    return then.state if isinstance(then, Final) else State.PENDING
+
+
+def error_of(then: Then) -> RunError | None:
+    """Return what the attempt raised."""
+    return None if isinstance(then, Parked) else then.error
 
 
 def is_snoozed(then: Then) -> bool:
@@ -114,20 +131,14 @@ def unless_cancelled(then: Then, cancel: str | None) -> Then:
     """Return what becomes of an occurrence that an operator asked to stop (``cancel``: why): it does not come back."""
     if cancel is None or isinstance(then, Final):
         return then
-    return Final(State.CANCELLED, reason=cancel, error=None if isinstance(then, Parked) else then.error)
+    return Final(State.CANCELLED, reason=cancel, error=error_of(then))
 
 
 def recorded_as(then: Then) -> RunEnd | None:
     """Return how the attempt is recorded; ``None``: it is not, because nothing ran that anybody would look for."""
     match then:
-        case Final(state=State.SUCCEEDED):
-            return "succeeded"
-        case Final(state=State.CANCELLED):
-            return "cancelled"
-        case Final(state=State.SKIPPED):
-            return "skipped"
-        case Final():
-            return "failed"
+        case Final(state=state):
+            return _FINAL[state]
         case Again(failed=True):
             return "retry"
         case Again(note=note):

@@ -15,9 +15,8 @@ from cronsensus.codec import clean, clean_error, cleaned
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import LATEST, after, to_micros
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, Intent, NotWon, refusal
-from cronsensus.model.batch import HELD
 from cronsensus.model.claim_order import priority_of
-from cronsensus.model.ends import STATE_AFTER, Again, End, Final, Parked, recorded_as, unless_cancelled
+from cronsensus.model.ends import STATE_AFTER, Again, End, Final, Parked, error_of, recorded_as, unless_cancelled
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import (
@@ -339,7 +338,7 @@ class RoundVerbs(Handle):
             return self._answer_again(end)
         now, then = self._now(), unless_cancelled(end.then, row.cancel)
         self._space.begin_reserved(row, now - end.elapsed)
-        error = None if isinstance(then, Parked) else then.error
+        error = error_of(then)
         row.error, reason = None if error is None else clean_error(error), cleaned(then.reason)
         if (recorded := recorded_as(then)) is None:
             row.runs.pop()
@@ -361,9 +360,8 @@ class RoundVerbs(Handle):
                 self._space.put_back(row, after(now, then.after))
             case Parked():
                 row.attempt, row.expires_at, row.failures, row.crashes = row.attempt - 1, None, 0, 0
-                listed = HELD if then.on == "upstreams" else then.listed
-                if listed is not None:
-                    self._space.complete_list(row, listed)
+                if then.stored_length is not None:
+                    self._space.complete_list(row, then.stored_length)
                 self._space.put_back(row, LATEST)
         return Settled(end.id, end.token, accepted=True, state=State.PENDING)
 

@@ -15,7 +15,6 @@ from cronsensus.errors import StoreCorrupt, StoreError
 from cronsensus.instants import LATEST_MICROS, from_micros, within_stores
 from cronsensus.logger import Logger
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, NotWon
-from cronsensus.model.batch import HELD
 from cronsensus.model.ends import Again, End, Final, Parked, Then, recorded_as
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import (
@@ -344,7 +343,6 @@ def _written(then: Then) -> tuple[str | None, int, str | None, bool]:
         case Again():
             return then.note, within_stores(length(then.after)), None, False
         case Parked():
-            listed = HELD if then.on == "upstreams" else then.listed
-            return None, LATEST_MICROS, None if listed is None else str(listed), True
+            return None, LATEST_MICROS, None if then.stored_length is None else str(then.stored_length), True
         case _:
             assert_never(then)

@@ -8,8 +8,17 @@ from typing import Any
 
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.instants import LATEST_MICROS, to_micros, within_stores
-from cronsensus.model.batch import HELD
-from cronsensus.model.ends import STATE_AFTER, Again, End, Final, Parked, recorded_as, unless_cancelled
+from cronsensus.model.ends import (
+    STATE_AFTER,
+    Again,
+    End,
+    Final,
+    Parked,
+    error_of,
+    recorded_as,
+    state_after,
+    unless_cancelled,
+)
 from cronsensus.model.occurrence import Claim, Note, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
@@ -51,7 +60,7 @@ class Ends:
                     self._refused.append((end, _stands(row, became)))
                 continue
             then, elapsed = unless_cancelled(end.then, row.cancel_reason), end.elapsed // _MICROSECOND
-            reason, error = cleaned(then.reason), None if isinstance(then, Parked) else write_error(then.error)
+            reason, error = cleaned(then.reason), write_error(error_of(then))
             match then:
                 case Final():
                     begun = began(row, now - elapsed)
@@ -61,11 +70,10 @@ class Ends:
                 case Again():
                     snoozed.append((_due(now, then.after), reason, then.note, number, token))
                 case Parked():
-                    listed = HELD if then.on == "upstreams" else then.listed
-                    parked.append((LATEST_MICROS, reason, listed, number, token))
+                    parked.append((LATEST_MICROS, reason, then.stored_length, number, token))
             if (recorded := recorded_as(then)) is not None:
                 ended.append(run_of(row, now, recorded, reason, error, ran=elapsed))
-            state = then.state if isinstance(then, Final) else State.PENDING
+            state = state_after(then)
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
         # Before those of this call are recorded.
