@@ -20,10 +20,10 @@ herd."""
 
 def settle(claim: Claim, ending: Ending) -> End:
     """Return what the store is to record of an attempt that ended like this."""
-    return End.of(claim, _then(claim, ending), ending.elapsed)
+    return End.of(claim, _what_follows(claim, ending), ending.elapsed)
 
 
-def _then(claim: Claim, ending: Ending) -> Then:
+def _what_follows(claim: Claim, ending: Ending) -> Then:
     match ending.kind:
         case "returned":
             return Final(State.SUCCEEDED, result=ending.result)

@@ -36,7 +36,17 @@ from cronsensus.node.decide import (
 from cronsensus.node.herd import FULL, Herd
 from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
 from cronsensus.node.situation import Adopt, Facts, Fired, Firing, Look, Memory, Next, Sleep, Work
-from cronsensus.node.turn_order import IN_FRONT, LOOKOUT, POLL_UNTOLD, STAGGER, SWEEP, is_in_front, lookout, place, turn
+from cronsensus.node.turn_order import (
+    IN_FRONT,
+    LOOKOUT,
+    POLL_UNTOLD,
+    STAGGER,
+    SWEEP,
+    is_in_front,
+    lookout,
+    place,
+    turn_of,
+)
 from cronsensus.stores.values import AT_ONCE, Partition, View
 from tests.node.views import NOW, SECOND, holder, job, jobs, view
 
@@ -47,7 +57,7 @@ LEAD = LeadTime().seconds
 BOTH = ("a", "b")
 FIRST, SECOND_ONE = sorted(BOTH, key=lambda one: place(one, BOTH, NOW))
 CROWD = tuple(f"s{number:02}" for number in range(3 * IN_FRONT))
-LATE = max(CROWD, key=lambda one: turn(one, CROWD, NOW + SECOND))
+LATE = max(CROWD, key=lambda one: turn_of(one, CROWD, NOW + SECOND))
 PART = Herd(Partition(0, 2))
 ABSENT = view(holders=(holder(),), absent=("b",), sessions=BOTH)
 
@@ -261,7 +271,7 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
     "another node runs something": (Situation(view=view(holders=(holder(),))), {"sleep": WATCH}),
     "twelve nodes are there, and this one is the last of them": (
         Situation(session=LATE, view=view(job(SECOND), sessions=CROWD)),
-        {"sleep": (turn(LATE, CROWD, NOW + SECOND) - NOW) / SECOND},
+        {"sleep": (turn_of(LATE, CROWD, NOW + SECOND) - NOW) / SECOND},
     ),
     "more is due than one look takes, on two nodes": (
         Situation(view=view(*jobs(3), sessions=BOTH, more=True)),
@@ -413,7 +423,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(
             session=LATE, view=view(sessions=CROWD, coming=300 * MS), facts={"told": False}, memory={"active_at": HERE}
         ),
-        {"sleep": (turn(LATE, CROWD, NOW + 300 * MS, told=False) - NOW) / SECOND},
+        {"sleep": (turn_of(LATE, CROWD, NOW + 300 * MS, told=False) - NOW) / SECOND},
     ),
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from cronsensus.node.turn_order import (
     lookout,
     next_sweep,
     place,
-    turn,
+    turn_of,
 )
 
 TERM_BEGINS = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -76,13 +76,13 @@ def test_first_node_comes_before_the_due_time_three_right_after_it_and_all_other
 ) -> None:
     steps = [min(number * LATE_STEP, LATEST) for number in range(1, len(CROWD) - IN_FRONT + 1)]
     for instant in TERMS:  # at the beginning of a term the next one is too far to matter
-        turns = sorted(turn(one, CROWD, instant, lead=lead) - instant for one in CROWD)
+        turns = sorted(turn_of(one, CROWD, instant, lead=lead) - instant for one in CROWD)
         assert turns == [-lead, STAGGER, 2 * STAGGER, 3 * STAGGER, *steps]
 
 
 def test_no_node_is_late_where_notifications_do_not_reach_it() -> None:
     for instant in TERMS:
-        turns = sorted(turn(one, CROWD, instant, told=False) - instant for one in CROWD)
+        turns = sorted(turn_of(one, CROWD, instant, told=False) - instant for one in CROWD)
         assert turns[:LAST_STAGGER] == [number * STAGGER for number in range(LAST_STAGGER)]
         assert set(turns[LAST_STAGGER:]) == {LAST_STAGGER * STAGGER}
 
@@ -95,7 +95,7 @@ def test_late_node_looks_before_its_own_term_and_after_those_in_front(before: fl
         now, then = in_front(instant), in_front(term)
         for one in set(CROWD) - now:
             anyway = min((place(one, CROWD, instant) - IN_FRONT + 1) * LATE_STEP, LATEST)
-            after = turn(one, CROWD, instant) - instant
+            after = turn_of(one, CROWD, instant) - instant
             if one in then and term - instant < anyway:
                 assert after == max(IN_FRONT * STAGGER, term - instant - IN_TIME)
                 sooner += 1
@@ -106,7 +106,7 @@ def test_late_node_looks_before_its_own_term_and_after_those_in_front(before: fl
 
 def test_a_due_time_that_those_in_front_leave_alone_is_seen_every_half_second() -> None:
     for instant in TERMS:
-        late = sorted(turn(one, CROWD, instant) - instant for one in set(CROWD) - in_front(instant))
+        late = sorted(turn_of(one, CROWD, instant) - instant for one in set(CROWD) - in_front(instant))
         assert late[0] <= LATE_STEP
         assert all(b - a <= LATE_STEP for a, b in pairwise(late)), "a gap in which no node looks"
 

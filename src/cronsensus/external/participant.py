@@ -32,7 +32,7 @@ from cronsensus.model.occurrence import Claim, RunError
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.once.claims import Claims
-from cronsensus.once.owned_claim import OwnedClaim, Ticket, never_begun
+from cronsensus.once.owned_claim import OwnedClaim, Ticket, uncounted_end
 
 _log = Logger("cronsensus.external")
 
@@ -232,7 +232,7 @@ class Participant:
     def _hold(self, held: OwnedClaim, ticket: Ticket) -> Won:
         won = Won(held, ticket)
         # If it is dropped without a verdict, it was cut off and is to be run again.
-        held.end_if_left = lambda one: never_begun(one.claim.id, one.claim.token, one.claim.session)
+        held.end_if_left = lambda one: uncounted_end(one.claim.id, one.claim.token, one.claim.session)
         held.begun = True
         with self._lock:
             self._held[held.claim.id, held.claim.token] = won

@@ -35,7 +35,7 @@ from cronsensus.node.situation import (
     Upkeep,
     Work,
 )
-from cronsensus.node.turn_order import is_in_front, lookout, next_sweep, turn
+from cronsensus.node.turn_order import is_in_front, lookout, next_sweep, turn_of
 from cronsensus.stores.values import AT_ONCE, View
 
 INSTANT = 1e-6
@@ -58,8 +58,8 @@ LOOKS_APART = 0.1
 HINTED = (0.05, 0.1)
 """Least and most seconds between a notification and the look of a late node: those in front go first."""
 AFTER_A_LOST_RACE = 0.01
-"""Seconds until a job that another node fired is looked at again; doubles with each round in a row that brings nothing.
-It is what keeps the losers of a herd out of the winner's way."""
+"""Seconds until a job that another node fired is looked at again; doubles with each round in a row that brings
+nothing."""
 TAKEOVER_ROUND_TRIPS = 8
 """Round trips by which a look at what others run comes sooner: a takeover takes ten of them, beside its waits."""
 CLOCK_SET = timedelta(seconds=5)
@@ -177,7 +177,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     """Decide which plans to bring, and how many runs to claim with them: of the jobs whose turn has come here."""
     if memory.herd.begins(view):
         return Firing(want=facts.room if view.backlog else 0)
-    ready = [job for job in view.jobs if _turn(memory, view, facts, job, SLACK) <= view.now]
+    ready = [job for job in view.jobs if _turn_to_fire(memory, view, facts, job, SLACK) <= view.now]
     chosen, left = memory.careful.choose(ready, now)
     plans, not_planned = plans_of(chosen, view.now)
     planned = sum(len(each.occurrences) for each in plans)
@@ -199,7 +199,7 @@ def _fair_part(planned: int, view: View, room: int) -> int:
     return room if planned < SHARED_FROM or nodes < 2 or view.backlog else min(room, -(-planned // nodes))
 
 
-def _turn(memory: Memory, view: View, facts: Facts, job: JobState, slack: float = 0.0) -> datetime:
+def _turn_to_fire(memory: Memory, view: View, facts: Facts, job: JobState, slack: float = 0.0) -> datetime:
     """Return when this node is to fire a job.
 
     Before its due time only with a free slot, and where nothing that may yet happen has a say in what comes of it: the
@@ -208,7 +208,7 @@ def _turn(memory: Memory, view: View, facts: Facts, job: JobState, slack: float 
     by_time_alone = job.active == 0 or job.spec.policies.overlap == "allow"
     lead = memory.lead.seconds + slack if facts.room and by_time_alone else 0.0
     due = view.now if job.due_at is None else job.due_at
-    return turn(facts.session, view.sessions, due, lead=timedelta(seconds=lead), told=facts.told)
+    return turn_of(facts.session, view.sessions, due, lead=timedelta(seconds=lead), told=facts.told)
 
 
 def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Upkeep, Memory]:
@@ -274,13 +274,16 @@ def _turns(memory: Memory, view: View, facts: Facts, fired: Fired) -> tuple[list
     """
     won = {each.job_id for each in fired.won}
     left = [job for job in view.jobs if job.id not in won and job.due_at is not None]
-    turns = [at for at in (_turn(memory, view, facts, job) for job in left) if at > view.now]  # the rest was tried
+    turns = [
+        at for at in (_turn_to_fire(memory, view, facts, job) for job in left) if at > view.now
+    ]  # the rest was tried
     due = [each.next_due for each in fired.won]
-    begins = [one.due_at for each in fired.won for one in each.occurrences if fired.created > fired.claimed]
+    unclaimed = fired.created > fired.claimed
+    begins = [one.due_at for each in fired.won for one in each.occurrences] if unclaimed else []
     for instants, lead in (([view.next_job, *due], memory.lead.seconds), ([view.next_pending, *begins], 0.0)):
         before = timedelta(seconds=lead if facts.room else 0.0)
         turns += [
-            turn(facts.session, view.sessions, at, lead=before, told=facts.told)
+            turn_of(facts.session, view.sessions, at, lead=before, told=facts.told)
             for at in instants
             if at is not None and at > view.now
         ]

@@ -66,7 +66,7 @@ def is_in_front(session: str, sessions: tuple[str, ...], instant: datetime | Non
     return place(session, sessions, instant or _EPOCH) < IN_FRONT
 
 
-def turn(
+def turn_of(
     session: str, sessions: tuple[str, ...], instant: datetime, *, lead: timedelta = timedelta(0), told: bool = True
 ) -> datetime:
     """Return when it is the turn of ``session`` for what is due at ``instant``.

@@ -45,7 +45,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.once.background_queue import BackgroundQueue
 from cronsensus.once.identity import alike
-from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, never_begun
+from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, uncounted_end
 from cronsensus.once.reconciling import Reconciliation
 from cronsensus.once.waiters import Waiters
 from cronsensus.stores.base import Store
@@ -317,7 +317,7 @@ class Claims:
         if seen.session != session.session:
             return False
         # The answer to an ``acquire`` of this process was lost, and nothing works on the claim.
-        self.store.step(seen.session, Step(ends=(never_begun(seen.id, seen.token, seen.session),)))
+        self.store.step(seen.session, Step(ends=(uncounted_end(seen.id, seen.token, seen.session),)))
         return True
 
     def sweep(self) -> bool:

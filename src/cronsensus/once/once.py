@@ -449,9 +449,9 @@ class Once(Generic[P, R_co]):
         return structs.replace(held.run.ended(ending), elapsed=elapsed)
 
     def _end(self, held: OwnedClaim, ending: Ending) -> End:
-        return End.of(held.claim, self._then(held, ending), ending.elapsed)
+        return End.of(held.claim, self._what_follows(held, ending), ending.elapsed)
 
-    def _then(self, held: OwnedClaim, ending: Ending) -> Then:
+    def _what_follows(self, held: OwnedClaim, ending: Ending) -> Then:
         if ending.kind == "returned":
             return Final(State.SUCCEEDED, result=ending.result)
         if ending.hopeless or (self._on_error == "keep" and ending.kind != "retry"):

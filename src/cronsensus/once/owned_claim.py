@@ -233,7 +233,7 @@ class OwnedClaim:
             if self.begun and self.end_if_left is not None:
                 self.unsettled = self.end_if_left(self)
             else:
-                self.unsettled = never_begun(self.claim.id, self.claim.token, self.claim.session)
+                self.unsettled = uncounted_end(self.claim.id, self.claim.token, self.claim.session)
         return self.unsettled
 
     def step(self, store: Store) -> float:
@@ -301,6 +301,6 @@ class _NoNotes:
 _NO_PROGRESS = _NoNotes()
 
 
-def never_begun(occurrence: int, token: int, session: str | None) -> End:
-    """Return the end of what was never begun: it counts nothing."""
+def uncounted_end(occurrence: int, token: int, session: str | None) -> End:
+    """Return the end of an attempt that counts as none: the next one is due at once."""
     return End(id=occurrence, token=token, session=session, then=Again(timedelta(0), failed=False))

@@ -20,7 +20,7 @@ from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.said import Key, Said
-from cronsensus.once.owned_claim import never_begun
+from cronsensus.once.owned_claim import uncounted_end
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")
@@ -68,12 +68,12 @@ class Reconciliation:
             forgotten = strange & self._strange if asked.at > self._looked_at else set()
             self._strange, self._looked_at = strange - forgotten, self._clock.monotonic()
             ends = {key: self._said.take(key) for key in sorted(forgotten)}
-        again = [end if isinstance(end, End) else never_begun(*key, session) for key, end in ends.items()]
+        again = [end if isinstance(end, End) else uncounted_end(*key, session) for key, end in ends.items()]
         if again:
             _log.aside.warning("the store forgot how %d calls ended: it is told again", len(again))
-            self._later(lambda: self._tell(session, again, ends))
+            self._later(lambda: self._say_again(session, again, ends))
 
-    def _tell(self, session: str, again: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
+    def _say_again(self, session: str, again: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
         settled: tuple[Settled, ...] = ()
         try:
             settled = self._store.step(session, Step(ends=tuple(again))).settled
