@@ -28,9 +28,8 @@ PARAMETER = "key"
 _ASK = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>A token · cronsensus</title><link rel="stylesheet" href="{base}/static/style.css"></head>
-<body><main class="main"><section class="panel"><div class="empty"><h1>This dashboard asks for a token</h1><p>{what}</p>
-<form method="get">{hidden}<label>Token
-<input type="password" name="key" autocomplete="off" required autofocus></label>
+<body><main class="door"><section class="panel"><div class="empty"><h1>{title}</h1><p>{what}</p>
+<form method="get">{hidden}<label>Token <input type="password" name="key" autocomplete="off" required autofocus></label>
 <button class="button">Open</button></form>
 <p>If you have opened it in this browser before and a page of another site led here: <a href="">open it again</a>.</p>
 </div></section></main></body></html>"""
@@ -133,7 +132,8 @@ class Token:
         """Return a page that asks for the token and then leads to where the request wanted to go."""
         given = [pair for pair in request.query_params.multi_items() if pair[0] != PARAMETER]
         hidden = "".join(f'<input type="hidden" name="{escape(name)}" value="{escape(text)}">' for name, text in given)
-        return _ASK.format(base=escape(_base(request)), what=escape(self.what_to_do), hidden=hidden)
+        title, _, what = escape(self.what_to_do).partition(": ")
+        return _ASK.format(base=escape(_base(request)), title=title, what=what, hidden=hidden)
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> Password | Token | None:
