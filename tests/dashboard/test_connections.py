@@ -22,14 +22,6 @@ WITHIN = 8.0
 
 
 @pytest.fixture
-def cluster() -> HandCluster:
-    cluster = HandCluster()
-    cluster.join("node-1")
-    cluster.every("tick", "1m")
-    return cluster
-
-
-@pytest.fixture
 def server(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(connections, "HEAD", 1.0)
     monkeypatch.setattr(connections, "BODY", 1.0)

@@ -18,14 +18,6 @@ from tests.dashboard.browser import HERE, Browser, signed_in
 from tests.hand_cluster import HandCluster
 
 
-@pytest.fixture
-def cluster() -> HandCluster:
-    cluster = HandCluster()
-    cluster.join("node-1")
-    cluster.every("tick", "1m")
-    return cluster
-
-
 def test_twenty_tabs_ask_the_store_no_more_than_one(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
     counts = cluster.store.counts

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from flask import Flask
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
@@ -10,14 +9,6 @@ from werkzeug.test import Client
 from cronsensus.dashboard import dashboard_wsgi
 from tests.dashboard.browser import Form
 from tests.hand_cluster import HandCluster
-
-
-@pytest.fixture
-def cluster() -> HandCluster:
-    cluster = HandCluster()
-    cluster.join("node-1")
-    cluster.every("tick", "1m")
-    return cluster
 
 
 def client(app: Any) -> Client:
