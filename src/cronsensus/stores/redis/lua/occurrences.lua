@@ -251,11 +251,10 @@ local function is_asleep(row)
   return row.state == 'pending' and due and due >= LAST
 end
 
--- Make a pending occurrence due as of its creation, not before its nominal time; a batch goes first then. `changes` are
--- further fields and values, in turns.
-local function awaken(id, row, changes)
-  local created, nominal = unpack(call('HMGET', occurrence_key(id), 'created', 'nominal'))
-  row.due = nominal and (tonumber(nominal) or 0) > tonumber(created) and nominal or created
+-- Make a pending occurrence due at a time; a batch goes first then. `changes` are further fields and
+-- values, in turns.
+local function awaken(id, row, due, changes)
+  row.due = due
   local level = (tonumber(row.listed) or -1) < 0 and row.level or level_of(row.priority, 0)
   if level ~= row.level then
     change_line('ZREM', row.level, line_of(row), id)
@@ -263,7 +262,6 @@ local function awaken(id, row, changes)
   end
   enter_pending(id, row)
   call('HSET', occurrence_key(id), 'due', row.due, 'level', row.level, unpack(changes))
-  return true
 end
 
 -- Note that the list of a batch is complete; returns the fields to write with it.

@@ -6,7 +6,7 @@ if row.state ~= 'pending' or row.listed then
   return answer(false)
 end
 row.listed = listed
-awaken(id, row, { complete_list(id, listed) })
+awaken(id, row, call('HGET', occurrence_key(id), 'created'), { complete_list(id, listed) })
 send()
 redis.pcall('PUBLISH', SPACE .. 'wake', SENDER)
 return answer(true)

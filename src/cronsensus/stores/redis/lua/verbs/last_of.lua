@@ -17,7 +17,11 @@ local function whole(job)
   end
   for _, id in ipairs(call('ZREVRANGE', of_job(job, 'ids'), 0, looked - 1)) do
     local parent = redis.pcall('HGET', SPACE .. 'occurrence:' .. id, 'parent')
-    add(type(parent) == 'string' and parent or id)
+    if type(parent) ~= 'string' then
+      add(id)
+    elseif redis.pcall('HGET', SPACE .. 'occurrence:' .. parent, 'job') == job then
+      add(parent)
+    end
   end
   table.sort(ids, function(one, other)
     return one > other
