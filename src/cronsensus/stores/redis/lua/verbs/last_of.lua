@@ -3,11 +3,15 @@
 local names, limit, looked = unpack(args, 1, 3)
 
 -- Of a job that has batches: those of the newest rows, and by nominal time those of nights of which each made more rows
--- than are looked at.
+-- than are looked at. What is itself an item, or of another job, counts for nothing.
 local function whole(job)
   local ids, seen = {}, {}
+  local function parent_of(id)
+    local parent = redis.pcall('HGET', SPACE .. 'occurrence:' .. id, 'parent')
+    return type(parent) == 'string' and parent
+  end
   local function add(id)
-    if not seen[id] then
+    if not seen[id] and not parent_of(id) and redis.pcall('HGET', SPACE .. 'occurrence:' .. id, 'job') == job then
       seen[id] = true
       ids[#ids + 1] = id
     end
@@ -16,12 +20,7 @@ local function whole(job)
     add(id)
   end
   for _, id in ipairs(call('ZREVRANGE', of_job(job, 'ids'), 0, looked - 1)) do
-    local parent = redis.pcall('HGET', SPACE .. 'occurrence:' .. id, 'parent')
-    if type(parent) ~= 'string' then
-      add(id)
-    elseif redis.pcall('HGET', SPACE .. 'occurrence:' .. parent, 'job') == job then
-      add(parent)
-    end
+    add(parent_of(id) or id)
   end
   table.sort(ids, function(one, other)
     return one > other
