@@ -77,7 +77,7 @@ def _behind(places: Places, seconds: int) -> list[Row]:
         _until(begin - timedelta(seconds=seconds + 1))
         before = _sent(places, nodes, seconds)
         _until(begin)
-        wait_until(lambda: len(nodes.store.sleeping(limit=BEHIND)) == BEHIND, asleep_after, "all to sleep")
+        wait_until(lambda: len(nodes.store.parked(limit=BEHIND)) == BEHIND, asleep_after, "all to sleep")
         fell_asleep = time.time() - begin.timestamp()
         time.sleep(3)
         watched = time.time()

@@ -862,7 +862,7 @@ DAMAGE = {
     "duplicate": """INSERT INTO cronsensus_occurrences SELECT 99, namespace, job_id, 'other', origin, state, serial,
         priority, level, scheduled_for, due_at, expires_at, attempt, crashes, failures, 99, session, node, created_at,
         started_at, finished_at, cancel_reason, retry_of, NULL, progress_done, progress_total, reason, payload, result,
-        error, fingerprint, parent, listed FROM cronsensus_occurrences WHERE id = 7;
+        error, fingerprint, parent, listed, parked_on, note, reserved FROM cronsensus_occurrences WHERE id = 7;
         INSERT INTO cronsensus_runs SELECT 99, 99, attempt, session, node, started_at + 1, finished_at + 1, "end",
         reason, error FROM cronsensus_runs WHERE occurrence_id = 7""",
     "stray": "UPDATE cronsensus_occurrences SET scheduled_for = scheduled_for - 1 WHERE id = 7",

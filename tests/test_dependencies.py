@@ -272,7 +272,7 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
     until = scheduler.store.now().replace(hour=0, minute=0, second=0, microsecond=0)
     scheduler.backfill("often", until - timedelta(hours=8), until)
     after = After((Rule("often", "succeeded", "all_in_period"),), timedelta(days=1), {}, every("8h"))
-    one = Sleeper(1, "report", until, scheduler.store.now())
+    one = Sleeper(1, "report", "upstreams", until, scheduler.store.now())
     reads = Counter[str]()
     for verb in ("_occurrences", "_ranges"):
         real: Any = getattr(MemoryStore, verb)
@@ -305,8 +305,8 @@ def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url
     def second() -> None: ...
 
     with scheduler:
-        wait_until(lambda: any(one.reason == "waiting: for first" for one in of(scheduler, "second")))
-        [waits] = [one for one in of(scheduler, "second") if one.reason == "waiting: for first"][:1]
+        wait_until(lambda: any(one.reason == "waits for first" for one in of(scheduler, "second")))
+        [waits] = [one for one in of(scheduler, "second") if one.reason == "waits for first"][:1]
         view = scheduler.store.job("second")
         assert view is not None
         sentences = " ".join(why(scheduler.store, view, waits.scheduled_for).sentences)
@@ -331,7 +331,7 @@ def test_what_comes_after_a_run_that_was_pruned_meanwhile_says_so(url):
 
     with scheduler:
         wait_until(lambda: verdicts(scheduler, "fast"))
-        wait_until(lambda: any((one.reason or "").startswith("waiting: for") for one in of(scheduler, "foot")))
+        wait_until(lambda: any((one.reason or "").startswith("waits for") for one in of(scheduler, "foot")))
         wait_until(lambda: scheduler.store.prune(scheduler.store.now()))
         go.set()
         wait_until(lambda: verdicts(scheduler, "foot") == [("skipped", "upstream unknown: pruned: fast")])
@@ -695,7 +695,7 @@ def test_what_an_earlier_release_held_goes_on_in_one_that_has_no_such_edge(sqlit
     now = before.store.now()
     before.backfill("first", now - timedelta(minutes=60), now)
     [held] = before.backfill("second", now - timedelta(minutes=60), now)[:1]
-    wait_until(lambda: held.look().listed is not None)
+    wait_until(lambda: held.look().is_parked)
     before.stop("0s")
     with later:
         wait_until(lambda: ("succeeded", None) in verdicts(later, "second"), 10)

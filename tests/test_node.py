@@ -156,8 +156,8 @@ def test_a_job_that_waits_looks_again_without_an_attempt(node, executor, tmp_pat
         runs = node.store.runs(handle.id)
         one = node.store.occurrence(handle.id)
     assert [(run.attempt, run.end, run.reason) for run in runs] == [
-        (1, "snoozed", "waiting: 1 of 3"),
-        (1, "snoozed", "waiting: 2 of 3"),
+        (1, "snoozed", "1 of 3"),
+        (1, "snoozed", "2 of 3"),
         (1, "succeeded", None),
     ]
     assert (one.attempt, one.failures, one.reason) == (1, 0, None)

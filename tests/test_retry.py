@@ -31,6 +31,7 @@ def a_claim(*, failures=0, crashes=0, **policies):
         args=(),
         kwargs={},
         claimed_at=T0,
+        created_at=T0,
         crashes=crashes,
         failures=failures,
     )
@@ -112,7 +113,7 @@ def test_the_job_may_say_when():
 def test_a_snooze_counts_nothing_and_says_why():
     then = Again(timedelta(minutes=5), failed=False)
     end = settle(a_claim(failures=1), Ending(kind="snoozed", reason="no file", then=then))
-    assert end.then == Again(timedelta(minutes=5), failed=False, reason="waiting: no file")
+    assert end.then == Again(timedelta(minutes=5), failed=False, reason="no file")
 
 
 endings = st.builds(

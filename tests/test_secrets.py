@@ -99,7 +99,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
         log.addHandler(lines)
         stack.callback(log.removeHandler, lines)
         with scheduler:
-            wait_until(lambda: all(one.result is not None for one in watches(scheduler)))
+            wait_until(lambda: all(one.note is not None for one in watches(scheduler)))
             rotate.enqueue().result("20s")
             handle = export.enqueue(password=SECRET)
             with pytest.raises(RunFailed) as failure:

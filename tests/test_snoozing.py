@@ -11,7 +11,7 @@ from tests.hand_cluster import HandCluster
 
 def snooze(cluster: HandCluster, seconds: float = 30) -> None:
     (claim,) = cluster.claim()
-    cluster.finish(claim, State.PENDING, reason="waiting: no file", retry_in=timedelta(seconds=seconds), waiting=True)
+    cluster.finish(claim, State.PENDING, reason="no file", retry_in=timedelta(seconds=seconds), waiting=True)
 
 
 def test_a_scheduled_run_that_waited_is_in_order_and_says_so() -> None:
@@ -24,7 +24,7 @@ def test_a_scheduled_run_that_waited_is_in_order_and_says_so() -> None:
     view = cluster.store.job("tick")
     assert view is not None
     sentences = why(cluster.store, view, time).sentences
-    assert any("waiting: no file; it looks again in 30s" in text for text in sentences), sentences
+    assert any("It looks again in 30s: no file." in text for text in sentences), sentences
     cluster.advance(30)
     snooze(cluster)
     cluster.advance(90)

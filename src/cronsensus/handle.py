@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
@@ -12,7 +12,7 @@ from cronsensus.clock import SystemClock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidTransition, OccurrenceForgotten, RunFailed
 from cronsensus.interrupts import Event
-from cronsensus.model.batch import MOST_ITEMS, Children, list_length
+from cronsensus.model.batch import MOST_ITEMS, Children
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.batch_items import Results, items_of
@@ -223,8 +223,7 @@ class Handle(Generic[R_co]):
             ...     sorted(batch.results()), batch.progress().succeeded
             ([2, 4, 6], 3)
         """
-        found = self._opened.store.children([self.id], limit=2 * MOST_ITEMS)[self.id]
-        return replace(found, listed=list_length(found.listed))
+        return self._opened.store.children([self.id], limit=2 * MOST_ITEMS)[self.id]
 
     aprogress = twin(progress)
 

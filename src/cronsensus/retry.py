@@ -33,9 +33,8 @@ def _what_follows(claim: Claim, ending: Ending) -> Then:
         case "cancelled":
             return Final(State.CANCELLED, ending.reason or Reason.OPERATOR, error=ending.error)
         case "snoozed":
-            reason = f"{Reason.WAITING}: {ending.reason or 'not yet'}"
             then = Again(timedelta(0), failed=False) if ending.then is None else ending.then
-            return structs.replace(then, reason=reason)
+            return structs.replace(then, reason=ending.reason)
         case "raised" | "timed_out" | "retry":
             return _failed(claim, ending)
 

@@ -68,7 +68,7 @@ def watch_of(scheduler: Scheduler) -> Occurrence:
 
 def wait_for_watch(scheduler: Scheduler) -> None:
     """Wait until its alert has begun to look: what happens from now on is told."""
-    wait_until(lambda: watch_of(scheduler).result is not None)
+    wait_until(lambda: watch_of(scheduler).note is not None)
 
 
 def wait_for_looks(scheduler: Scheduler, times: int = 2) -> None:
@@ -96,7 +96,7 @@ def test_a_receiver_that_asks_for_time_gets_the_message_no_sooner(url):
             assert scheduler.alerts is not None
             # As nodes do each half minute: it waits because it was asked to, and was not left behind by a clock.
             scheduler.alerts.ensure(scheduler.store, scheduler.declared.specs())
-            assert (watch_of(scheduler).id, watch_of(scheduler).result) == (waits.id, waits.result)
+            assert (watch_of(scheduler).id, watch_of(scheduler).note) == (waits.id, waits.note)
 
 
 class HandWatch:

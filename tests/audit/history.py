@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 from cronsensus.audit import Report, audit
 from cronsensus.clock import ManualClock
 from cronsensus.instants import to_micros
-from cronsensus.model.batch import HELD, item_key
+from cronsensus.model.batch import item_key
 from cronsensus.model.ends import Again, End, Parked
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobSpec, Policies
@@ -91,8 +91,8 @@ class History:
     def snooze(self, claim: Claim, seconds: float, *, quiet: bool = False) -> None:
         self._put_back(claim, Again(timedelta(seconds=seconds), failed=False, note="{}" if quiet else None))
 
-    def park(self, claim: Claim, listed: int = HELD) -> None:
-        self._put_back(claim, Parked("upstreams") if listed == HELD else Parked("items", listed))
+    def park(self, claim: Claim, listed: int | None = None) -> None:
+        self._put_back(claim, Parked("upstreams") if listed is None else Parked("items", listed))
 
     def _put_back(self, claim: Claim, then: Again | Parked) -> None:
         settle(self.store, [End(id=claim.id, token=claim.token, then=then)])

@@ -27,7 +27,7 @@ def batch(cluster):
             for shop in ("paris", "lyon", "nice", "metz", "brest", "lille")
         ]
     )
-    asleep = End.of(claim, Parked("items", 6, "waiting: for its items"))
+    asleep = End.of(claim, Parked("items", 6, "waits for its items"))
     cluster.store.step(claim.session, Step(ends=(asleep,)))
     items = take(cluster.store, claim.session, 4, {"close"}, lease=timedelta(hours=10))
     cluster.advance(30)

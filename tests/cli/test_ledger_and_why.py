@@ -497,11 +497,11 @@ def test_what_waits_for_another_job_is_no_batch(cluster: Any) -> None:
     cluster.advance(3600)
     cluster.fire()
     (claim,) = cluster.claim()
-    waits = End.of(claim, Parked("upstreams", reason="waiting: for extract"))
+    waits = End.of(claim, Parked("upstreams", reason="waits for extract"))
     cluster.store.step(claim.session, Step(ends=(waits,)))
-    assert "waiting: for extract" in cluster("ledger", "load").text
+    assert "waits for extract" in cluster("ledger", "load").text
     assert "0 items" not in cluster("ledger", "load").text
-    assert "asleep" in cluster("runs", "list").text
+    assert "parked" in cluster("runs", "list").text
     cluster.store.awaken([claim.id])
     cluster.advance(600)
     (claim,) = cluster.claim()

@@ -41,7 +41,7 @@ def batch(cluster: HandCluster) -> Claim:
             for n in range(ITEMS)
         ]
     )
-    settle(cluster.store, [End.of(batch, Parked("items", ITEMS, "waiting: for its items"))])
+    settle(cluster.store, [End.of(batch, Parked("items", ITEMS, "waits for its items"))])
     cluster.advance(9)
     items = _claimed(cluster, 52)
     for item in items[:42]:

@@ -73,8 +73,8 @@ def test_why_of_a_reserved_run_does_not_claim_that_it_runs(cluster: HandCluster)
     cluster.advance(60)
     cluster.fire()
     cluster.claim()
-    cluster.store._space.occurrences[1].reason = Reason.RESERVED
-    assert "It is claimed, as run 1 on node-1: it waits on its node for a free slot." in text(asked(cluster))
+    cluster.store._space.occurrences[1].reserved = True
+    assert "It is claimed, as run 1 on node-1: it waits there for a free slot." in text(asked(cluster))
 
 
 def test_why_of_a_run_that_cancelled_itself_says_so(cluster: HandCluster) -> None:

@@ -2,7 +2,6 @@ from itertools import product
 
 import pytest
 
-from cronsensus.model.batch import HELD
 from cronsensus.model.claim_order import first_level, ignores_classes, level_of, level_when_woken, priority_of
 from cronsensus.model.states import Origin
 
@@ -27,7 +26,7 @@ def test_a_higher_priority_goes_before_any_class(origin: Origin, parent: int | N
 
 def test_a_batch_that_is_woken_goes_first_and_another_sleeper_keeps_its_class() -> None:
     level = level_of(-2, Origin.BACKFILL)
-    assert [level_when_woken(level, listed) for listed in (None, HELD)] == [level, level]
+    assert level_when_woken(level, None) == level
     assert [level_when_woken(level, listed) for listed in (0, 9)] == [first_level(-2)] * 2
 
 

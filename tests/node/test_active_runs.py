@@ -99,7 +99,7 @@ class Scene:
         spec = JobSpec(name=function, function=function, policies=Policies.read(policies))
         return Claim(
             id=number, spec=spec, key="k", origin=Origin.ENQUEUE, scheduled_for=None, due_at=START, attempt=1,
-            token=100 + number, session=session, args=(), kwargs={}, claimed_at=START,
+            token=100 + number, session=session, args=(), kwargs={}, claimed_at=START, created_at=START,
         )  # fmt: skip
 
     def begun(self, number: int = 1, *, lease: SessionLease | None = None, **more: Any) -> Call:

@@ -127,7 +127,7 @@ def a_claim(number: int = 1) -> Claim:
     at = ManualClock().now()
     return Claim(
         id=number, spec=job(), key=str(number), origin=Origin.ENQUEUE, scheduled_for=None, due_at=at, attempt=1,
-        token=number, session="s", args=(), kwargs={}, claimed_at=at,
+        token=number, session="s", args=(), kwargs={}, claimed_at=at, created_at=at,
     )  # fmt: skip
 
 

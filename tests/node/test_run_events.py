@@ -21,7 +21,7 @@ from tests.test_node_crank import Bench
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
 CLAIM = Claim(
     id=7, spec=JobSpec(name="work", function="work"), key="k", origin=Origin.SCHEDULE, scheduled_for=T0, due_at=T0,
-    attempt=2, token=9, session="s", args=(), kwargs={}, claimed_at=T0,
+    attempt=2, token=9, session="s", args=(), kwargs={}, claimed_at=T0, created_at=T0,
 )  # fmt: skip
 ERROR = RunError(type="ValueError", message="no")
 

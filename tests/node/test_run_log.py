@@ -38,6 +38,7 @@ def a_claim(**changes: Any) -> Claim:
         "id": 7, "spec": JobSpec(name="work", function="work"), "key": "k", "origin": Origin.ENQUEUE,
         "scheduled_for": None, "due_at": T0, "attempt": 2, "token": 9, "session": "s", "args": (), "kwargs": {},
         "claimed_at": T0,
+        "created_at": T0,
     }  # fmt: skip
     return Claim(**values | changes)
 

@@ -34,9 +34,9 @@ class Counted(MemoryStore):
         self.reads["occurrences"] += 1
         return super().occurrences(*args, **kwargs)
 
-    def sleeping(self, *args: Any, **kwargs: Any) -> Any:
+    def parked(self, *args: Any, **kwargs: Any) -> Any:
         self.reads["sleeping"] += 1
-        return super().sleeping(*args, **kwargs)
+        return super().parked(*args, **kwargs)
 
     def sibling(self) -> "Counted":
         return self
@@ -67,12 +67,12 @@ def watch(store: Counted, woken: list[None]) -> BatchWatch:
 
 
 def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_counts(store):
-    [again] = [one for one in store.sleeping(limit=NIGHTS) if one.scheduled_for == TIMES[3]]
+    [again] = [one for one in store.parked(limit=NIGHTS) if one.scheduled_for == TIMES[3]]
     ends = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for in TIMES[3:5]]
     settle(store, [an_end(id=one.id, token=one.token, session="node", state=State.FAILED) for one in ends])
     store.retry(next(one.id for one in ends if one.scheduled_for == again.scheduled_for), by="test")
     store.reads.clear()
-    gates, sleepers = Gates(store), store.sleeping(limit=NIGHTS)
+    gates, sleepers = Gates(store), store.parked(limit=NIGHTS)
     gates.read([(AFTER, one) for one in sleepers])
     decided = {one.scheduled_for: gates.decide(AFTER, one)[0].decision for one in sleepers}
     assert store.reads["occurrences"] == 1
@@ -80,7 +80,7 @@ def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_cou
 
 
 def test_what_is_known_to_be_active_is_not_asked_for(store):
-    sleeper = Sleeper(1, "second", TIMES[0], TIMES[0])
+    sleeper = Sleeper(1, "second", "upstreams", TIMES[0], TIMES[0])
     assert Gates(store, {("first", TIMES[0])}).decide(AFTER, sleeper)[0].reason == "for first"
     assert store.reads["occurrences"] == 0
 
@@ -89,20 +89,20 @@ def test_one_that_waits_for_nothing_else_is_woken_by_one_read_however_many_sleep
     woken: list[None] = []
     watch(store, woken)._look_behind([("first", TIMES[7])])
     assert (store.reads["occurrences"], store.reads["sleeping"]) == (1, 0)
-    assert TIMES[7] not in {one.scheduled_for for one in store.sleeping(limit=NIGHTS)}
-    assert len(store.sleeping(limit=NIGHTS)) == NIGHTS - 1
+    assert TIMES[7] not in {one.scheduled_for for one in store.parked(limit=NIGHTS)}
+    assert len(store.parked(limit=NIGHTS)) == NIGHTS - 1
     assert woken
 
 
 def test_many_that_may_go_on_are_found_by_one_look_at_all_that_sleep(store):
     watch(store, [])._look_behind([("first", time) for time in TIMES[:20]])
     assert (store.reads["occurrences"], store.reads["sleeping"]) == (0, 1)
-    assert len(store.sleeping(limit=NIGHTS)) == NIGHTS - 20
+    assert len(store.parked(limit=NIGHTS)) == NIGHTS - 20
 
 
 def test_what_has_just_ended_goes_before_a_second_look_at_what_fell_asleep(store):
     one = watch(store, [])
     one._ended.add(("first", TIMES[0]))
-    held = store.sleeping(limit=NIGHTS)
+    held = store.parked(limit=NIGHTS)
     one._look_at_held(held)
     assert len(one._held) == NIGHTS - 8

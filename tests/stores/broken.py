@@ -651,7 +651,7 @@ class KeepsWhatNobodyWaitsFor(BrokenStore):
     rejected_by = "test_what_no_open_run_can_need_is_pruned_beside_it"
 
     def _dependents(self) -> Iterator[OccurrenceRow]:
-        return (self._space.occurrences[number] for number in self._space.listed)
+        return (self._space.occurrences[number] for number in self._space.parked)
 
 
 class SparesWhatIsNamed(BrokenStore):
@@ -770,7 +770,7 @@ class CountsWhatNeverBegan(BrokenStore):
     def _take_over(
         self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
     ) -> Takeover:
-        row.reason = None
+        row.reserved = False
         return super()._take_over(row, session, why, now, crashed=crashed)
 
 

@@ -82,7 +82,7 @@ def calls_on(store: Store) -> Calls:
         "complete_list": lambda: store.complete_list(1, 0),
         "decided": store.decided,
         "ended_badly": lambda: store.ended_badly(NOON),
-        "sleeping": store.sleeping,
+        "parked": store.parked,
         "backfill": lambda: store.backfill("job", [NOON], **WHO),
         "break_lock": lambda: store.break_lock("lock", **WHO),
         "wake_next": lambda: store.wake_next("lock"),

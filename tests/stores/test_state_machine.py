@@ -463,7 +463,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
     def batches_stand_the_same(self):
         pairs = self.occurrences
         self.both(lambda store, side: [*store.children([pair[side] for pair in pairs], limit=2).values()])
-        asleep = self.both(lambda store, _: [Sleeping(one.id, one.job) for one in store.sleeping()])
+        asleep = self.both(lambda store, _: [Sleeping(one.id, one.job) for one in store.parked()])
         for batch in zip(*asleep, strict=True):
             for states in ((), (State.PENDING, State.SUCCEEDED)):
                 where = [OccurrenceFilter(parent=one.id, states=states) for one in batch]

@@ -137,7 +137,7 @@ class Upgrade(Cluster):
 
         def reserves() -> bool:
             running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,), session=session), limit=500)
-            return any(one.job == "order" and one.reason == "reserved" for one in running)
+            return any(one.job == "order" and one.reserved for one in running)
 
         def stopped() -> bool:
             if not store.pending_of(["order"]).get("order"):

@@ -143,8 +143,8 @@ class Alerts:
     def _turn(self, alert: Alert, run: Run) -> None:
         store = self._store()
         mine = store.occurrence(run.id)
-        mark = begin(store) if mine is None or mine.result is None else _decode(mine.result)
-        if mine is not None and mine.result is not None:
+        mark = begin(store) if mine is None or mine.note is None else _decode(mine.note)
+        if mine is not None and mine.note is not None:
             try:
                 mark = self._sent(alert, store, mark) if mark.letter else self._told(alert, store, mark)
             except AlertNotSent as error:

@@ -15,8 +15,7 @@ from cronsensus.audit.prunes import Prunes
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
-from cronsensus.instants import LATEST, format_instant
-from cronsensus.model.batch import list_length
+from cronsensus.instants import format_instant
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
@@ -67,10 +66,10 @@ class Batches:
         """Yield what is wrong; each call looks anew."""
         if occurrence.parent is not None:
             yield from self._of_item(occurrence, occurrence.parent)
-        elif (listed := list_length(occurrence.listed)) is not None:
+        elif (listed := occurrence.listed) is not None:
             if occurrence.state is State.SUCCEEDED:
                 yield from self._of_success(occurrence, listed)
-            elif is_parked(occurrence) and not self._retired:
+            elif occurrence.is_parked and not self._retired:
                 yield from self._of_parked(occurrence, runs)
 
     def _of_item(self, item: Occurrence, parent: int) -> Iterator[Finding]:
@@ -138,8 +137,3 @@ class Batches:
             when = format_instant(since)
             self._report.notes.append(f"batches up to that of {when} were pruned in part by hand, and are not counted")
         return True
-
-
-def is_parked(occurrence: Occurrence) -> bool:
-    """Whether an occurrence waits to be woken, without a due time."""
-    return occurrence.state is State.PENDING and occurrence.listed is not None and occurrence.due_at >= LATEST

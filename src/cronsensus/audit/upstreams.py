@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, cast
 
-from cronsensus.audit.batches import is_parked
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
-from cronsensus.model.batch import HELD
 from cronsensus.model.gate import Rule, Verdict, is_against
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
@@ -76,7 +74,7 @@ class Upstreams:
         at = occurrence.scheduled_for
         if at is None or not self._rules:
             return
-        if is_parked(occurrence) and occurrence.listed == HELD:
+        if occurrence.is_parked and occurrence.parked_on == "upstreams":
             yield from self._of_parked(occurrence, at)
         elif _is_skipped_at_its_gate(occurrence):
             yield from self._of_skipped(occurrence, at, runs)
@@ -144,7 +142,7 @@ class Upstreams:
                 return run
             if run.end == "skipped" and not (run.reason or "").startswith(_AT_THE_GATE):
                 return run
-            if run.end is None and occurrence.state is State.RUNNING and occurrence.reason != Reason.RESERVED:
+            if run.end is None and occurrence.state is State.RUNNING and not occurrence.reserved:
                 return run if self._store.now() - run.started_at > self._tolerance else None
         return None
 

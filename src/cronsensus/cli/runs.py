@@ -142,7 +142,8 @@ def _row(one: Occurrence, now: datetime, zone: tzinfo) -> list[str | Cell | None
         state = Cell(f"running {one.progress[0] / one.progress[1]:.0%}", word("running").style)
     started = "" if one.started_at is None else relative(one.started_at, now)
     if one.state is State.PENDING:
-        started = "asleep" if one.due_at >= LATEST else f"due {relative(one.due_at, now)}"
+        never = "parked" if one.is_parked else "never due"
+        started = never if one.due_at >= LATEST else f"due {relative(one.due_at, now)}"
     attempt = str(one.attempt) if one.attempt else ""
     name, why = Cell(one.job, "bold"), shorten(why_ended(one), 60)
     return [str(one.id), name, what_for(one, zone), state, one.node, attempt, started, took(one, now), why]

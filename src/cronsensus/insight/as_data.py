@@ -14,7 +14,6 @@ from cronsensus.insight.ledger import LedgerLine
 from cronsensus.insight.life import Life
 from cronsensus.insight.summaries import error_text
 from cronsensus.instants import format_instant
-from cronsensus.model.batch import list_length
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Enqueued, LogLine, Occurrence, RunView
@@ -54,7 +53,9 @@ def occurrence_data(one: Occurrence) -> dict[str, Any]:
         **fields(one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"),
         **fields(one, "failures token node session cancel_requested retry_of retried_as"),
         "parent": one.parent,
-        "listed": list_length(one.listed),
+        "listed": one.listed,
+        "parked_on": one.parked_on,
+        "reserved": one.reserved,
         "seconds": seconds(one.started_at, one.finished_at),
         # A job may say anything, and JSON has no word for infinity.
         "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],

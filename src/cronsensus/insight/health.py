@@ -15,7 +15,7 @@ from cronsensus.membership.liveness import can_tell, own_start, process_state
 from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
-from cronsensus.model.states import Reason, State
+from cronsensus.model.states import State
 from cronsensus.model.stuck import is_stuck, overrun_of
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
@@ -120,7 +120,7 @@ def _overruns(store: Store, node: SessionView, now: datetime) -> Iterator[tuple[
     held = every_occurrence(store, OccurrenceFilter(session=node.id, states=(State.RUNNING,)))
     for one in islice(held, _MOST_HELD):
         # What is reserved waits for a slot, and our own jobs need none.
-        if one.reason == Reason.RESERVED or one.started_at is None or is_internal(one.job):
+        if one.reserved or one.started_at is None or is_internal(one.job):
             continue
         view = known[one.job] if one.job in known else known.setdefault(one.job, store.job(one.job))
         if view is not None:

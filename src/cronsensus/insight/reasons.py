@@ -21,8 +21,6 @@ ENGLISH: dict[Reason, str] = {
     Reason.TIMEOUT: "it ran longer than its timeout of {timeout}",
     Reason.OPERATOR: "an operator cancelled it",
     Reason.RETIRED: "the job was retired",
-    Reason.RESERVED: "it waits on its node for a free slot",
-    Reason.WAITING: "what it waits for was not there yet",
     Reason.BATCH_ENDED: "the batch that it is an item of had ended",
     Reason.UPSTREAM_FAILED: "what it comes after failed",
     Reason.UPSTREAM_SUCCEEDED: "what it comes after did not fail",

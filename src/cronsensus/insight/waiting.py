@@ -10,11 +10,11 @@ from enum import StrEnum
 from cronsensus.insight.live_nodes import nodes_there, takes_work
 from cronsensus.insight.words import counted, exact, relative
 from cronsensus.instants import LATEST
-from cronsensus.model.batch import HELD, MOST_ITEMS
+from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
-from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, Reason, State
+from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, State
 from cronsensus.stores.base import Store
 
 JUST_NOW = timedelta(seconds=2)
@@ -35,6 +35,7 @@ class Cause(StrEnum):
     FUNCTION = "a node with its function"
     ITEMS = "its items"
     UPSTREAM = "another job"
+    WOKEN = "what wakes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,12 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zo
             f"It was cut off, and {keeper} runs it again in the next process that looks, within seconds where one "
             "lives.",
         )
-    if one.due_at >= LATEST and one.listed == HELD:
-        whom = (one.reason or "").removeprefix(f"{Reason.WAITING}: for ")
-        return _wait(Cause.UPSTREAM, f"It comes after {whom}, and waits for that.")
-    if one.due_at >= LATEST and one.is_batch:
-        return _for_items(store, one)
-    if one.due_at > now and (one.reason or "").startswith(f"{Reason.WAITING}: "):
-        return _wait(Cause.DUE_TIME, f"Its job is {one.reason}; it looks again {relative(one.due_at, now)}.")
+    if one.parked_on is not None:
+        return _until_woken(store, one, one.parked_on)
+    if one.due_at >= LATEST:
+        return _wait(Cause.DUE_TIME, "It is never due; cancel it, or enqueue it anew with a time.")
+    if one.due_at > now and one.error is None and one.reason:
+        return _wait(Cause.DUE_TIME, f"It looks again {relative(one.due_at, now)}: {one.reason}.")
     if one.due_at > now:
         after = f" after {counted(one.failures, 'failed attempt')}" if one.failures else ""
         return _wait(Cause.DUE_TIME, f"It is due {relative(one.due_at, now)}{after}.")
@@ -83,6 +83,17 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zo
         )
     sessions = nodes_there(store)
     return _no_node(sessions) or _in_the_way(store, view, one) or _not_claimed(view, one, sessions, now)
+
+
+def _until_woken(store: Store, one: Occurrence, what: str) -> Wait:
+    match what:
+        case "items":
+            return _for_items(store, one)
+        case "upstreams":
+            whom = (one.reason or "").removeprefix("waits for ") or "other jobs"
+            return _wait(Cause.UPSTREAM, f"It comes after {whom}, and waits for that.")
+        case _:
+            return _wait(Cause.WOKEN, f"It is parked: it {one.reason or f'waits for {what}'}.")
 
 
 def _for_items(store: Store, one: Occurrence) -> Wait:

@@ -212,8 +212,8 @@ class _Inquiry:
                 return [f"Yes: it ran and succeeded, as run {one.id}."]
             case State.FAILED:
                 return [f"It ran and failed, as run {one.id}: {why_ended(one) or 'no error on record'}."]
-            case State.RUNNING if reason is Reason.RESERVED:
-                return [f"It is claimed, as run {one.id} on {one.node}: {clause(reason, self._policies)}."]
+            case State.RUNNING if one.reserved:
+                return [f"It is claimed, as run {one.id} on {one.node}: it waits there for a free slot."]
             case State.RUNNING:
                 now = f"It is running now, as run {one.id} on {one.node}{_since(one, self._now)}."
                 return [now, *self._over_time(one)]

@@ -22,15 +22,8 @@ from cronsensus.model.states import State
 ITEM_PREFIX = "@item/"
 """Keys of items start with it: no user's key does, and no nominal time's."""
 LONGEST_ITEM_KEY = 370
-HELD = -1
-"""In place of how many items a list had: it sleeps behind other jobs, and has not begun."""
 MOST_ITEMS = 1_000_000
 """Most items of one list."""
-
-
-def list_length(listed: int | None) -> int | None:
-    """Return how many items a list had; ``None``: it is not complete, or its batch is held and has none yet."""
-    return None if listed == HELD else listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +61,11 @@ class Children:
 
 
 class Sleeper(NamedTuple):
-    """An occurrence that sleeps until it is woken: a batch, or what comes after another job."""
+    """An occurrence that is parked until it is woken; ``on``: what it waits for."""
 
     id: int
     job: str
+    on: str
     scheduled_for: datetime | None
     created_at: datetime
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from cronsensus.model.batch import list_length
 from cronsensus.model.states import Origin
 
 CLASSES = 3
@@ -37,7 +36,7 @@ def level_of(priority: int, origin: Origin, parent: int | None = None) -> int:
 
 def level_when_woken(level: int, listed: int | None) -> int:
     """Return the level of a sleeper that is woken; ``listed``: how many items it had, if it is a batch."""
-    return level if list_length(listed) is None else first_level(priority_of(level))
+    return level if listed is None else first_level(priority_of(level))
 
 
 def first_level(priority: int) -> int:

@@ -15,7 +15,6 @@ from typing import Self, assert_never
 
 from msgspec import Struct
 
-from cronsensus.model.batch import HELD
 from cronsensus.model.occurrence import Claim, RunEnd, RunError
 from cronsensus.model.states import State
 
@@ -37,8 +36,8 @@ class Again(Struct, frozen=True, tag=True):
         failed: the attempt failed, and counts as one. If not, it counts as none, and its crashes are kept.
         reason: why, for people.
         error: what a failed attempt raised; ``None``: it asked to be tried again.
-        note: of an attempt that only looked: what the next one is to find. It leaves no record, and its failures count
-            from 0 again.
+        note: of an attempt that only looked: what the next one is to find, and what it finds also after an attempt
+            that failed. It leaves no record, and its failures count from 0 again.
     """
 
     after: timedelta
@@ -52,7 +51,8 @@ class Parked(Struct, frozen=True, tag=True):
     """It waits without a slot, due never, until ``Store.awaken``. All counts begin anew, and the attempt is none.
 
     Attributes:
-        on: what for: ``"items"``, ``"upstreams"``.
+        on: what for: ``"items"``, ``"upstreams"``, or another word of at most 20 letters. Stores keep it and match on
+            none.
         listed: of a batch: how many items its list had. Without it nothing ran, and there is no record.
         reason: what for, for people.
     """
@@ -60,11 +60,6 @@ class Parked(Struct, frozen=True, tag=True):
     on: str
     listed: int | None = None
     reason: str | None = None
-
-    @property
-    def stored_length(self) -> int | None:
-        """Return what a store keeps as the length of its list: ``HELD`` while it waits for its upstreams."""
-        return HELD if self.on == "upstreams" else self.listed
 
 
 Then = Final | Again | Parked

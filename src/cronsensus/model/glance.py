@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from cronsensus.model.batch import list_length
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.states import State
 
@@ -39,7 +38,7 @@ class Glance:
     @property
     def is_batch(self) -> bool:
         """Whether it is a batch whose list is complete: its last attempt only collects."""
-        return list_length(self.listed) is not None
+        return self.listed is not None
 
     @property
     def begun_at(self) -> datetime | None:

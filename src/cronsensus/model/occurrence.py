@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld
 from cronsensus.instants import after, as_utc, format_instant
-from cronsensus.model.batch import ITEM_PREFIX, list_length
+from cronsensus.model.batch import ITEM_PREFIX
 from cronsensus.model.job import JobSpec, check_priority
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
 
@@ -168,12 +168,14 @@ class Claim(Struct, frozen=True, kw_only=True):
     Attributes:
         token: fencing token; grows with every holder of this occurrence. Every later write carries it.
         claimed_at: the store's clock when the claim was made.
+        created_at: the same when the occurrence was.
         crashes: takeovers so far.
         failures: failed attempts so far, which is what ``retries`` counts.
         fingerprint: what ``acquire`` was given to tell one payload from another, by this attempt or by an earlier one.
         reserved: it waits on its node for a free slot.
         parent: the batch that it is an item of.
         listed: of a batch whose list is complete: how many items it had.
+        note: what the last look left for this attempt (``Again.note``).
     """
 
     id: int
@@ -188,12 +190,14 @@ class Claim(Struct, frozen=True, kw_only=True):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     claimed_at: datetime
+    created_at: datetime
     crashes: int = 0
     failures: int = 0
     fingerprint: str | None = None
     reserved: bool = False
     parent: int | None = None
     listed: int | None = None
+    note: str | None = None
 
     @property
     def job(self) -> str:
@@ -308,7 +312,14 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """An occurrence as reads return it."""
+    """An occurrence as reads return it.
+
+    Attributes:
+        listed: of a batch whose list is complete: how many items it had.
+        parked_on: what it waits for, due never, until it is woken; of one that ended so: what it waited for.
+        note: what its last look left for the next one.
+        reserved: it was claimed to wait on its node for a free slot, and is not known to have begun.
+    """
 
     id: int
     job: str
@@ -339,11 +350,19 @@ class Occurrence:
     parent: int | None = None
     listed: int | None = None
     retried_as: int | None = None
+    parked_on: str | None = None
+    note: str | None = None
+    reserved: bool = False
 
     @property
     def is_batch(self) -> bool:
         """Whether it is a batch whose list is complete: its last attempt only collects."""
-        return list_length(self.listed) is not None
+        return self.listed is not None
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it waits, due never, until it is woken."""
+        return self.state is State.PENDING and self.parked_on is not None
 
     @property
     def begun_at(self) -> datetime | None:

@@ -514,8 +514,8 @@ class ActiveRuns:
     def hold(self, claim: Claim, gate: Gate) -> None:
         """Settle a claim that its gate does not let through: it is parked, or skipped."""
         waits = gate.decision == "wait"
-        parked = Parked("upstreams", reason=f"{Reason.WAITING}: {gate.reason}")
-        self._to_settle(claim, End.of(claim, parked if waits else Final(State.SKIPPED, gate.reason)))
+        then = Parked("upstreams", reason=f"waits {gate.reason}") if waits else Final(State.SKIPPED, gate.reason)
+        self._to_settle(claim, End.of(claim, then))
 
     def give_back(self, claim: Claim) -> None:
         """Give a claim back that is not begun."""
@@ -606,7 +606,7 @@ class ActiveRuns:
         if claim.parent is not None:
             tell.append(partial(self._batches.tell, claim.parent, claim.spec.function))
         elif isinstance(end.then, Parked) and end.then.listed is None:
-            held = Sleeper(claim.id, claim.job, claim.scheduled_for, claim.claimed_at)
+            held = Sleeper(claim.id, claim.job, end.then.on, claim.scheduled_for, claim.created_at)
             tell.append(partial(self._batches.tell_held, held))
         elif isinstance(end.then, Parked):
             tell.append(partial(self._batches.tell, claim.id, claim.spec.function))

@@ -19,7 +19,7 @@ from typing import Any
 
 from cronsensus.errors import BatchFailed, InvalidOption
 from cronsensus.logger import Logger
-from cronsensus.model.batch import MOST_ITEMS, Children, Phase, item_key, list_length, phase, shown_key
+from cronsensus.model.batch import MOST_ITEMS, Children, Phase, item_key, phase, shown_key
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.node.batch_items import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
@@ -97,7 +97,7 @@ class _Turn:
         self._batch = batch
         self._store = store
         self._types = types
-        self._listed = list_length(claim.listed)
+        self._listed = claim.listed
         self._listed_anew = False
         """Whether its list was read again, because items of it were gone."""
         self._before: tuple[int, ...] = ()
@@ -142,7 +142,7 @@ class _Turn:
         while found is not None and found.retry_of is not None and len(self._before) < _MOST_RETRIES:
             self._before = found.retry_of, *self._before
             found = self._store.occurrence(found.retry_of)
-            lists.insert(0, None if found is None else list_length(found.listed))
+            lists.insert(0, None if found is None else found.listed)
         counted, done = self._store.children(self._before, limit=2 * MOST_ITEMS), 0
         for number, listed in zip(self._before, lists, strict=True):
             children = counted[number]
@@ -164,7 +164,7 @@ class _Turn:
         children = self._store.children([self._claim.id], limit=tolerance.counts)[self._claim.id]
         step = phase(self._listed, children, tolerance)
         if step == "wait":
-            raise Asleep("for its items", listed=self._listed)
+            raise Asleep("waits for its items", listed=self._listed)
         if step in {"stop", "fail"}:
             raise BatchFailed(self._said(stopped=step == "stop"))
         if step == "collect" and (gone := self._count_missing()):

@@ -18,7 +18,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.batch import HELD, Children, Sleeper, Tolerance, list_length, phase
+from cronsensus.model.batch import Children, Sleeper, Tolerance, phase
 from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
@@ -245,12 +245,13 @@ class BatchWatch:
         """Wake what may go on of all that sleeps."""
         gates = Gates(self.store)
         for page in self._pages():
-            self._wake_behind([one for one in page if self.after_of(one.job) is not None], gates)
-            self._look_at_batches({one.id: one.job for one in page})
+            self._wake_behind(page, gates)
+            self._wake_left(page)
+            self._look_at_batches({one.id: one.job for one in page if one.on == "items"})
 
     def _pages(self) -> Iterator[list[Sleeper]]:
         last = 0
-        while page := self.store.sleeping(after=last, limit=_PAGE):
+        while page := self.store.parked(after=last, limit=_PAGE):
             yield page
             if len(page) < _PAGE:
                 return
@@ -266,8 +267,11 @@ class BatchWatch:
             # However many others sleep, the next link of a chain is found by one read.
             for name, at in same:
                 where = OccurrenceFilter(job=name, states=(State.PENDING,), scheduled_from=at, scheduled_until=at)
-                found = [one for one in self.store.occurrences(where) if one.listed is not None]
-                sleepers = [Sleeper(one.id, one.job, one.scheduled_for, one.created_at) for one in found]
+                sleepers = [
+                    Sleeper(one.id, one.job, one.parked_on, one.scheduled_for, one.created_at)
+                    for one in self.store.occurrences(where)
+                    if one.parked_on is not None
+                ]
                 self._wake_behind(sleepers, gates, ended)
             return
         for page in self._pages():
@@ -275,7 +279,7 @@ class BatchWatch:
             self._wake_behind(meant, gates, ended)
 
     def _wake_behind(self, sleepers: Sequence[Sleeper], gates: Gates, ended: Collection[Ended] = ()) -> None:
-        behind = [(after, one) for one in sleepers if (after := self.after_of(one.job)) and not self._is_begun(one)]
+        behind = [(after, one) for one in sleepers if one.on == "upstreams" and (after := self.after_of(one.job))]
         # One that waits for nothing else is not asked about: its gate is, at its claim.
         ready = [one.id for after, one in behind if _only_after(after, one, ended)]
         asked = [(after, one) for after, one in behind if not _only_after(after, one, ended)]
@@ -296,16 +300,14 @@ class BatchWatch:
                 held.clear()
                 self.on_told()
 
-    def _is_begun(self, one: Sleeper) -> bool:
-        """Whether it is a batch that went through its gate, and sleeps for its items."""
-        registered = self._registry.get(one.job)
-        if registered is None or registered.batch is None:
-            return False
-        return list_length(self.store.children([one.id])[one.id].listed) is not None
+    def _wake_left(self, sleepers: Sequence[Sleeper]) -> None:
+        """Wake what a release before held behind others, if all nodes run one that knows nothing of them."""
+        left = [one.id for one in sleepers if one.on == "upstreams" and self._comes_after_nothing(one.job)]
+        if left and self._is_one_release() and self.store.awaken(left):
+            self._wake()
 
     def _look_at_batches(self, batches: Mapping[int, str]) -> None:
         """Wake those of these batches that wait for nothing any more."""
-        batches = {number: function for number, function in batches.items() if not self._only_behind(function)}
         if not batches:
             return
         tolerances = {batch: self._tolerance(function) for batch, function in batches.items()}
@@ -320,16 +322,9 @@ class BatchWatch:
             batch
             for batch, children in found.items()
             if children.state is State.PENDING
-            and (listed := list_length(children.listed)) is not None
-            and phase(listed, children, tolerances[batch]) != "wait"
+            and children.listed is not None
+            and phase(children.listed, children, tolerances[batch]) != "wait"
         ]
-        left = [
-            batch
-            for batch, children in found.items()
-            if children.state is State.PENDING and children.listed == HELD and self._comes_after_nothing(batches[batch])
-        ]
-        if left and self._is_one_release():
-            ready += left
         if ready and self.store.awaken(ready):
             self._wake()
 
@@ -341,10 +336,6 @@ class BatchWatch:
     def _is_one_release(self) -> bool:
         """Whether all nodes run one release: else one that knows better may be there, and see to what it holds."""
         return len({one.release for one in self.store.sessions() if one.is_node}) <= 1
-
-    def _only_behind(self, function: str) -> bool:
-        registered = self._registry.get(function)
-        return registered is not None and registered.after is not None and registered.batch is None
 
     def _tolerance(self, function: str) -> Tolerance:
         registered = self._registry.get(function)

@@ -10,18 +10,17 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
-from cronsensus.model.batch import Sleeper, list_length
+from cronsensus.model.batch import Sleeper
 from cronsensus.model.claim_order import ignores_classes
 from cronsensus.model.job import JobSpec, is_internal
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
-from cronsensus.model.states import Reason, State
+from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.batch_watch import BatchWatch
@@ -230,18 +229,13 @@ class Claiming:
         """Let a claim through its gate, or settle it."""
         after = self._batches.after_of(claim.job)
         assert after is not None  # noqa: S101 - for the type checker
-        sleeper = _sleeper(claim)._replace(created_at=self._created_at(claim))
-        decided, upstreams = gates.decide(after, sleeper)
+        decided, upstreams = gates.decide(after, _sleeper(claim))
         # A batch that has been listed went through its gate: what is retried of its upstreams since does not undo it.
-        if decided.decision == "run" or list_length(claim.listed) is not None:
+        if decided.decision == "run" or claim.listed is not None:
             self._passed.add(claim.id)
             self._active_runs.upstreams[claim.id, claim.token] = upstreams
         else:
             self._active_runs.hold(claim, decided)
-
-    def _created_at(self, claim: Claim) -> datetime:
-        found = None if claim.listed is None else self._store.occurrence(claim.id)
-        return claim.claimed_at if found is None else found.created_at
 
     def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""
@@ -295,7 +289,7 @@ class Claiming:
 
 
 def _sleeper(claim: Claim) -> Sleeper:
-    return Sleeper(claim.id, claim.job, claim.scheduled_for, claim.claimed_at)
+    return Sleeper(claim.id, claim.job, "upstreams", claim.scheduled_for, claim.created_at)
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:
@@ -327,5 +321,7 @@ def _claim(one: Occurrence, spec: JobSpec, session: str) -> Claim:
         failures=one.failures,
         parent=one.parent,
         listed=one.listed,
-        reserved=one.reason == Reason.RESERVED,
+        created_at=one.created_at,
+        note=one.note,
+        reserved=one.reserved,
     )

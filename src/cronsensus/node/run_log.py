@@ -103,8 +103,8 @@ class RunLog:
             case Parked(listed=listed):
                 _log.info("%s waits for its %s items", _run(claim), listed, extra=about)
             case Again(failed=False, note=None):
-                words = "%s is %s; it looks again in %.1fs"
-                _log.info(words, _run(claim), then.reason, then.after.total_seconds(), extra=about)
+                words = "%s waits: %s; it looks again in %.1fs"
+                _log.info(words, _run(claim), then.reason or "not yet", then.after.total_seconds(), extra=about)
             case Again(failed=False):
                 _log.debug("%s looked, and looks again", _run(claim), extra=about)
             case Again():

@@ -536,13 +536,13 @@ class Store(Backend):
         return self._within("enqueue", self._enqueue, items) if items else []
 
     def awaken(self, occurrences: Collection[int]) -> int:
-        """Make due those of these occurrences that sleep; say how many.
+        """Make due those of these occurrences that are parked; say how many.
 
         As of their creation, and not before their nominal time; a batch goes first then, whatever its class was. It
         wakes other handles as ``notify`` does. One that is awake, or has ended, is left alone.
 
         Atomic: each. Idempotent.
-        Not prevented: one that is claimed, or goes to sleep, in this moment sleeps on: who puts it to sleep asks again.
+        Not prevented: one that is claimed, or parked, in this moment stays parked: who parks it asks again.
         """
         numbers = tuple(dict.fromkeys(occurrences))
         return self._within("awaken", self._awaken, numbers) if numbers else 0
@@ -824,9 +824,9 @@ class Store(Backend):
         numbers = tuple(dict.fromkeys(batches))
         return self._within("children", self._children, numbers, limit) if numbers else {}
 
-    def sleeping(self, *, after: int = 0, limit: int = 200) -> list[Sleeper]:
-        """Return what sleeps, by id: batches with a complete list, and what comes after other jobs (``listed=0``)."""
-        return self._within("sleeping", self._sleeping, after, limit)
+    def parked(self, *, after: int = 0, limit: int = 200) -> list[Sleeper]:
+        """Return what is parked, by id: batches with a complete list, and what waits for other jobs."""
+        return self._within("parked", self._parked, after, limit)
 
     def last_of(self, jobs: Sequence[str], *, limit: int = 30) -> dict[str, Past]:
         """Return the last ``limit`` occurrences and verdict ranges of each of up to a few dozen jobs, in one read.

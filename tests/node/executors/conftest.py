@@ -66,6 +66,7 @@ class Bench:
             args=args,
             kwargs=kwargs,
             claimed_at=SOME_TIME,
+            created_at=SOME_TIME,
         )
         run = Run(claim, on_progress=self._on_progress, on_line=self._on_line)
         return Call(claim, run, Registered("job", function, executor, run_parameter))

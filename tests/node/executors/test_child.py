@@ -43,7 +43,8 @@ def idles():
 def call(function, run_parameter=None):
     now = datetime.now(UTC)
     claim = Claim(id=1, spec=JobSpec(name="j", function="j"), key="k", origin=Origin.ENQUEUE, scheduled_for=None,
-                  due_at=now, attempt=1, token=7, session="s", args=(), kwargs={}, claimed_at=now)
+                  due_at=now, attempt=1, token=7, session="s", args=(), kwargs={}, claimed_at=now,
+              created_at=now)
     run = Run(claim)
     return Call(claim, run, Registered("j", function, "process", run_parameter))
 

@@ -403,7 +403,8 @@ from cronsensus.node.run import Run
 
 now = datetime.now(UTC)
 claim = Claim(id=1, spec=JobSpec(name="j", function="j"), key="k", origin=Origin.ENQUEUE, scheduled_for=None,
-              due_at=now, attempt=1, token=1, session="s", args=(), kwargs={}, claimed_at=now)
+              due_at=now, attempt=1, token=1, session="s", args=(), kwargs={}, claimed_at=now,
+              created_at=now)
 begun = threading.Event()
 def stuck():
     begun.set()

@@ -109,7 +109,7 @@ def test_a_batch_that_is_pruned_leaves_no_key(store, raw, clock):
     ends = [an_end(id=one.id, token=one.token, state=state) for one, state in zip(claims, states, strict=True)]
     settle(store, ends[1:3])
     items = f"items:{batch.id:014d}"
-    assert {f"{items}:running", f"{items}:failed", f"{items}:succeeded", "listed"} <= {*keys(store, raw)}
+    assert {f"{items}:running", f"{items}:failed", f"{items}:succeeded", "parked"} <= {*keys(store, raw)}
     settle(store, [ends[3], ends[0]])
     clock.advance(120)
     assert store.prune() == 4

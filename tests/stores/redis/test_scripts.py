@@ -179,7 +179,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     assert store.complete_list(made.id, 1)
     assert store.children([made.id])[made.id].pending == 1
     store.awaken([made.id])
-    assert store.sleeping() == []
+    assert store.parked() == []
     assert store.decided() == store.decided(after=-1) == []
     assert all(one.job == name for one in store.ended_badly(START))
     store.trigger(name, by=name, why=name)
@@ -425,9 +425,14 @@ def test_a_look_sees_who_takes_turns_beside_many_guests(store: RedisStore) -> No
 # --- the schema -----------------------------------------------------------------------------------------------------
 
 
-def test_what_a_newer_version_wrote_is_touched_by_no_verb(store: RedisStore, raw: redis.Redis) -> None:
+@pytest.mark.parametrize(
+    ("schema", "words"), [("6", "upgrade cronsensus"), ("1", "made before cronsensus 0.1.0"), ("a" * 99, "upgrade")]
+)
+def test_what_another_version_wrote_is_touched_by_no_verb(
+    schema: str, words: str, store: RedisStore, raw: redis.Redis
+) -> None:
     claim = a_claim(store)
-    raw.hset(store._keyspace.meta, "schema", "2")
+    raw.hset(store._keyspace.meta, "schema", schema)
     before = {key: raw.dump(key) for key in raw.scan_iter(match=f"{{{store._keyspace.name}}}:*", count=1000)}
     for verb in (
         store.check,
@@ -437,7 +442,7 @@ def test_what_a_newer_version_wrote_is_touched_by_no_verb(store: RedisStore, raw
         store.reclaim,
         lambda: settle(store, [succeeded(claim)]),
     ):
-        with pytest.raises(SchemaMismatch, match="upgrade cronsensus"):
+        with pytest.raises(SchemaMismatch, match=words):
             verb()
     assert before == {key: raw.dump(key) for key in raw.scan_iter(match=f"{{{store._keyspace.name}}}:*", count=1000)}
 

@@ -165,11 +165,12 @@ def test_an_item_that_stands_in_two_sets_is_read_once(store, raw):
     assert [one.id for one in store.occurrences(where, after=items[1], newest_first=False)] == items[2:]
 
 
-def test_a_batch_that_an_older_version_ended_is_not_looked_at_for_ever(store, raw):
+def test_what_is_over_is_not_looked_at_as_parked_for_ever(store, raw):
     number = over(store)
-    raw.zadd(key(store, "listed"), {text(number): number})
-    assert store.sleeping() == []
-    assert not raw.exists(key(store, "listed"))
+    raw.zadd(key(store, "parked"), {text(number): number})
+    assert store.look().parked
+    assert store.parked() == []
+    assert not store.look().parked
 
 
 def test_a_page_with_what_cannot_be_read_is_filled_from_the_next(store: RedisStore, raw: redis.Redis) -> None:

@@ -40,7 +40,7 @@ PENDING: Row = {
 }  # fmt: skip
 RUNNING: Row = {**PENDING, "state": "running"}
 BATCH: Row = {**PENDING, "id": 8, "key": "batch"}
-ASLEEP: Row = {**BATCH, "listed": 2, "due_at": LATEST_MICROS}
+PARKED: Row = {**BATCH, "parked_on": "items", "listed": 2, "due_at": LATEST_MICROS}
 ITEM: Row = {"parent": 8}
 NOT_BY_NAME: list[Row] = [{"name": "other"}, {"namespace": "theirs"}]
 IDS: Row = {"ids": [5]}

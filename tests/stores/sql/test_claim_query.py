@@ -25,7 +25,7 @@ def entry(number: int = 1, **differs: Any) -> Row:
     found = {
         "id": number, "job_id": 5, "serial": 0, "key": "key", "origin": "enqueue", "scheduled_for": None, "due_at": 100,
         "attempt": 0, "crashes": 0, "failures": 0, "payload": None, "level": 4, "function": "f", "concurrency": None,
-        "head": None, "busy": None,
+        "head": None, "busy": None, "created_at": 90, "note": None,
     }  # fmt: skip
     made = SimpleNamespace(**{**found, **differs})
     made.job = made.job_id
@@ -39,7 +39,7 @@ def entry(number: int = 1, **differs: Any) -> Row:
     "differs",
     [
         {"attempt": -1}, {"attempt": MOST_COUNTED}, {"origin": "nobody"}, {"crashes": "1"}, {"failures": 1.0},
-        {"scheduled_for": "soon"}, {"due_at": 2**62}, {"due_at": "soon"}, {"payload": "{"},
+        {"scheduled_for": "soon"}, {"due_at": 2**62}, {"due_at": "soon"}, {"payload": "{"}, {"created_at": "then"},
     ],
     ids=str,
 )  # fmt: skip

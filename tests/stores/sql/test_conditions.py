@@ -14,7 +14,6 @@ from cronsensus.instants import LATEST_MICROS
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import blocks, queries_of
 from tests.stores.sql.rows import (
-    ASLEEP,
     BATCH,
     BEFORE,
     DUE,
@@ -51,6 +50,7 @@ from tests.stores.sql.rows import (
     OLD_OF_A_JOB,
     OPEN,
     OVERDUE,
+    PARKED,
     PAUSE,
     PAUSED,
     PENDING,
@@ -128,7 +128,7 @@ CASES = [
     Case("ended runs", "ended_runs", tables.runs, [ENDED_RUN], [{"token": 8}]),
     Case("finish", "close_runs", _o, [RUNNING], NOT_CURRENT),
     Case("retry later", "retry_runs", _o, [RUNNING], NOT_CURRENT),
-    Case("snooze", "snooze_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("again", "again_runs", _o, [RUNNING], NOT_CURRENT),
     Case("park", "park_runs", _o, [RUNNING], NOT_CURRENT),
     Case("give back", "give_back_runs", _o, [RUNNING], NOT_CURRENT),
     Case("give up", "give_up_runs", _o, [RUNNING], NOT_CURRENT),
@@ -304,16 +304,15 @@ CASES = [
     Case("eras of jobs", "eras_of_jobs", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
     Case("decide many by hand", "pass_watermarks", _j, [JOB], [{"id": 6}, {"watermark": NOW}]),
     Case(
-        "sleeping",
-        "sleeping",
+        "parked",
+        "parked",
         _o,
-        [ASLEEP],
+        [PARKED, {**PARKED, "parked_on": "a file", "listed": None}],
         [
             {"namespace": "theirs"},
-            {"listed": None},
+            {"parked_on": None},
             {"state": "running"},
             {"due_at": LATEST_MICROS - 1},
-            FINISHED,
             {"id": 7},
         ],
         asked={"after": 7},
@@ -322,8 +321,8 @@ CASES = [
         "awaken",
         "awaken",
         _o,
-        [ASLEEP, {**ASLEEP, "listed": None}],
-        [{"id": 2}, {"namespace": "theirs"}, {"state": "running"}, {"due_at": LATEST_MICROS - 1}],
+        [PARKED, {**PARKED, "listed": None}],
+        [{"id": 2}, {"namespace": "theirs"}, {"state": "running"}, {"parked_on": None}],
         asked={"ids": [8]},
     ),
     Case(
@@ -331,7 +330,7 @@ CASES = [
         "complete_list",
         _o,
         [BATCH],
-        [{"id": 2}, {"namespace": "theirs"}, {"state": "running"}, {"listed": 0}],
+        [{"id": 2}, {"namespace": "theirs"}, {"state": "running"}, {"listed": 0}, {"parked_on": "upstreams"}],
     ),
     Case("keys", "find_keys", _o, [PENDING], [{"job_id": 6}, {"key": "other"}]),
     Case(

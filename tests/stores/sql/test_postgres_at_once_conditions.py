@@ -265,18 +265,18 @@ def test_end_in_one_trip_asks_for_the_run_the_session_and_the_token(store: Postg
 
 
 @pytest.mark.parametrize(
-    ("reason", "ran", "started"),
-    [(None, 3, 0), ("reserved", 3, 7), ("reserved", 30, 0)],
+    ("reserved", "ran", "started"),
+    [(None, 3, 0), (1, 3, 7), (1, 30, 0)],
     ids=["as it was claimed", "when a reserved one began", "never before the claim"],
 )
 def test_end_in_one_trip_records_when_the_run_began(
-    store: PostgresStore, reason: str | None, ran: int, started: int
+    store: PostgresStore, reserved: int | None, ran: int, started: int
 ) -> None:
     store.enqueue([Item(job="queue")])
     [claim] = take(store, "s1", 4, {"f"}, lease=LEASE)
     store._given[1].advance(10)  # type: ignore[union-attr]
     with operator(store) as connection:
-        connection.execute("UPDATE cronsensus_occurrences SET reason = %s", [reason])
+        connection.execute("UPDATE cronsensus_occurrences SET reserved = %s", [reserved])
     assert close(store, claim, elapsed=timedelta(seconds=ran)) is not None
     [run] = store.runs(claim.id)
     assert run.started_at == claim.claimed_at + timedelta(seconds=started)

@@ -6,10 +6,8 @@ import pytest
 from sqlalchemy import Connection, Table, select
 
 from cronsensus.instants import LATEST_MICROS
-from cronsensus.model.batch import HELD
 from cronsensus.stores.sql import schema as tables
 from tests.stores.sql.rows import (
-    ASLEEP,
     BEFORE,
     DUE,
     ENDED,
@@ -24,6 +22,7 @@ from tests.stores.sql.rows import (
     NOT_THE_LOCK,
     NOW,
     OLD,
+    PARKED,
     PENDING,
     RELEASE,
     RUN_OUT,
@@ -94,7 +93,7 @@ def test_acquire_query_tells_the_node_of_a_live_session_and_whether_anything_has
 def test_a_batch_is_told_how_many_of_its_items_are_in_each_state(state: str, database: Connection) -> None:
     def counted(*items: Row, size: int = 9, **batch: Any) -> Row:
         rows = [{**PENDING, **ITEM, "state": state, "id": n, "key": f"{n}", **one} for n, one in enumerate(items, 1)]
-        found = answered(database, "children", (_o, {**ASLEEP, **batch}), *((_o, row) for row in rows), size=size)
+        found = answered(database, "children", (_o, {**PARKED, **batch}), *((_o, row) for row in rows), size=size)
         return {name: value for name, value in found.items() if value}
 
     batch = {"state": "pending", "listed": 2}
@@ -136,14 +135,14 @@ def test_a_job_keeps_what_it_says_within_bounds(keep: int, before: int, database
 
 def test_of_all_that_wait_for_upstreams_the_earliest_counts_while_it_is_parked(database: Connection) -> None:
     def earliest(*rows: Row) -> int | None:
-        waiting = {**PENDING, "listed": HELD, "due_at": LATEST_MICROS}
+        waiting = {**PENDING, "parked_on": "upstreams", "due_at": LATEST_MICROS}
         some = [(_o, {**waiting, "id": n, "key": str(n), **row}) for n, row in enumerate(rows, 1)]
         found: int | None = answered(database, "earliest_dependent", *some)["created_at"]
         return found
 
     first, second = {"created_at": 3}, {"created_at": 5}
     assert (earliest(), earliest(second, first)) == (None, 3)
-    some: list[Row] = [{"due_at": 9}, {"state": "running"}, {"finished_at": 9}, {"listed": 0}, {"namespace": "theirs"}]
+    some: list[Row] = [{"due_at": 9}, {"state": "running"}, {"parked_on": None}, {"listed": 0}, {"namespace": "theirs"}]
     for differs in some:
         assert earliest(second, {**first, **differs}) == 5
 

@@ -205,7 +205,10 @@ def with_batches(store: SqlStore, execute: Callable[[str], object]) -> list[int]
     items = store.enqueue(
         [Item(job="queue", key=item_key(first, str(n)), origin=Origin.BATCH, parent=first) for n in range(10_000)]
     )
-    asleep, over = f"listed = 1, due_at = {LATEST_MICROS}", "state = 'succeeded', finished_at = created_at"
+    asleep, over = (
+        f"parked_on = 'items', listed = 1, due_at = {LATEST_MICROS}",
+        "state = 'succeeded', finished_at = created_at",
+    )
     execute(f"UPDATE cronsensus_occurrences SET {asleep} WHERE id BETWEEN {first} AND {last}")
     execute(f"UPDATE cronsensus_occurrences SET {over} WHERE id BETWEEN {batches[5_000]} AND {last}")
     execute(f"UPDATE cronsensus_occurrences SET {over} WHERE parent = {first} AND id < {items[5_000].id}")
@@ -215,8 +218,8 @@ def with_batches(store: SqlStore, execute: Callable[[str], object]) -> list[int]
 def a_look_at_batches(store: SqlStore, batches: list[int], done: Callable[[str, Callable[[], object]], object]) -> None:
     """Ask once what nodes ask of batches; ``done`` does each step."""
     done("children", lambda: store.children(batches[:1]))
-    done("sleeping", lambda: store.sleeping(limit=20))
-    done("sleeping, farther on", lambda: store.sleeping(after=batches[4_000], limit=20))
+    done("parked", lambda: store.parked(limit=20))
+    done("parked, farther on", lambda: store.parked(after=batches[4_000], limit=20))
     for state in (State.PENDING, State.SUCCEEDED, State.FAILED):
         where = OccurrenceFilter(parent=batches[0], states=(state,))
         done(state.value, functools.partial(store.occurrences, where, limit=20))

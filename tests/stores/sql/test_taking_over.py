@@ -160,7 +160,7 @@ def test_result_that_the_database_refuses_undoes_no_other_part_of_its_step(store
 
 @pytest.mark.parametrize(("began", "told"), [(5, 5), (0, 0), (None, 9)])
 def test_an_attempt_of_which_it_is_not_known_when_it_began_began_when_it_ended(began: int | None, told: int) -> None:
-    row: Any = SimpleNamespace(reason=None, token=7, id=1, attempt=2, session="s1", node="n", started_at=began)
+    row: Any = SimpleNamespace(reserved=None, token=7, id=1, attempt=2, session="s1", node="n", started_at=began)
     assert sessions.run_of(row, 9, "failed", "why", "{}") == (7, 1, 2, "s1", "n", told, 9, "failed", "why", "{}")
 
 

@@ -101,6 +101,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             args=self.args,
             kwargs=self.kwargs,
             claimed_at=self.claimed_at,
+            created_at=self.claimed_at,
             parent=self.parent,
         )
 

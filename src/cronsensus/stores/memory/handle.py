@@ -189,6 +189,8 @@ class Handle:
             failures=row.failures,
             parent=row.parent,
             listed=row.listed,
+            created_at=row.created_at,
+            note=row.note,
         )
 
     def _cut_off(self, row: OccurrenceRow, why: str, now: datetime, *, crashed: bool) -> str:

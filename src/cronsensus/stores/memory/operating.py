@@ -78,9 +78,9 @@ class OperatingVerbs(RoundVerbs):
     @writes
     def _complete_list(self, batch: int, listed: int) -> bool:
         row = self._space.occurrences.get(batch)
-        if row is None or row.state is not State.PENDING or row.listed is not None:
+        if row is None or row.state is not State.PENDING or row.listed is not None or row.is_parked:
             return False
-        self._space.complete_list(row, listed)
+        row.listed = listed
         self._space.wake(row, row.created_at)
         self._notify()
         return True

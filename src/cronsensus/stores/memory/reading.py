@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.codec import read_payload
-from cronsensus.model.batch import HELD, Children, Sleeper
+from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
@@ -61,8 +61,8 @@ class MaintenanceVerbs(Handle):
 
     def _dependents(self) -> Iterator[OccurrenceRow]:
         """Give what is parked until its upstreams are over."""
-        rows = (self._space.occurrences[number] for number in self._space.listed)
-        return (row for row in rows if row.listed == HELD and row.is_parked)
+        rows = (self._space.occurrences[number] for number in self._space.parked)
+        return (row for row in rows if row.listed is None)
 
     def _prune_job(
         self, job: JobRow, before: datetime, needed_from: datetime | None, limit: int, *, spare: bool
@@ -324,12 +324,12 @@ class Reads(Handle):
             skipped=min(counts[State.SKIPPED], limit),
         )
 
-    def _sleeping(self, after: int, limit: int) -> list[Sleeper]:
+    def _parked(self, after: int, limit: int) -> list[Sleeper]:
         with self._changed:
-            rows = (self._space.occurrences[number] for number in self._space.listed.after(after))
-            asleep = (row for row in rows if row.is_parked)
+            rows = (self._space.occurrences[number] for number in islice(self._space.parked.after(after), limit))
             return [
-                Sleeper(row.id, row.job.spec.name, row.scheduled_for, row.created_at) for row in islice(asleep, limit)
+                Sleeper(row.id, row.job.spec.name, row.parked_on or "", row.scheduled_for, row.created_at)
+                for row in rows
             ]
 
     def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
@@ -459,4 +459,7 @@ def occurrence_view(row: OccurrenceRow) -> Occurrence:
         fingerprint=row.fingerprint,
         parent=row.parent,
         listed=row.listed,
+        parked_on=row.parked_on,
+        note=row.note,
+        reserved=row.reserved,
     )

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from cronsensus.codec import clean, clean_error, cleaned
 from cronsensus.errors import LeaseLost
-from cronsensus.instants import LATEST, after, to_micros
+from cronsensus.instants import after, to_micros
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, Intent, NotWon, refusal
 from cronsensus.model.claim_order import priority_of
 from cronsensus.model.ends import STATE_AFTER, Again, End, Final, Parked, error_of, recorded_as, unless_cancelled
@@ -76,7 +76,7 @@ class RoundVerbs(Handle):
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in holders),
                 sessions=tuple(turning[:MOST_SESSIONS_SHOWN]),
-                parked=any(space.occurrences[one].is_parked for one in space.listed),
+                parked=bool(space.parked),
             )
 
     # --- step ---------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class RoundVerbs(Handle):
         chosen = chosen[: want.part(len(chosen))]
         claims = [self._start(row, holder, now, at=max(now, row.due_at)) for row in chosen]
         for place in range(max(want.limit, 0), len(chosen)):
-            chosen[place].reason = Reason.RESERVED
+            chosen[place].reserved = True
             claims[place] = structs.replace(claims[place], reserved=True)
         if claims:
             self._set_lease(holder, want.lease, now)
@@ -354,15 +354,15 @@ class RoundVerbs(Handle):
                 row.failures += 1
                 self._space.put_back(row, after(now, then.after))
             case Again():
-                row.attempt, row.expires_at = row.attempt - 1, None
+                row.attempt, row.expires_at, row.note = row.attempt - 1, None, then.note
                 if then.note is not None:
-                    row.result, row.failures = then.note, 0
+                    row.failures = 0
                 self._space.put_back(row, after(now, then.after))
             case Parked():
                 row.attempt, row.expires_at, row.failures, row.crashes = row.attempt - 1, None, 0, 0
-                if then.stored_length is not None:
-                    self._space.complete_list(row, then.stored_length)
-                self._space.put_back(row, LATEST)
+                row.note = None
+                row.listed = row.listed if then.listed is None else then.listed
+                self._space.park(row, then.on)
         return Settled(end.id, end.token, accepted=True, state=State.PENDING)
 
     def _answer_again(self, end: End) -> Settled:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from cronsensus.errors import LeaseLost
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
-from cronsensus.model.states import Reason
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
 from cronsensus.stores.memory.wait_queues import MemoryQueues
@@ -90,7 +89,7 @@ class SessionVerbs(Handle):
     def _take_over(
         self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
     ) -> Takeover:
-        told = self._cut_off(row, why, now, crashed=crashed and row.reason != Reason.RESERVED)
+        told = self._cut_off(row, why, now, crashed=crashed and not row.reserved)
         return Takeover(row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, told)
 
     @writes

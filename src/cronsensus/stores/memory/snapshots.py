@@ -70,7 +70,7 @@ def _copied(space: dict[str, Any]) -> dict[str, Any]:
         "running": set(space["running"]),
         "children": {batch: copy(counts) for batch, counts in space["children"].items()},
         "unwell": _sorted(space["unwell"]),
-        "listed": _sorted(space["listed"]),
+        "parked": _sorted(space["parked"]),
         "items": {batch: _sorted(items) for batch, items in space["items"].items()},
         "sessions": {name: sessions[id(row)] for name, row in space["sessions"].items()},
         "open": {name: sessions[id(row)] for name, row in space["open"].items()},

@@ -149,13 +149,19 @@ class OccurrenceRow:
     fingerprint: str | None = None
     parent: int | None = None
     listed: int | None = None
+    parked_on: str | None = None
+    """What it waits for until it is woken; of one that was closed so, what it waited for."""
+    note: str | None = None
+    """What its last look left for the next one."""
+    reserved: bool = False
+    """Whether it runs, but only waits on its node for a free slot, as far as is known."""
     runs: list[RunView] = field(default_factory=list)
     lines: list[tuple[int, int, LogLine]] = field(default_factory=list)
 
     @property
     def is_parked(self) -> bool:
         """Whether it waits until it is woken."""
-        return self.state is State.PENDING and self.due_at >= LATEST
+        return self.state is State.PENDING and self.parked_on is not None
 
     def run_under(self, token: int) -> RunView | None:
         """Return the run that held ``token``."""
@@ -248,8 +254,8 @@ class Space:
         """The items of each batch, by id."""
         self.unwell: Sorted[tuple[datetime, int]] = Sorted()
         """What failed, or was missed or cancelled, as (end, id)."""
-        self.listed: Sorted[int] = Sorted()
-        """The batches whose list is complete."""
+        self.parked: Sorted[int] = Sorted()
+        """What is parked, by id."""
         self.sessions: dict[str, SessionRow] = {}
         self.open: dict[str, SessionRow] = {}
         """Sessions that were not ended yet, alive or overdue."""
@@ -326,7 +332,7 @@ class Space:
         row.token = self.world.next_token()
         row.session, row.node = session.spec.id, session.spec.node
         row.started_at, row.progress = at, None
-        row.reason = row.error = None
+        row.reason = row.error = row.parked_on = None
         row.runs.append(
             RunView(
                 occurrence=row.id,
@@ -346,8 +352,8 @@ class Space:
 
     def begin_reserved(self, row: OccurrenceRow, at: datetime) -> None:
         """Note when an attempt began, if it is one that was reserved and not known to have begun."""
-        if row.reason == Reason.RESERVED and row.started_at is not None:
-            row.reason, row.started_at = None, max(at, row.started_at)
+        if row.reserved and row.started_at is not None:
+            row.reserved, row.started_at = False, max(at, row.started_at)
             row.runs[-1] = replace(row.runs[-1], started_at=row.started_at)
 
     def end_run(
@@ -367,24 +373,25 @@ class Space:
         self._leave(row, State.PENDING)
         row.state, row.due_at = State.PENDING, due_at
         row.session = row.node = row.progress = row.started_at = None
+        row.reserved = False
         self._index(row)
 
-    def complete_list(self, row: OccurrenceRow, listed: int) -> None:
-        """Note how many items the list of a batch had."""
-        if row.listed is None:
-            self.listed.add(row.id)
-        row.listed = listed
+    def park(self, row: OccurrenceRow, on: str) -> None:
+        """Make a running occurrence pending again, due never until it is woken."""
+        row.parked_on = on
+        self.put_back(row, LATEST)
 
     def wake(self, row: OccurrenceRow, due_at: datetime) -> None:
-        """Make a pending occurrence due at another time; a batch goes first then."""
+        """Make a pending occurrence due at another time, parked no more; a batch goes first then."""
         self._unindex(row)
+        row.parked_on = None
         row.due_at, row.level = due_at, level_when_woken(row.level, row.listed)
         self._index(row)
 
     def close(self, row: OccurrenceRow, state: State, now: datetime, *, reason: str | None) -> None:
         """Give an occurrence its final state."""
         self._leave(row, state)
-        row.state, row.finished_at, row.reason = state, now, reason
+        row.state, row.finished_at, row.reason, row.reserved = state, now, reason, False
         self._index(row)
 
     def cancel_waiting(self, job: JobRow, now: datetime) -> None:
@@ -404,7 +411,6 @@ class Space:
         del self.occurrences[row.id]
         del job.keys[row.key]
         self.ids.discard(row.id)
-        self.listed.discard(row.id)
         job.ids.discard(row.id)
         if row.scheduled_for is not None:
             job.nominal[row.scheduled_for].remove(row)
@@ -431,6 +437,8 @@ class Space:
             self.pending.setdefault(row.level, Sorted()).add((row.due_at, row.id))
             if row.expires_at is not None and row.attempt == 0:
                 self.expiring.add((row.expires_at, row.id))
+            if row.is_parked:
+                self.parked.add(row.id)
         elif row.state is State.RUNNING:
             job.running.add(row.id)
             self.running.add(row.id)
@@ -454,6 +462,8 @@ class Space:
                 del self.pending[row.level]
             if row.expires_at is not None:
                 self.expiring.discard((row.expires_at, row.id))
+            if row.is_parked:
+                self.parked.discard(row.id)
         elif row.state is State.RUNNING:
             job.running.discard(row.id)
             self.running.discard(row.id)

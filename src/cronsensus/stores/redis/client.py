@@ -16,7 +16,7 @@ from redis import exceptions
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.interrupts import Event
-from cronsensus.stores.redis.errors import code_of, moved_to, newer_schema, refusal, translate
+from cronsensus.stores.redis.errors import code_of, moved_to, other_schema, refusal, translate
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.routing import DriverConnection, Pool, Route
 from cronsensus.stores.redis.scripts import Script
@@ -187,7 +187,7 @@ class Client:
                 self._route.forget()
             raise translate(error, self.where) from error
         if refused.word == "SCHEMA":
-            raise newer_schema(refused.rest, self.where, str(self._keyspace)) from error
+            raise other_schema(refused.rest, self.where, str(self._keyspace)) from error
         raise refused from None
 
     def _lend(self, talk: Callable[[DriverConnection], Answer]) -> Answer:

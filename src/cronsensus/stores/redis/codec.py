@@ -201,6 +201,7 @@ def claim(
 ) -> Claim:
     """Return a claim as ``starting.lua`` made it."""
     number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures, parent, listed, *more = row
+    created, note, *fingerprint = more
     args, kwargs = read_payload(payload)
     return Claim(
         id=int(number),
@@ -217,10 +218,12 @@ def claim(
         claimed_at=claimed_at,
         crashes=crashes,
         failures=failures,
-        fingerprint=more[0] if more else None,
+        fingerprint=fingerprint[0] if fingerprint else None,
         reserved=reserved,
         parent=_number(parent),
         listed=_number(listed),
+        created_at=from_micros(int(created)),
+        note=given(note),
     )
 
 
@@ -232,7 +235,7 @@ def occurrence(row: Row, job: str) -> Occurrence:
     (
         _, key, origin, state, nominal, due, priority, attempt, crashes, failures, token, session, node, reason, result,
         error, progress, cancel, retry_of, payload, created, started, finished, fingerprint,
-        parent, listed, retried_as, number,
+        parent, listed, retried_as, parked, note, reserved, number,
     ) = row  # fmt: skip
     args, kwargs = read_payload(payload)
     return Occurrence(
@@ -265,6 +268,9 @@ def occurrence(row: Row, job: str) -> Occurrence:
         fingerprint=given(fingerprint),
         parent=_number(parent),
         listed=_number(listed),
+        parked_on=given(parked),
+        note=given(note),
+        reserved=reserved is not False,
     )
 
 

@@ -46,6 +46,8 @@ class Refusal(Exception):
         self.rest = rest
 
 
+SCHEMA = 5
+"""See lua/base.lua."""
 REFUSALS = {
     "LEASELOST", "UNKNOWNJOB", "RETIRED", "TOOOLD", "TOOEARLY", "TOOLARGE", "NOTTHERE", "FINAL", "ACTIVE", "RUNNING",
     "AGAIN", "SCHEMA", "SETBACK", "ELSEWHERE",
@@ -154,8 +156,13 @@ def _unknown(text: str, where: str) -> StoreError:
     return StoreUnavailable(f"{where} answered with an error: {text}")
 
 
-def newer_schema(version: str, where: str, keyspace: str) -> SchemaMismatch:
-    """Return the error for what a newer version of cronsensus wrote."""
+def other_schema(version: str, where: str, keyspace: str) -> SchemaMismatch:
+    """Return the error for what another version of cronsensus wrote."""
+    if version.isdecimal() and len(version) < 5 and int(version) < SCHEMA:
+        return SchemaMismatch(
+            f"{where} holds {keyspace} in version {version} of the schema, made before cronsensus 0.1.0, and no "
+            "release can upgrade it; make a new one: name another prefix in its URL, as redis://HOST/0?prefix=shop"
+        )
     return SchemaMismatch(
         f"{where} holds {keyspace} in version {version[:20]} of the schema, which is newer than this cronsensus knows; "
         "upgrade cronsensus here"

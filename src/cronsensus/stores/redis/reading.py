@@ -166,17 +166,15 @@ class Reads(Handle):
         rows = self._read("children", [occurrence_id(number) for number in numbers])
         return {number: children(row, limit) for number, row in zip(numbers, rows, strict=True)}
 
-    def _sleeping(self, after: int, limit: int) -> list[Sleeper]:
-        """Return the batches that sleep; asked again from where the last look stopped."""
+    def _parked(self, after: int, limit: int) -> list[Sleeper]:
+        """Return what is parked; asked again from where the last look stopped."""
         found: list[Sleeper] = []
         position: Any = f"{max(after, 0):014d}"
         while position is not False and len(found) < limit:
-            rows, position = self._read("sleeping", position, limit - len(found))
+            rows, position = self._read("parked", position, limit - len(found))
             found += [
-                Sleeper(
-                    int(number), job, None if nominal is False else from_micros(int(nominal)), from_micros(int(made))
-                )
-                for number, job, nominal, made in rows
+                Sleeper(int(number), job, on, instant(nominal), from_micros(int(made)))
+                for number, job, on, nominal, made in rows
                 if job is not False
             ]
         return found

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, assert_never
 from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreCorrupt, StoreError
-from cronsensus.instants import LATEST_MICROS, from_micros, within_stores
+from cronsensus.instants import from_micros, within_stores
 from cronsensus.logger import Logger
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, NotWon
 from cronsensus.model.ends import Again, End, Final, Parked, Then, recorded_as
@@ -297,13 +297,12 @@ class RoundVerbs(Handle):
             [
                 occurrence_id(one.id),
                 str(one.token),
-                one.state.value,
-                cleaned(one.then.reason),
-                write_error(one.error),
                 one.session,
                 length(one.elapsed),
                 recorded_as(one.then) or False,
-                *_written(one.then),
+                cleaned(one.then.reason),
+                write_error(one.error),
+                _written(one.then),
             ]
             for one in ends
         ]
@@ -335,14 +334,14 @@ class RoundVerbs(Handle):
         ]
 
 
-def _written(then: Then) -> tuple[str | None, int, str | None, bool]:
-    """Return what is kept as its result, after how many microseconds it is due, how long its list is, if it parks."""
+def _written(then: Then) -> list[Any]:
+    """Return what follows, as ``reporting.lua`` takes it."""
     match then:
         case Final():
-            return then.result, 0, None, False
+            return ["final", then.state.value, then.result]
         case Again():
-            return then.note, within_stores(length(then.after)), None, False
+            return ["again", within_stores(length(then.after)), then.failed, then.note]
         case Parked():
-            return None, LATEST_MICROS, None if then.stored_length is None else str(then.stored_length), True
+            return ["parked", then.on, None if then.listed is None else str(then.listed)]
         case _:
             assert_never(then)

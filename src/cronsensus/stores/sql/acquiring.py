@@ -101,6 +101,8 @@ def acquire(
         fingerprint=fingerprint,
         parent=None if found is None else found.parent,
         listed=None if found is None else found.listed,
+        created_at=from_micros(tx.now if found is None else found.created_at),
+        note=None if found is None else found.note,
     )
 
 

@@ -34,18 +34,20 @@ def _children(row: AnyRow) -> Children:
     )
 
 
-def sleeping(tx: Transaction, after: int, limit: int) -> list[Sleeper]:
-    """Return a page of the batches that sleep, each with the name of its job."""
-    rows = tx.send_last("sleeping", space=tx.namespace, never=LATEST_MICROS, after=after, size=limit)
-    return [Sleeper(row.id, row.job, instant(row.scheduled_for), from_micros(row.created_at)) for row in rows]
+def parked(tx: Transaction, after: int, limit: int) -> list[Sleeper]:
+    """Return a page of what is parked, each with the name of its job."""
+    rows = tx.send_last("parked", space=tx.namespace, never=LATEST_MICROS, after=after, size=limit)
+    return [
+        Sleeper(row.id, row.job, row.parked_on, instant(row.scheduled_for), from_micros(row.created_at)) for row in rows
+    ]
 
 
 def awaken(tx: Transaction, numbers: Sequence[int]) -> int:
-    """Make due what sleeps of these.
+    """Make due what is parked of these.
 
-    Safe when a node claims or ends one at the same instant: the UPDATE asks whether it sleeps.
+    Safe when a node claims or ends one at the same instant: the UPDATE asks whether it is parked.
     """
-    sent = tx.send_in("awaken", "ids", [one for one in numbers if is_id(one)], space=tx.namespace, never=LATEST_MICROS)
+    sent = tx.send_in("awaken", "ids", [one for one in numbers if is_id(one)], space=tx.namespace)
     return sum(one.count for one in sent)
 
 

@@ -127,7 +127,7 @@ def read_claimed(row: AnyRow) -> Payload:
     if row.origin not in ORIGINS:
         raise ValueError(f"origin {row.origin!r:.60}")
     whole(row.crashes), whole(row.failures), instant(row.scheduled_for), row.key.encode()
-    instant_of(row.due_at)
+    instant_of(row.due_at), instant_of(row.created_at)
     return read_payload(row.payload)
 
 

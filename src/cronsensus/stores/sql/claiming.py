@@ -13,7 +13,6 @@ from typing import Any
 
 from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Claim
-from cronsensus.model.states import Reason
 from cronsensus.stores.sql.claim_query import ORIGINS, Selection, choose, first_page
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import definition_of
@@ -73,6 +72,8 @@ class Taken:
             reserved=reserved,
             parent=row.parent,
             listed=row.listed,
+            created_at=from_micros(row.created_at),
+            note=row.note,
         )
 
 
@@ -173,7 +174,7 @@ def start(tx: Transaction, selection: Selection, session: str, node: str, lease:
     # The end of the attempt before may have been written since this transaction began.
     now, most = tx.by_now, len(selection.chosen) - 1
     rows = [
-        (most - place, max(now, row.due_at), Reason.RESERVED if place >= selection.limit else None, row.id)
+        (most - place, max(now, row.due_at), 1 if place >= selection.limit else None, row.id)
         for place, row in enumerate(selection.chosen)
     ]
     tx.send_rows("start_runs", rows, one_each=True, holder=session, machine=node)

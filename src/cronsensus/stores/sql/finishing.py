@@ -20,7 +20,7 @@ from cronsensus.model.ends import (
     unless_cancelled,
 )
 from cronsensus.model.occurrence import Claim, Note, Settled
-from cronsensus.model.states import Reason, State
+from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sessions import began, run_of
 from cronsensus.stores.sql.transaction import Transaction
@@ -48,7 +48,7 @@ class Ends:
         self._refused: list[tuple[End, State | None]] = []
         closed: list[tuple[Any, ...]] = []
         failed: list[tuple[Any, ...]] = []
-        snoozed: list[tuple[Any, ...]] = []
+        again: list[tuple[Any, ...]] = []
         parked: list[tuple[Any, ...]] = []
         ended: list[tuple[Any, ...]] = []
         for end in ends:
@@ -68,9 +68,9 @@ class Ends:
                 case Again(failed=True):
                     failed.append((_due(now, then.after), reason, error, number, token))
                 case Again():
-                    snoozed.append((_due(now, then.after), reason, then.note, number, token))
+                    again.append((_due(now, then.after), reason, then.note, number, token))
                 case Parked():
-                    parked.append((LATEST_MICROS, reason, then.stored_length, number, token))
+                    parked.append((LATEST_MICROS, then.on, reason, then.listed, number, token))
             if (recorded := recorded_as(then)) is not None:
                 ended.append(run_of(row, now, recorded, reason, error, ran=elapsed))
             state = state_after(then)
@@ -81,7 +81,7 @@ class Ends:
         self._ended = tx.send_in("ended_runs", "tokens", tokens)
         tx.send_rows("close_runs", closed, one_each=True)
         tx.send_rows("retry_runs", failed, one_each=True)
-        tx.send_rows("snooze_runs", snoozed, one_each=True)
+        tx.send_rows("again_runs", again, one_each=True)
         tx.send_rows("park_runs", parked, one_each=True)
         tx.send_rows("record_runs", ended)
 
@@ -171,7 +171,7 @@ def keep(
             answers.append(False)
             continue
         answers.append(True)
-        if one.ran is not None and row.reason == Reason.RESERVED:
+        if one.ran is not None and row.reserved:
             begun.append((began(row, tx.now - one.ran // _MICROSECOND), one.id, one.token))
         if one.progress is not None:
             progress.append((*one.progress, one.id, one.token))

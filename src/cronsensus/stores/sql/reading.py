@@ -111,6 +111,9 @@ def _occurrence(row: AnyRow) -> Occurrence:
         fingerprint=row.fingerprint,
         parent=row.parent,
         listed=row.listed,
+        parked_on=row.parked_on,
+        note=row.note,
+        reserved=bool(row.reserved),
     )
 
 

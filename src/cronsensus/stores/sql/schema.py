@@ -177,6 +177,10 @@ jobs = Table(
     Column("created_at", Big, nullable=False),
     # Until when the pending occurrences of a retired job are kept.
     Column("waiting_until", Big),
+    # What its occurrences come after, as JSON; NULL: nothing.
+    Column("upstreams", Long),
+    # 1: it has some. An index of MySQL takes no long text.
+    Column("has_upstreams", SmallInteger),
     UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name").ddl_if(callable_=_not_on_postgres),
     UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
     Index("cronsensus_jobs_waking", "namespace", "wake_at", "id", postgresql_where=text("wake_at IS NOT NULL")),
@@ -191,6 +195,7 @@ jobs = Table(
     *_partial("cronsensus_jobs_waiting", "namespace", "waiting_until", where="waiting_until IS NOT NULL"),
     # Those that have more than one era.
     *_partial("cronsensus_jobs_redefined", "namespace", "id", where="revision > 1", mysql=("namespace", "revision")),
+    *_partial("cronsensus_jobs_after", "namespace", "has_upstreams", "id", where="has_upstreams = 1"),
     *_partial("cronsensus_jobs_retired", "namespace", "retired_at", where="retired_at IS NOT NULL"),
     *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
     **_TABLE,
@@ -204,6 +209,8 @@ eras = Table(
     Column("since", Big, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("trigger", Long),
+    # What its occurrences come after, as JSON; NULL: nothing.
+    Column("upstreams", Long),
     Index("cronsensus_eras_of_job", "job_id", "since"),
     **_TABLE,
 )
@@ -264,6 +271,13 @@ occurrences = Table(
     Column("parent", Big),
     # Of a batch whose list is complete: how many items it had.
     Column("listed", Big),
+    # What it waits for until it is woken, due never; of one that was closed so: what it waited for. Any word, and no
+    # statement asks for one of them.
+    Column("parked_on", _word(20)),
+    # What its last look left for the next one.
+    Column("note", Long),
+    # 1: it runs, but was claimed to wait on its node for a free slot, and is not known to have begun.
+    Column("reserved", SmallInteger),
     _words("occurrences", "origin", Origin),
     _words("occurrences", "state", State),
     # The identity of an occurrence: at most one row for a (job, key), whichever node writes it.
@@ -331,12 +345,12 @@ _partial(
     where="parent IS NOT NULL",
 )
 _partial(
-    "cronsensus_occurrences_listed",
+    "cronsensus_occurrences_parked",
     _of.namespace,
     _of.id,
-    where="listed IS NOT NULL AND finished_at IS NULL",
-    # What sleeps is due never, and then by id: so a page of it is read as it stands here.
-    mysql=(_of.namespace, _of.finished_at, _of.due_at),
+    where="parked_on IS NOT NULL AND state = 'pending'",
+    # What is parked is due never, and then by id: so a page of it is read as it stands here.
+    mysql=(_of.namespace, _of.state, _of.due_at),
 )
 _partial(
     "cronsensus_occurrences_failed",

@@ -209,8 +209,8 @@ def _take_over(
 ) -> list[Takeover]:
     """Decide what becomes of the runs, locked, of a session that was just ended, and free its locks."""
     # What was reserved may never have begun: that is no crash of its own. It is not reserved again.
-    reserved = [row for row in held if row.reason == Reason.RESERVED]
-    begun = [row for row in held if row.reason != Reason.RESERVED]
+    reserved = [row for row in held if row.reserved]
+    begun = [row for row in held if not row.reserved]
     taken = _cut_off(tx, begun, why, crashed=crashed, careful=careful)
     if reserved:
         taken += _cut_off(tx, reserved, why, crashed=False, careful=careful)
@@ -330,4 +330,4 @@ def run_of(
 
 def began(row: AnyRow, at: int) -> Any:
     """Return when an attempt began: as its row says, or by ``at`` where it was reserved."""
-    return row.started_at if row.reason != Reason.RESERVED else max(at, row.started_at)
+    return max(at, row.started_at) if row.reserved else row.started_at

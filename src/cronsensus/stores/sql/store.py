@@ -358,7 +358,7 @@ class SqlStore(SqlHandle):
     _counts = reads(reading.counts)
     _pending_of = reads(reading.pending_of)
     _children = reads(batching.children)
-    _sleeping = reads(batching.sleeping)
+    _parked = reads(batching.parked)
     _last_of = reads(reading_glances.last_of)
     _ran_since = reads(reading_glances.ran_since)
     _ended_badly = reads(reading.ended_badly)

@@ -9,9 +9,9 @@ from cronsensus.errors import SchemaMismatch, SchemaMissing
 if TYPE_CHECKING:
     from cronsensus.stores.sql.transaction import Transaction
 
-FIRST = 3
-"""The number of the oldest migration. No release made a store of a version before."""
-VERSION = 4
+FIRST = 5
+"""The number of the oldest migration. What made a store of a version before was no release."""
+VERSION = 5
 """The schema that this code knows; the number of the newest migration."""
 
 
@@ -32,8 +32,8 @@ def known(tx: Transaction, where: str) -> int:
         )
     if 0 < found < FIRST:
         raise SchemaMismatch(
-            f"{where} has schema version {found}, which no release of cronsensus made and none can upgrade; "
-            "name an empty database and run: cronsensus --url URL db upgrade"
+            f"{where} has schema version {found}, made before cronsensus 0.1.0, and no release can upgrade it; "
+            "make a new one: name an empty database and run: cronsensus --url URL db upgrade"
         )
     return found
 

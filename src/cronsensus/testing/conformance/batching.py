@@ -18,11 +18,11 @@ from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, MINUTE, SECOND, START, StoreTest, minute
-from cronsensus.testing.conformance.steps import an_end, settle
+from cronsensus.testing.conformance.steps import an_end, give_back, settle
 
 
 class Batching(StoreTest):
-    """What batches rest on: ``parent``, ``listed``, ``children``, ``sleeping``, ``awaken``, ``complete_list``."""
+    """What batches rest on: ``parent``, ``listed``, ``children``, ``parked``, ``awaken``, ``complete_list``."""
 
     def batch(self, items: int = 0, **policies: Any) -> Claim:
         """Let a batch run, with its items enqueued."""
@@ -44,7 +44,7 @@ class Batching(StoreTest):
 
     def sleep(self, claim: Claim, listed: int | None = None, store: Store | None = None) -> bool:
         """Put a batch to sleep; return whether that was accepted."""
-        then = Parked("items", listed, "waiting: for its items")
+        then = Parked("items", listed, "waits for its items")
         return settle(store or self.store, [End.of(claim, then)])[0].accepted
 
     def children_of(self, batch: int, limit: int = 1000) -> Children:
@@ -140,8 +140,9 @@ class Batching(StoreTest):
         self.clock.advance(SECOND)
         assert self.sleep(batch, listed=2)
         assert self.look(batch).due_at == LATEST
-        [sleeper] = self.store.sleeping()
-        assert (sleeper.id, sleeper.job, sleeper.scheduled_for) == (batch.id, "queue", None)
+        [sleeper] = self.store.parked()
+        assert (sleeper.id, sleeper.job, sleeper.on, sleeper.scheduled_for) == (batch.id, "queue", "items", None)
+        assert self.look(batch).is_parked
         assert sleeper.created_at == self.look(batch).created_at
         view = self.store.look()
         assert view.backlog
@@ -149,10 +150,12 @@ class Batching(StoreTest):
         assert view.parked
         assert self.store.awaken([batch.id]) == 1
         assert self.store.awaken([batch.id]) == 0
-        assert self.store.sleeping() == []
+        assert self.store.parked() == []
         assert not self.store.look().parked, "nodes ask of what is parked as long as a look shows some"
         woken, *items = self.claim()
         assert (batch.id, 2, batch.attempt) == (woken.id, woken.listed, woken.attempt)
+        assert woken.created_at == sleeper.created_at
+        assert self.look(batch).parked_on is None
         assert len(items) == 2
         assert woken.token > batch.token
 
@@ -194,7 +197,10 @@ class Batching(StoreTest):
         assert item is not None
         assert (woken.parent, woken.listed) == (None, 1)
         assert (item.parent, item.listed) == (batch.id, None)
-        assert self.store.sleeping() == []
+        assert self.store.parked() == []
+        found = self.look(batch)
+        assert (woken.created_at, None) == (found.created_at, found.parked_on)
+        assert not self.store.awaken([batch.id]), "what runs is woken by nobody"
 
     def test_the_answer_to_a_sleep_is_given_again(self) -> None:
         batch = self.batch()
@@ -226,8 +232,26 @@ class Batching(StoreTest):
         batch = self.batch()
         self.sleep(batch, listed=0)
         assert State.CANCELLED is self.store.cancel(batch.id, by="op", why="no")
-        assert self.store.sleeping() == []
+        assert self.store.parked() == []
         assert self.store.awaken([batch.id]) == 0
+        found = self.look(batch)
+        assert (found.parked_on, found.is_parked) == ("items", False), "the ledger tells what it waited for"
+
+    def test_what_is_parked_waits_for_any_word(self) -> None:
+        claim = self.batch()
+        assert settle(self.store, [End.of(claim, Parked("a file", reason="waits for a file"))])[0].accepted
+        assert (self.look(claim).parked_on, self.look(claim).listed) == ("a file", None)
+        assert [(claim.id, "a file")] == [(one.id, one.on) for one in self.store.parked()]
+        assert not self.store.complete_list(claim.id, 1)
+        assert self.store.awaken([claim.id]) == 1
+
+    def test_what_is_due_never_is_parked_only_if_it_was_parked(self) -> None:
+        self.queue()
+        [never] = self.store.enqueue([Item(job="queue", due_at=LATEST)])
+        assert self.look(never).due_at == LATEST
+        assert self.store.parked() == []
+        assert not self.store.look().parked
+        assert self.store.awaken([never.id]) == 0
 
     def test_sleeping_batches_come_by_pages(self) -> None:
         self.queue()
@@ -237,8 +261,8 @@ class Batching(StoreTest):
         for claim in claims:
             self.sleep(claim, listed=0)
         ids = sorted(claim.id for claim in claims)
-        assert ids[:2] == [one.id for one in self.store.sleeping(limit=2)]
-        assert ids[2:] == [one.id for one in self.store.sleeping(after=ids[1])]
+        assert ids[:2] == [one.id for one in self.store.parked(limit=2)]
+        assert ids[2:] == [one.id for one in self.store.parked(after=ids[1])]
 
     def test_of_two_last_items_that_end_at_once_one_sees_none_open(self) -> None:
         batch = self.batch(items=2)
@@ -287,10 +311,10 @@ class Batching(StoreTest):
 
     def look_again(self, claim: Claim, note: str, store: Store | None = None) -> bool:
         """Snooze without a record; return whether that was accepted."""
-        then = Again(SECOND, failed=False, reason="waiting: watching", note=note)
+        then = Again(SECOND, failed=False, reason="watches", note=note)
         return settle(store or self.store, [End.of(claim, then)])[0].accepted
 
-    def test_a_quiet_snooze_leaves_its_result_and_no_record(self) -> None:
+    def test_a_look_leaves_its_note_and_no_record(self) -> None:
         self.queue(retries=5)
         self.session()
         self.enqueue("watch")
@@ -298,15 +322,39 @@ class Batching(StoreTest):
         claim = self.take()
         assert self.look_again(claim, '"one"')
         assert self.look_again(claim, '"two"')
-        assert (self.look(claim).result, self.look(claim).state) == ('"one"', State.PENDING)
+        assert (self.look(claim).note, self.look(claim).state) == ('"one"', State.PENDING)
         self.clock.advance(SECOND)
         again = self.take()
-        assert (again.attempt, again.failures) == (claim.attempt, 0)
-        assert self.look(again).result == '"one"'
+        assert (again.attempt, again.failures, again.note) == (claim.attempt, 0, '"one"')
+        assert (self.look(again).note, self.look(again).result) == ('"one"', None)
         assert not self.look_again(claim, '"three"')
         assert self.look_again(again, '"four"')
-        assert self.look(again).result == '"four"'
+        assert self.look(again).note == '"four"'
         assert [run.end for run in self.runs(claim)] == ["retry"]
+
+    def test_a_note_outlives_what_is_not_another_look(self) -> None:
+        self.queue(retries=5)
+        self.session()
+        self.enqueue("watch")
+        assert self.look_again(self.take(), "here")
+        self.clock.advance(SECOND)
+        self.finish(self.take(), State.PENDING, retry_in=timedelta(0))
+        give_back(self.store, [self.take()])
+        self.clock.advance(SECOND)
+        self.abandoned("s2")
+        self.store.reclaim()
+        self.session("s3")
+        self.clock.advance(SECOND)
+        claim = self.take("s3")
+        assert claim.note == "here"
+        self.finish(claim, State.PENDING, retry_in=timedelta(0), waiting=True)
+        claim = self.take("s3")
+        assert (claim.note, self.look(claim).note) == (None, None)
+        assert self.look_again(claim, "there")
+        self.clock.advance(SECOND)
+        claim = self.take("s3")
+        assert settle(self.store, [End.of(claim, Parked("items", 0))])[0].accepted
+        assert self.look(claim).note is None
 
     def test_what_ended_badly_comes_by_time(self) -> None:
         self.queue()

@@ -167,12 +167,12 @@ class Finishing(StoreTest):
         failed = self.take()
         self.finish(failed, State.PENDING, reason="lost", error=RunError(type="ValueError", message="x"))
         claim = self.take()
-        answer = self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=2 * SECOND, waiting=True)
+        answer = self.finish(claim, State.PENDING, reason="not yet", retry_in=2 * SECOND, waiting=True)
         assert Settled(claim.id, claim.token, accepted=True, state=State.PENDING) == answer
-        assert answer == self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=HOUR, waiting=True)
+        assert answer == self.finish(claim, State.PENDING, reason="not yet", retry_in=HOUR, waiting=True)
         found = self.look(claim)
         assert (State.PENDING, 1, 1, 0) == (found.state, found.attempt, found.failures, found.crashes)
-        assert ("waiting: not yet", None, START + 2 * SECOND) == (found.reason, found.error, found.due_at)
+        assert ("not yet", None, START + 2 * SECOND) == (found.reason, found.error, found.due_at)
         self.clock.advance(timedelta(seconds=2, microseconds=-1))
         assert [] == self.claim()
         self.clock.advance(timedelta(microseconds=1))
@@ -186,7 +186,7 @@ class Finishing(StoreTest):
         self.session()
         self.enqueue("k")
         claim = self.take()
-        self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=timedelta(0), waiting=True)
+        self.finish(claim, State.PENDING, reason="not yet", retry_in=timedelta(0), waiting=True)
         again = self.take()
         assert self.look(again).reason is None
         self.finish(again, State.SUCCEEDED)
@@ -194,7 +194,7 @@ class Finishing(StoreTest):
 
     def test_a_snooze_keeps_crashes_and_what_is_parked_begins_anew(self) -> None:
         _, claim = self.taken_over()
-        self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=timedelta(0), waiting=True)
+        self.finish(claim, State.PENDING, reason="not yet", retry_in=timedelta(0), waiting=True)
         again = self.take("s2")
         assert (1, 1) == (claim.crashes, again.crashes)
         assert settle(self.store, [End.of(again, Parked("items", 0))])[0].accepted
@@ -215,7 +215,7 @@ class Finishing(StoreTest):
     def test_a_snooze_of_a_run_that_was_asked_to_stop_is_its_end(self) -> None:
         claim = self.running()
         self.store.cancel(claim.id, by="ann", why="enough")
-        answer = self.finish(claim, State.PENDING, reason="waiting: not yet", retry_in=MINUTE, waiting=True)
+        answer = self.finish(claim, State.PENDING, reason="not yet", retry_in=MINUTE, waiting=True)
         assert State.CANCELLED is answer.state
         assert ["cancelled"] == [run.end for run in self.runs(claim)]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cronsensus.model.batch import HELD, item_key
+from cronsensus.model.batch import item_key
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.occurrence import Claim, Enqueued, Item
 from cronsensus.model.states import Origin, State
@@ -35,9 +35,8 @@ class Ordering(StoreTest):
         ]
         return batch, [one.id for one in self.store.enqueue(wanted)]
 
-    def park(self, claim: Claim, listed: int) -> None:
-        """Have a claim sleep until it is woken."""
-        then = Parked("upstreams") if listed == HELD else Parked("items", listed)
+    def park(self, claim: Claim, then: Parked) -> None:
+        """Park a claim until it is woken."""
         assert settle(self.store, [End.of(claim, then)])[0].accepted
 
     def of_all_kinds(self) -> dict[str, int]:
@@ -123,7 +122,7 @@ class Ordering(StoreTest):
         self.session(lease=DAY)
         batch, _ = self.batch_of(0)
         enqueued = self.enqueue(delay=-SECOND).id
-        self.park(batch, listed=0)
+        self.park(batch, Parked("items", 0))
         assert 1 == self.store.awaken([batch.id])
         assert [batch.id, enqueued] == self.ordered()
 
@@ -139,7 +138,7 @@ class Ordering(StoreTest):
         self.queue()
         self.session(lease=DAY)
         held: Enqueued = self.enqueue(origin=Origin.BACKFILL)
-        self.park(self.take(), listed=HELD)
+        self.park(self.take(), Parked("upstreams"))
         self.clock.advance(SECOND)
         enqueued = self.enqueue().id
         assert 1 == self.store.awaken([held.id])

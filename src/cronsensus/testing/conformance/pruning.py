@@ -8,7 +8,7 @@ import pytest
 
 from cronsensus.errors import OccurrenceTooOld
 from cronsensus.instants import format_instant
-from cronsensus.model.batch import HELD, item_key
+from cronsensus.model.batch import item_key
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.job import JobHistory
 from cronsensus.model.ledger import PRUNE
@@ -243,9 +243,8 @@ class Pruning(StoreTest):
             self.store.prune()
         assert [] == self.all()
 
-    def park_run(self, claim: Claim, listed: int) -> None:
+    def park_run(self, claim: Claim, then: Parked) -> None:
         """Park a run of the session ``waiter``."""
-        then = Parked("upstreams") if listed == HELD else Parked("items", listed)
         parked = End(id=claim.id, token=claim.token, session="waiter", then=then)
         assert settle(self.store, [parked])[0].accepted
 
@@ -253,7 +252,7 @@ class Pruning(StoreTest):
         """Let a run of ``down`` wait for its upstreams; return its claim."""
         self.fire(self.clock.now(), job="down")
         claim = self.take("waiter", functions=["down"], lease=100 * DAY)
-        self.park_run(claim, HELD)
+        self.park_run(claim, Parked("upstreams"))
         return claim
 
     def test_upstreams_are_not_pruned_by_keep_while_a_run_waits(self) -> None:
@@ -276,7 +275,7 @@ class Pruning(StoreTest):
         self.session("waiter", lease=100 * DAY)
         self.enqueue("batch", origin=Origin.BATCH)
         batch = self.take("waiter", lease=100 * DAY)
-        self.park_run(batch, 1)
+        self.park_run(batch, Parked("items", 1))
         self.clock.advance(2 * HOUR)
         assert 1 == self.store.prune()
         self.wait_for_upstreams()

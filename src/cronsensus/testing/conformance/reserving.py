@@ -11,7 +11,7 @@ import pytest
 
 from cronsensus.model.ends import End
 from cronsensus.model.occurrence import Claim, Note, Takeover
-from cronsensus.model.states import Reason, State
+from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import an_end, give_back
@@ -44,7 +44,7 @@ class Reserving(StoreTest):
         claims = self.reserve(2, 2)
         assert ids[:4] == [one.id for one in claims]
         assert [False, False, True, True] == [one.reserved for one in claims]
-        assert [None, None, Reason.RESERVED, Reason.RESERVED] == [self.look(one).reason for one in claims]
+        assert [False, False, True, True] == [self.look(one).reserved for one in claims]
         assert ids[4:] == [one.id for one in self.reserve(9, 9)]
 
     def test_reserved_run_is_recorded_from_when_it_began(self) -> None:
@@ -53,7 +53,7 @@ class Reserving(StoreTest):
         self.store.step("s1", Step(ends=(self.ended(claim, elapsed=2 * SECOND),)))
         [run] = self.runs(claim)
         assert (START + 3 * SECOND, START + 5 * SECOND) == (run.started_at, run.finished_at)
-        assert (START + 3 * SECOND, None) == (self.look(claim).started_at, self.look(claim).reason)
+        assert (START + 3 * SECOND, False) == (self.look(claim).started_at, self.look(claim).reserved)
 
     def test_reserved_run_began_no_sooner_than_it_was_claimed(self) -> None:
         claim = self.one_reserved()
@@ -70,6 +70,7 @@ class Reserving(StoreTest):
         assert [State.PENDING] == [one.became for one in taken]
         found = self.look(claim)
         assert (State.PENDING, 0, 1) == (found.state, found.crashes, found.attempt)
+        assert not found.reserved
         assert ["released"] == [run.end for run in self.runs(claim)]
 
     def test_reserved_claim_whose_node_is_gone_counts_no_crash(self) -> None:
@@ -101,7 +102,7 @@ class Reserving(StoreTest):
         said = Note(claim.id, claim.token, session="s1", ran=2 * SECOND)
         assert (True,) == self.store.step("s1", Step(notes=(said,))).noted
         found = self.look(claim)
-        assert (START + 3 * SECOND, None) == (found.started_at, found.reason)
+        assert (START + 3 * SECOND, False) == (found.started_at, found.reserved)
         assert [START + 3 * SECOND] == [run.started_at for run in self.runs(claim)]
         self.store.step("s1", Step(notes=(said,)))
         assert START + 3 * SECOND == self.look(claim).started_at

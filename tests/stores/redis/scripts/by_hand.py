@@ -97,7 +97,7 @@ def world(*parts: Mapping[str, Any]) -> State:
 
 def meta(**fields: str | None) -> State:
     """Return what a space says of itself."""
-    return merged({"meta": {"schema": "1", "token": "100", "identity": "this one"}}, {"meta": fields})
+    return merged({"meta": {"schema": "5", "token": "100", "identity": "this one"}}, {"meta": fields})
 
 
 def job(number: str = J, name: str = "job", **fields: str | None) -> State:

@@ -57,7 +57,7 @@ def claim(n: int, **fields: Any) -> list[Any]:
     row = {
         "id": occurrence_id(n), "job": J, "key": f"k{n}", "origin": "enqueue", "nominal": False, "due": at(0),
         "attempt": 1, "token": at(0), "payload": "", "crashes": 0, "failures": 0, "parent": False,
-        "listed": False, **fields,
+        "listed": False, "created": at(-50 if n == 1 else 0), "note": False, **fields,
     }  # fmt: skip
     return [at(0), [[*row.values()]], [[J, "spec of job"]]]
 

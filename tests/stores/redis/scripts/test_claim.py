@@ -42,7 +42,7 @@ def claimed(n: int, token: int, of: str = J, **fields: object) -> list[object]:
     row = {
         "id": occurrence_id(n), "job": of, "key": f"k{n}", "origin": "enqueue", "nominal": False, "due": at(-10),
         "attempt": 1, "token": str(token), "payload": "p", "crashes": 0, "failures": 0, "parent": False,
-        "listed": False, **fields,
+        "listed": False, "created": at(-50), "note": False, **fields,
     }  # fmt: skip
     return list(row.values())
 

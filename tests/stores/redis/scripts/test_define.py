@@ -242,7 +242,7 @@ def test_a_definition_is_written_only_where_all_is_as_it_was_seen(case: Case, pl
 def test_a_release_of_an_empty_space_makes_it_known(place: Place) -> None:
     asked = told(release="r1")
     identity = sha1(at(0).encode() + pack(asked), usedforsecurity=False).hexdigest()
-    made = {"meta": {"schema": "1", "born": at(0), "identity": identity}, "releases": {"r1": at(0)}}
+    made = {"meta": {"schema": "5", "born": at(0), "identity": identity}, "releases": {"r1": at(0)}}
     check(place, "define", Case("", {}, asked, True, made))
 
 

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from cronsensus.instants import LATEST_MICROS
 from tests.stores.redis.scripts.by_hand import (
+    NOW,
     Case,
     J,
     Place,
+    Scores,
     State,
     at,
     by_name,
@@ -35,9 +38,12 @@ ENDED = merged(AROUND, final(1, started=at(-9), end="succeeded"))
 
 def outcome(state: str = "succeeded", **how: Any) -> tuple[Any, ...]:
     """Return what is told of one attempt."""
+    follows = (
+        ["again", how.pop("wait", 0), True, None] if state == "pending" else ["final", state, how.pop("result", None)]
+    )
     values = {
-        "id": ONE, "token": "7", "state": state, "reason": None, "error": None, "session": None, "ran": 0,
-        "record": "retry" if state == "pending" else state, "result": None, "wait": 0, **how,
+        "id": ONE, "token": "7", "session": None, "ran": 0, "record": "retry" if state == "pending" else state,
+        "reason": None, "error": None, "follows": follows, **how,
     }  # fmt: skip
     return said(outcomes=[list(values.values())])
 
@@ -61,6 +67,11 @@ def back(due: int, **fields: str | None) -> State:
     return world(AROUND, pending(1, origin="manual", due=at(due), attempt="1", token="7"), row(1, **fields))
 
 
+def parked(on: str, **fields: str) -> State:
+    """Return the occurrence when it is parked."""
+    return merged(back(LATEST_MICROS - NOW, attempt="0", parked=on, **fields), {"parked": Scores({ONE: 1})})
+
+
 YES, NO = [[True, "succeeded"]], [[False, "running"]]
 RETRY = attempt("retry", "why", "e")
 ENDS = [
@@ -76,9 +87,51 @@ ENDS = [
     Case(
         "it is tried again later, as a new one",
         merged(RUNS, row(1, fingerprint="print", progress="1.0 2.0")),
-        outcome("pending", reason="why", error="e", wait=60, result="not kept"),
+        outcome("pending", reason="why", error="e", wait=60),
         [[True, "pending"]],
         merged(back(60, failures="1", reason="why", error="e"), RETRY),
+    ),
+    Case(
+        "it looks again, keeps its crashes and loses what the look before noted",
+        merged(RUNS, row(1, crashes="2", failures="1", note="there", fingerprint="print", expires=at(9))),
+        outcome(record="snoozed", reason="why", follows=["again", 60, False, None]),
+        [[True, "pending"]],
+        merged(back(60, attempt="0", crashes="2", failures="1", reason="why"), attempt("snoozed", "why")),
+    ),
+    Case(
+        "it looks again, and leaves a note and no record",
+        merged(RUNS, row(1, crashes="2", failures="1", note="there")),
+        outcome(record=False, follows=["again", 60, False, "here"]),
+        [[True, "pending"]],
+        back(60, attempt="0", crashes="2", note="here"),
+    ),
+    Case(
+        "it is parked with its list",
+        merged(RUNS, row(1, crashes="2", failures="1", note="there", error="e")),
+        outcome(record="snoozed", follows=["parked", "items", "3"]),
+        [[True, "pending"]],
+        merged(parked("items", listed="3"), attempt("snoozed")),
+    ),
+    Case(
+        "it is parked, and nothing ran",
+        RUNS,
+        outcome(record=False, reason="why", follows=["parked", "a file", None]),
+        [[True, "pending"]],
+        parked("a file", reason="why"),
+    ),
+    Case(
+        "it was asked to stop, and would be parked",
+        merged(RUNS, row(1, cancel="stop")),
+        outcome(record=False, follows=["parked", "a file", None]),
+        [[True, "cancelled"]],
+        over("cancelled", cancel="stop", reason="stop"),
+    ),
+    Case(
+        "it had waited for a slot",
+        merged(RUNS, row(1, reserved="1", started=at(-9))),
+        outcome(ran=5),
+        YES,
+        over("succeeded"),
     ),
     Case(
         "it failed before",

@@ -62,7 +62,7 @@ GRANTS = [
         YES,
         merged(
             granted(),
-            {"meta": {"schema": "1", "born": at(0), "identity": IDENTITY}},
+            {"meta": {"schema": "5", "born": at(0), "identity": IDENTITY}},
         ),
     ),
     Case("it is held", merged(BASE, held(until=1)), told(), False),

@@ -49,7 +49,7 @@ def identity(*told: object) -> str:
     return sha1(at(0).encode() + pack(told), usedforsecurity=False).hexdigest()
 
 
-FIRST = {"schema": "1", "session": "1", "newest": "s1", "born": at(0)}
+FIRST = {"schema": "5", "session": "1", "newest": "s1", "born": at(0)}
 KNOWN = merged(meta(session="4"), session("s2"), {"turning": {"s2"}, "releases": {"r0": "3"}})
 OPENS = [
     Case("the first of all", {}, OPENED, at(0), merged(opened(), {"meta": {**FIRST, "identity": identity(*OPENED)}})),

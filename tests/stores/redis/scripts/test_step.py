@@ -30,7 +30,7 @@ from tests.stores.redis.scripts.by_hand import (
 ONE, TWO = occurrence_id(1), occurrence_id(2)
 AROUND = merged(meta(occurrence="1"), job(next_due=at(5)), {"due": Scores({J: at(5)})}, session())
 RUNS = merged(AROUND, running(1, origin="manual"))
-OUTCOME = [ONE, "7", "succeeded", None, None, "s1", 0, "succeeded"]
+OUTCOME = [ONE, "7", "s1", 0, "succeeded", None, None, ["final", "succeeded", None]]
 NOTE = [ONE, "7", None, ["line"], None]
 PLAN = [
     J, "job", "1", at(-100), 0, at(5), None, at(5), False, [[at(5), "new", at(5), None]], [], f"d:1:{at(-100)}", "f",
@@ -38,7 +38,7 @@ PLAN = [
 OTHER = [J, "other", *PLAN[2:]]
 FIRED = [*PLAN[:7], None, *PLAN[8:]]
 SETTLED = [True, "succeeded"]
-CLAIM = [TWO, J, "new", "schedule", at(5), at(5), 1, at(0), "", 0, 0, False, False]
+CLAIM = [TWO, J, "new", "schedule", at(5), at(5), 1, at(0), "", 0, 0, False, False, at(0), False]
 
 
 def told(

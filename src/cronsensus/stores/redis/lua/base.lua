@@ -20,7 +20,7 @@
 --   due         zset   job → next due time, if it fires  prunable (zset: job → when something of it may go), paused (set)
 --   occurrence:I  hash an occurrence; attempts:I (list: earlier runs), log:I (list)
 --   ids, running, pending (by due time), expiring, state:…   zsets of occurrences
---   items:I:STATE  zset   the items of batch I that are in a state; listed (zset: open batches whose list is complete)
+--   items:I:STATE  zset   the items of batch I that are in a state; parked (zset: what is parked)
 --   unwell      zset   what failed, or was missed or cancelled, by its end; decided (zset: range and its job, by range)
 --   line:P:J:K  zset   pending by due time: level P (priority and class), job J, K is s (overlap is for it) or w
 --   level:P     zset   the head of each line, by due time; levels (zset: the levels that have lines)
@@ -34,7 +34,7 @@
 
 local META = KEYS[1]
 local SPACE = string.sub(META, 1, -5)
-local SCHEMA = '1'
+local SCHEMA = '5'
 local LAST = 9007199254740991 -- see LATEST_MICROS in instants.py
 local call = redis.call
 

@@ -95,7 +95,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
   -- An entry that is not late, and of which everything is as it must be to be started.
   local function claimable(row)
     local whole_numbers = tonumber(row.attempt or 0) < MOST_COUNTED and tonumber(row.due) and tonumber(row.level)
-    return whole_numbers and row.job and row.key and row.origin and row.payload and not is_late(row)
+    return whole_numbers and tonumber(row.created) and row.job and row.key and row.origin and row.payload and not is_late(row)
   end
 
   -- The heads of the lines of a level, one after the other: `head` is the next; nil: there is none that is due.

@@ -24,7 +24,7 @@ local function end_session(session, ended_as, why, crashed)
     local row = occurrence(id)
     if row.state == 'running' and row.session == session then
       -- What was reserved may never have begun: that is no crash of its own. It is not reserved again.
-      taken[#taken + 1] = try(take_over, id, session, why, crashed and row.reason ~= RESERVED, row)
+      taken[#taken + 1] = try(take_over, id, session, why, crashed and not row.reserved, row)
     else
       gather('ZREM', holds_key(session), id)
     end

@@ -7,8 +7,7 @@ local SERIAL = { schedule = true, manual = true, backfill = true }
 -- What is looked for by its state; the succeeded ones are nearly all there are.
 local INDEXED = { failed = true, cancelled = true, skipped = true, missed = true }
 
--- Batches that are not over and whose list is complete.
-local LISTED = SPACE .. 'listed'
+local PARKED = SPACE .. 'parked'
 local UNWELL = { failed = true, missed = true, cancelled = true }
 
 local function occurrence_key(id)
@@ -20,14 +19,11 @@ local function occurrence(id)
   return read(
     occurrence_key(id),
     'job', 'key', 'origin', 'state', 'due', 'expires', 'priority', 'level', 'attempt', 'token', 'session', 'node', 'started',
-    'crashes', 'failures', 'reason', 'cancel', 'parent', 'listed'
+    'crashes', 'failures', 'cancel', 'parent', 'listed', 'parked', 'reserved'
   )
 end
 
--- The items of a batch that are in a state. A set goes with the last that is in it. A version before this one does not know
--- these sets: what its nodes claim, end or take over stands where it stood, so of a batch too many items seem to be
--- open, and never too few. Who asks whether any is mends that first, see verbs/children.lua. What such a node prunes is
--- left in the set of a state that is final, and is passed over by what reads rows.
+-- The items of a batch that are in a state. A set goes with the last that is in it.
 local function items_key(batch, state)
   return SPACE .. 'items:' .. batch .. ':' .. state
 end
@@ -44,14 +40,11 @@ local function leave_items(id, row, state)
   end
 end
 
--- Of a running occurrence: claimed to wait on its node for a free slot, and not known to have begun.
-local RESERVED = 'reserved'
-
 -- Work out when a reserved attempt began that has gone on for so many microseconds; whether it was reserved.
 local function begin_reserved(row, ran)
-  local reserved = row.state == 'running' and row.reason == RESERVED
+  local reserved = row.state == 'running' and row.reserved
   if reserved then
-    row.started, row.reason = whole(math.max(tonumber(row.started), now - (tonumber(ran) or 0))), nil
+    row.started = whole(math.max(tonumber(row.started), now - (tonumber(ran) or 0)))
   end
   return reserved
 end
@@ -95,6 +88,9 @@ local function enter_pending(id, row)
   if row.expires and tonumber(row.attempt or 0) == 0 then
     gather('ZADD', EXPIRING, row.expires, id)
   end
+  if row.parked then
+    gather('ZADD', PARKED, id, id)
+  end
   enter_items(id, row, 'pending')
 end
 
@@ -103,6 +99,9 @@ local function leave_pending(id, row)
   change_line('ZREM', row.level, line_of(row), id)
   if row.expires then
     gather('ZREM', EXPIRING, id)
+  end
+  if row.parked then
+    gather('ZREM', PARKED, id)
   end
   leave_items(id, row, 'pending')
 end
@@ -215,7 +214,7 @@ end
 local function put_back(id, row, due, changes)
   leave_running(id, row)
   row.state, row.due = 'pending', due
-  call('HDEL', occurrence_key(id), 'session', 'node', 'progress', 'started')
+  call('HDEL', occurrence_key(id), 'session', 'node', 'progress', 'started', 'reserved')
   call('HSET', occurrence_key(id), 'state', 'pending', 'due', due, unpack(changes))
   enter_pending(id, row)
 end
@@ -227,6 +226,9 @@ local function close(id, row, state, changes)
   else
     leave_pending(id, row)
   end
+  if row.reserved then
+    call('HDEL', occurrence_key(id), 'reserved')
+  end
   row.state = state
   call('HSET', occurrence_key(id), 'state', state, 'finished', NOW, unpack(changes))
   if INDEXED[state] then
@@ -236,38 +238,28 @@ local function close(id, row, state, changes)
   if UNWELL[state] then
     gather('ZADD', SPACE .. 'unwell', NOW, id)
   end
-  if row.listed then
-    gather('ZREM', LISTED, id)
-  end
   if SERIAL[row.origin] then
     gather('ZREM', of_job(row.job, 'serial'), id)
   end
   return true
 end
 
--- Whether a pending occurrence is due never, until it is woken.
-local function is_asleep(row)
-  local due = tonumber(row.due)
-  return row.state == 'pending' and due and due >= LAST
-end
-
--- Make a pending occurrence due at a time; a batch goes first then. `changes` are further fields and
+-- Make a pending occurrence due at a time, parked no more; a batch goes first then. `changes` are further fields and
 -- values, in turns.
 local function awaken(id, row, due, changes)
   row.due = due
-  local level = (tonumber(row.listed) or -1) < 0 and row.level or level_of(row.priority, 0)
+  if row.parked then
+    gather('ZREM', PARKED, id)
+    call('HDEL', occurrence_key(id), 'parked')
+    row.parked = false
+  end
+  local level = row.listed and level_of(row.priority, 0) or row.level
   if level ~= row.level then
     change_line('ZREM', row.level, line_of(row), id)
     row.level = level
   end
   enter_pending(id, row)
   call('HSET', occurrence_key(id), 'due', row.due, 'level', row.level, unpack(changes))
-end
-
--- Note that the list of a batch is complete; returns the fields to write with it.
-local function complete_list(id, listed)
-  gather('ZADD', LISTED, id, id)
-  return 'listed', listed
 end
 
 -- Cancel a pending occurrence; ask a running one to stop (the first reason stays).

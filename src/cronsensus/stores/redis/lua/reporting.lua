@@ -4,13 +4,13 @@
 -- needs: ending
 
 local function keep_note(id, token, progress, lines, session, ran)
-  local row = read(occurrence_key(id), 'state', 'token', 'session', 'attempt', 'started', 'reason')
+  local row = read(occurrence_key(id), 'state', 'token', 'session', 'attempt', 'started', 'reserved')
   if not is_current(row, token, session) then
     return false
   end
   if ran and begin_reserved(row, ran) then
     call('HSET', occurrence_key(id), 'started', row.started)
-    call('HDEL', occurrence_key(id), 'reason')
+    call('HDEL', occurrence_key(id), 'reserved')
   end
   if progress then
     call('HSET', occurrence_key(id), 'progress', progress)
@@ -46,8 +46,9 @@ local function answer_again(id, row, token, session, unrecorded)
   return { false, row.state }
 end
 
--- `record` is the word under which the attempt is recorded, or false; `parks`: it is due never, until it is woken.
-local function settle(id, token, state, reason, problem, session, ran, record, result, wait, listed, parks)
+-- `record` is the word under which the attempt is recorded, or false. What follows is {'final', state, result},
+-- {'again', wait, failed, note} or {'parked', on, listed}.
+local function settle(id, token, session, ran, record, reason, problem, follows)
   local row = occurrence(id)
   if not row.state then
     return { false, false }
@@ -55,13 +56,11 @@ local function settle(id, token, state, reason, problem, session, ran, record, r
   if not is_current(row, token, session) then
     return answer_again(id, row, token, session, not record)
   end
-  if state == 'pending' and row.cancel then
-    state, reason, result = 'cancelled', row.cancel, false -- asked to stop: it does not come back
+  local kind, what, more, note = unpack(follows, 1, 4)
+  if row.cancel and kind ~= 'final' then
+    kind, what, more, reason = 'final', 'cancelled', false, row.cancel -- asked to stop: it does not come back
   end
   local reserved = begin_reserved(row, ran)
-  if reserved and not reason then
-    call('HDEL', occurrence_key(id), 'reason')
-  end
   local changes = {}
   local function change(name, value)
     if value then
@@ -71,38 +70,39 @@ local function settle(id, token, state, reason, problem, session, ran, record, r
   end
   change('reason', reason)
   change('error', problem)
-  if state ~= 'pending' then
+  if kind == 'final' then
     change('started', reserved and row.started)
-    change('result', result)
-    change('end', state)
-    close(id, row, state, changes)
-    return { true, state }
+    change('result', more)
+    change('end', what)
+    close(id, row, what, changes)
+    return { true, what }
   end
   if record then
     record_run(id, row, record, reason, problem)
   end
   call('HDEL', occurrence_key(id), 'fingerprint')
-  if record == 'retry' then
+  if kind == 'again' and more then
     change('failures', (row.failures or 0) + 1)
-  else
-    row.attempt, row.expires = whole(row.attempt - 1), nil
-    change('attempt', row.attempt)
-    change('result', result)
-    call('HDEL', occurrence_key(id), 'expires', 'error')
-    if result or parks then
-      row.failures = nil
-      call('HDEL', occurrence_key(id), 'failures')
-    end
-    if parks then
-      row.crashes = nil
-      call('HDEL', occurrence_key(id), 'crashes')
-    end
-    if listed then
-      change(complete_list(id, listed))
-    end
+    put_back(id, row, later(what), changes)
+    return { true, 'pending' }
   end
-  put_back(id, row, later(wait), changes)
-  return { true, state }
+  row.attempt, row.expires = whole(row.attempt - 1), nil
+  change('attempt', row.attempt)
+  call('HDEL', occurrence_key(id), 'expires', 'error', 'note')
+  if kind == 'parked' then
+    call('HDEL', occurrence_key(id), 'failures', 'crashes')
+    row.parked = what
+    change('parked', what)
+    change('listed', more)
+    put_back(id, row, whole(LAST), changes)
+  else
+    if note then
+      call('HDEL', occurrence_key(id), 'failures')
+      change('note', note)
+    end
+    put_back(id, row, later(what), changes)
+  end
+  return { true, 'pending' }
 end
 
 -- A claim that had begun (`why` is given) goes the way of a takeover; of another one the attempt is given back too.
@@ -116,9 +116,6 @@ local function give_back(id, token, session, why, crashed)
     return true
   end
   record_run(id, row, 'released')
-  if row.reason == RESERVED then
-    call('HDEL', occurrence_key(id), 'reason')
-  end
   row.attempt = whole(row.attempt - 1)
   if row.cancel then
     close(id, row, 'cancelled', { 'reason', row.cancel, 'attempt', row.attempt })

@@ -6,7 +6,7 @@ local function pending_row(id)
   local row = read(
     occurrence_key(id),
     'job', 'key', 'origin', 'nominal', 'due', 'expires', 'level', 'attempt', 'crashes', 'failures', 'payload', 'state',
-    'parent', 'listed', 'reason'
+    'parent', 'listed', 'reason', 'parked', 'created', 'note'
   )
   row.id = id
   return row
@@ -42,15 +42,15 @@ local function start(chosen, session, lease, ahead, limit)
       end
     end
     -- A look that only waited has left no attempt, and why it waits.
-    if attempt > 1 or row.reason then
-      call('HDEL', key, 'reason', 'error')
+    if attempt > 1 or row.reason or row.parked then
+      call('HDEL', key, 'reason', 'error', 'parked')
     end
     local changes = {
       'state', 'running', 'attempt', attempt, 'token', given, 'session', session, 'node', holder.node, 'started', begins,
     }
     if limit and place > limit then
-      changes[#changes + 1] = 'reason'
-      changes[#changes + 1] = RESERVED
+      changes[#changes + 1] = 'reserved'
+      changes[#changes + 1] = '1'
     end
     call('HSET', key, unpack(changes))
     row.session = session
@@ -61,7 +61,7 @@ local function start(chosen, session, lease, ahead, limit)
     end
     claims[#claims + 1] = {
       id, row.job, row.key, row.origin, row.nominal, row.due, attempt, given, row.payload,
-      tonumber(row.crashes or 0), tonumber(row.failures or 0), row.parent, row.listed,
+      tonumber(row.crashes or 0), tonumber(row.failures or 0), row.parent, row.listed, row.created, row.note,
     }
     token = token + 1
   end
@@ -79,7 +79,7 @@ local function start_planned(plan, row, id, token, session)
     node = holder_of(session).node, started = tonumber(due) > now and due or NOW,
   })
   set_due(job, plan[7], true, plan[6], gather)
-  return { made and { id, job, key, 'schedule', nominal, due, 1, token, row.payload, 0, 0, false, false } }
+  return { made and { id, job, key, 'schedule', nominal, due, 1, token, row.payload, 0, 0, false, false, NOW, false } }
 end
 
 -- Highest priority first, then earliest due, then oldest.

@@ -16,9 +16,9 @@ local function occurrence_row(id)
     'HMGET', SPACE .. 'occurrence:' .. id,
     'job', 'key', 'origin', 'state', 'nominal', 'due', 'priority', 'attempt', 'crashes', 'failures', 'token', 'session',
     'node', 'reason', 'result', 'error', 'progress', 'cancel', 'retry_of', 'payload', 'created', 'started', 'finished',
-    'fingerprint', 'parent', 'listed', 'retried_as'
+    'fingerprint', 'parent', 'listed', 'retried_as', 'parked', 'note', 'reserved'
   )
-  row[28] = id
+  row[31] = id
   return row
 end
 

@@ -161,6 +161,7 @@ def fire(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Want) -
         args=args,
         kwargs=kwargs,
         claimed_at=from_micros(row.now),
+        created_at=from_micros(row.now),
     )
     return Done(carried_out=(True,), claims=(claim,))
 
@@ -242,4 +243,6 @@ def _claim(
         failures=row.failures,
         parent=row.parent,
         listed=row.listed,
+        created_at=from_micros(row.created_at if readable else row.now),
+        note=row.note if readable else None,
     )

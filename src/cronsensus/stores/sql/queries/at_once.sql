@@ -25,8 +25,8 @@ SELECT 1 FROM (
 WITH asked AS MATERIALIZED (SELECT :now AS now),
 closed AS (
     UPDATE cronsensus_occurrences AS o
-    SET state = :became, reason = :because, result = :gave, error = :wrong, finished_at = asked.now,
-        started_at = CASE WHEN o.reason = 'reserved' THEN greatest(o.started_at, asked.now - :ran) ELSE o.started_at END
+    SET state = :became, reason = :because, result = :gave, error = :wrong, finished_at = asked.now, reserved = NULL,
+        started_at = CASE WHEN o.reserved = 1 THEN greatest(o.started_at, asked.now - :ran) ELSE o.started_at END
     FROM asked
     WHERE o.id = :run AND o.namespace = :space AND o.token = :held AND o.session = :whose AND o.state = 'running'
     RETURNING o.token, o.id, o.attempt, o.session, o.node, o.started_at, o.finished_at
@@ -145,7 +145,7 @@ started AS (
     FROM numbered, token, judged
     WHERE o.id = numbered.id
     RETURNING o.id, o.job_id, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
-        o.parent, o.listed, o.token
+        o.parent, o.listed, o.created_at, o.note, o.token
 ),
 prolonged AS (
     UPDATE cronsensus_sessions AS s

@@ -23,27 +23,27 @@ SELECT b.state, b.listed,
 FROM (SELECT 1 AS one) AS asked
 LEFT JOIN cronsensus_occurrences AS b ON b.id = :batch AND b.namespace = :space;
 
--- name: sleeping
+-- name: parked
 -- types: never bigint, size bigint
--- Read a page of batches that sleep. The + keeps SQLite, once it has statistics, from walking along all that waits. Race: one is woken meanwhile; waking it again does nothing.
-SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job, o.scheduled_for, o.created_at
-FROM cronsensus_occurrences AS o {index: listed}
-WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AND o.state = 'pending'
-    AND +o.due_at = :never AND o.id > :after
+-- Read a page of what is parked. It is due never: MySQL finds it by that, and the + keeps SQLite, once it has statistics, from walking along all that waits. Race: one is woken meanwhile; waking it again does nothing.
+SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job, o.parked_on, o.scheduled_for,
+    o.created_at
+FROM cronsensus_occurrences AS o {index: parked}
+WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' AND +o.due_at = :never AND o.id > :after
 ORDER BY o.id
 LIMIT :size;
 
 -- name: awaken
--- types: never bigint
--- Make due what sleeps, not before its nominal time; a batch goes first then. Race: its claim, its end, or another that wakes it; the condition asks whether it sleeps.
+-- Make due what is parked, not before its nominal time; a batch goes first then. Race: its claim, its end, or another that wakes it; the condition asks whether it is parked.
 UPDATE cronsensus_occurrences AS o {by_id}
 SET due_at = CASE WHEN o.scheduled_for > o.created_at THEN o.scheduled_for ELSE o.created_at END,
-    level = CASE WHEN o.listed >= 0 THEN {part: first_level} ELSE o.level END
-WHERE o.id IN :ids AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.due_at >= :never;
+    level = CASE WHEN o.listed IS NULL THEN o.level ELSE {part: first_level} END, parked_on = NULL
+WHERE o.id IN :ids AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.parked_on IS NOT NULL;
 
 -- name: complete_list
 -- types: listed bigint
 -- Note that a list is complete, and wake the batch. Race: it is cancelled, claimed, or completed by another; the condition asks for all.
 UPDATE cronsensus_occurrences AS o {by_id}
 SET listed = :listed, due_at = o.created_at, level = {part: first_level}
-WHERE o.id = :batch AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.listed IS NULL;
+WHERE o.id = :batch AND o.namespace = :space AND 'pending' = coalesce(o.state, '') AND o.listed IS NULL
+    AND o.parked_on IS NULL;

@@ -36,7 +36,7 @@ ORDER BY levels.level DESC
 
 -- part: entry
 o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
-o.payload, o.level, o.parent, o.listed
+o.payload, o.level, o.parent, o.listed, o.created_at, o.note
 
 -- part: head
 SELECT min(o.id) FROM cronsensus_occurrences AS o
@@ -173,10 +173,11 @@ SELECT {last_token} AS last;
 
 -- name: start_runs
 -- types: holder text, machine text
--- rows: place bigint, begins bigint, kept text, run bigint
+-- rows: place bigint, begins bigint, kept smallint, run bigint
 -- Make occurrences running, each under a token of its own. Race: two nodes take one; the rows are locked, the condition asks again whether they are pending, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :holder, node = :machine,
-    started_at = given.begins, reason = given.kept, error = NULL, progress_done = NULL, progress_total = NULL
+    started_at = given.begins, reserved = given.kept, reason = NULL, error = NULL, progress_done = NULL,
+    progress_total = NULL
 {rows_last}
 WHERE o.id = given.run AND 'pending' = coalesce(o.state, '');

@@ -5,7 +5,7 @@ SELECT o.state, o.token, o.session FROM cronsensus_occurrences AS o WHERE o.id =
 -- name: lock_runs
 -- Lock occurrences and read them. Race: a takeover or a request to cancel; it comes before the lock or after the commit, and the order of ids keeps two transactions from waiting for each other.
 SELECT o.id, o.job_id, o.serial, o.state, o.token, o.attempt, o.session, o.node, o.due_at, o.started_at, o.failures,
-    o.reason, o.cancel_reason
+    o.reserved, o.cancel_reason
 FROM cronsensus_occurrences AS o {by_id}
 WHERE o.id IN :ids AND o.namespace = :space
 ORDER BY o.id
@@ -28,7 +28,7 @@ INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, start
 -- Close occurrences. Race: a takeover; the condition asks for the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = given.became, reason = given.because, result = given.gave, error = given.wrong, started_at = given.begun,
-    finished_at = given.ended
+    finished_at = given.ended, reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
@@ -37,27 +37,29 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 -- Put occurrences back to be tried again. Race: a takeover; the condition asks for the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
-    progress_total = NULL, failures = o.failures + 1, fingerprint = NULL, reason = given.because, error = given.wrong
+    progress_total = NULL, failures = o.failures + 1, fingerprint = NULL, reason = given.because, error = given.wrong,
+    reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
--- name: snooze_runs
--- rows: due bigint, because text, gave text, run bigint, held bigint
+-- name: again_runs
+-- rows: due bigint, because text, noted text, run bigint, held bigint
 -- Put occurrences back that look again later: no attempt, no failure, and no expiry any more. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, attempt = o.attempt - 1, expires_at = NULL, fingerprint = NULL, reason = given.because,
-    error = NULL, failures = CASE WHEN given.gave IS NULL THEN o.failures ELSE 0 END, result = coalesce(given.gave, o.result)
+    error = NULL, failures = CASE WHEN given.noted IS NULL THEN o.failures ELSE 0 END, note = given.noted, reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
 -- name: park_runs
--- rows: due bigint, because text, many bigint, run bigint, held bigint
+-- rows: due bigint, what text, because text, many bigint, run bigint, held bigint
 -- Park occurrences, due never: all counts begin anew. A list that is complete is noted. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, attempt = o.attempt - 1, crashes = 0, failures = 0, expires_at = NULL, fingerprint = NULL,
-    reason = given.because, error = NULL, listed = coalesce(given.many, o.listed)
+    reason = given.because, error = NULL, listed = coalesce(given.many, o.listed), parked_on = given.what, note = NULL,
+    reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
@@ -66,7 +68,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 -- Put occurrences back whose attempt was not begun. Race: a takeover; the condition asks for the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
-    progress_total = NULL, attempt = o.attempt - 1, reason = NULL
+    progress_total = NULL, attempt = o.attempt - 1, reason = NULL, reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
@@ -74,7 +76,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 -- rows: because text, ended bigint, run bigint, held bigint
 -- Cancel occurrences whose attempt was not begun. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET state = 'cancelled', attempt = o.attempt - 1, reason = given.because, finished_at = given.ended
+SET state = 'cancelled', attempt = o.attempt - 1, reason = given.because, finished_at = given.ended, reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
@@ -83,7 +85,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 -- Put occurrences back whose attempt was cut off. Race: its end; the rows are locked, and the condition asks for the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
-    progress_total = NULL, crashes = given.crashed, reason = given.because
+    progress_total = NULL, crashes = given.crashed, reason = given.because, reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
@@ -91,7 +93,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 -- rows: became text, crashed integer, because text, ended bigint, run bigint, held bigint
 -- Close occurrences whose attempt was cut off. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET state = given.became, crashes = given.crashed, reason = given.because, finished_at = given.ended
+SET state = given.became, crashes = given.crashed, reason = given.because, finished_at = given.ended, reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
@@ -99,7 +101,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 -- rows: begun bigint, run bigint, held bigint
 -- Note that reserved runs have begun. Race: a takeover; the condition asks for the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET started_at = given.begun, reason = NULL
+SET started_at = given.begun, reserved = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 

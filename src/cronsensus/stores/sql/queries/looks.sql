@@ -99,9 +99,9 @@ FROM (
             ORDER BY j.wake_at LIMIT 1) AS next_job,
         (SELECT 1 FROM levels WHERE {part: level_is_due} LIMIT 1) AS backlog,
         ({part: next_pending}) AS next_pending,
-        (SELECT 1 FROM cronsensus_occurrences AS o {index: listed}
-            WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AND o.state = 'pending'
-                AND +o.due_at = :never AND o.id > 0 ORDER BY o.id LIMIT 1) AS parked
+        (SELECT 1 FROM cronsensus_occurrences AS o {index: parked}
+            WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' AND +o.due_at = :never
+                AND o.id > 0 ORDER BY o.id LIMIT 1) AS parked
 ) AS seen
 LEFT JOIN (
     SELECT 1 AS turns, 0 AS held_runs, 0 AS held_locks, {part: session} FROM {part: turning}

@@ -4,7 +4,7 @@
 -- name: lock_named
 -- Lock the occurrence that stands under a key of a job. Race: a claim, or an end; it comes before the lock or after the commit. The job is locked by the statement before, so none is created meanwhile.
 SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
-    o.finished_at, o.fingerprint, o.parent, o.listed
+    o.finished_at, o.fingerprint, o.parent, o.listed, o.created_at, o.note
 FROM cronsensus_occurrences AS o {index: by_key}
 WHERE o.job_id = {part: of_job} AND o."key" = :key
 {for_update};
@@ -30,8 +30,8 @@ WHERE e.id = coalesce(
 -- Make the occurrence under a key running, under the last token taken. Race: two nodes take it; it is locked, the condition asks whether it is pending, and the number of rows is checked.
 UPDATE cronsensus_occurrences AS o {index: by_key}
 SET state = 'running', attempt = o.attempt + 1, token = {last_token}, session = :holder, node = :machine,
-    started_at = :now, due_at = :due, fingerprint = :fingerprint, reason = NULL, error = NULL, progress_done = NULL,
-    progress_total = NULL
+    started_at = :now, due_at = :due, fingerprint = :fingerprint, reason = NULL, error = NULL, parked_on = NULL,
+    progress_done = NULL, progress_total = NULL
 WHERE o.job_id = :job AND o."key" = :key AND 'pending' = coalesce(o.state, '');
 
 -- name: named_run
@@ -48,7 +48,7 @@ WHERE j.id = :job AND j.watermark < :decided AND (j.next_due IS NULL OR j.next_d
 -- name: lock_asked
 -- Lock what stands under keys of jobs. Race: a claim, or an end; it comes before the lock or after the commit. The jobs are locked by a statement before, so none is created meanwhile.
 SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
-    o.parent, o.listed
+    o.parent, o.listed, o.created_at, o.note
 FROM cronsensus_occurrences AS o {index: by_key}
 WHERE o.job_id IN :ids AND o."key" IN :keys
 {for_update};

@@ -26,11 +26,11 @@ SELECT STRAIGHT_JOIN
 
 -- name: earliest_dependent
 -- types: never bigint
--- Read when the earliest was created of all that are parked until their upstreams are over. Race: one is created meanwhile; what it needs has not been kept for long enough by then.
+-- Read when the earliest was created of all that are parked without a list of their own: what they wait for is needed. Race: one is created meanwhile; what it needs has not been kept for long enough by then.
 SELECT min(o.created_at) AS created_at
-FROM cronsensus_occurrences AS o {index: listed}
-WHERE o.namespace = :space AND o.listed IS NOT NULL AND o.finished_at IS NULL AND o.state = 'pending'
-    AND +o.due_at = :never AND o.listed < 0;
+FROM cronsensus_occurrences AS o {index: parked}
+WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' AND +o.due_at = :never
+    AND o.listed IS NULL;
 
 -- name: old_occurrences
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint, size bigint

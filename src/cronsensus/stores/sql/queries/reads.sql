@@ -5,7 +5,7 @@
 SELECT o.id, o.job_id, {part: job}, o."key", o.origin, o.state, o.priority, o.scheduled_for, o.due_at, o.attempt,
     o.crashes, o.failures, o.token, o.session, o.node, o.created_at, o.started_at, o.finished_at, o.cancel_reason,
     o.retry_of, o.retried_as, o.progress_done, o.progress_total, o.reason, o.payload, o.result, o.error, o.fingerprint,
-    o.parent, o.listed
+    o.parent, o.listed, o.parked_on, o.note, o.reserved
 
 -- name: occurrence
 -- Read an occurrence. Race: none.

@@ -1,6 +1,6 @@
 -- part: run_and_job
 o.id, o.job_id, o."key", o.state, o.attempt, o.token, o.session, o.node, o.due_at, o.started_at, o.crashes,
-o.reason, o.cancel_reason,
+o.reserved, o.cancel_reason,
 (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS name,
 (SELECT j.revision FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS revision,
 (SELECT j.digest FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS digest,

@@ -53,5 +53,5 @@ elseif stands.fingerprint then
   call('HDEL', occurrence_key(id), 'fingerprint')
 end
 local claims, specs = start({ pending_row(id) }, session, lease)
-claims[1][14] = fingerprint
+claims[1][16] = fingerprint
 return answer({ NOW, claims, specs })

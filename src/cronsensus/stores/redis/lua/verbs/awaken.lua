@@ -1,4 +1,4 @@
--- Race: none, the script is one step; what is claimed or over by now is not asleep.
+-- Race: none, the script is one step; what is claimed or over by now is parked no more.
 -- needs: occurrences
 local ids, SENDER = unpack(args, 1, 2)
 
@@ -12,7 +12,7 @@ end
 local woken = 0
 for _, id in ipairs(ids) do
   local row = occurrence(id)
-  if is_asleep(row) and try(wake, id, row) then
+  if row.state == 'pending' and row.parked and try(wake, id, row) then
     woken = woken + 1
   end
 end

@@ -7,9 +7,9 @@ for _, state in ipairs(COUNTED) do
 end
 local MOST_MENDED = 1000
 
--- What a node of a version before this one claimed, ended or took over stands where it stood (see occurrences.lua), and a
--- batch would wait for it for ever. The first of a set is looked at, and is moved where its row says, until one is right:
--- items are claimed and end nearly in their order, so what is wrong comes to be first. It is a read: where it may not write
+-- A set may list what its row denies (see occurrences.lua), and a batch would wait for that for ever. The first of a set is
+-- looked at, and is moved where its row says, until one is right: items are claimed and end nearly in their order, so what
+-- is wrong comes to be first. It is a read: where it may not write
 -- (a full server, a user who only reads) the count stays too high, and nothing else happens.
 local function mend(batch, state)
   local set = items_key(batch, state)

@@ -18,9 +18,6 @@ end
 if SERIAL[row.origin] then
   gather('ZREM', of_job(job, 'serial'), id)
 end
-if row.listed then
-  gather('ZREM', LISTED, id)
-end
 send()
 delete_final(job, id, {
   key = key, state = was, nominal = call('HGET', occurrence_key(id), 'nominal'), parent = row.parent,

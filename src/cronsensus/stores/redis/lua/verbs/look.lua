@@ -72,7 +72,7 @@ local next_pending = first
 if first and tonumber(first) <= now then
   next_pending = call('ZRANGEBYSCORE', PENDING, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 end
-local parked = call('ZREVRANGEBYSCORE', PENDING, '+inf', whole(LAST), 'LIMIT', 0, 1)[1] ~= nil
+local parked = call('EXISTS', SPACE .. 'parked') == 1
 local holders, holding = {}, call('ZRANGE', SPACE .. 'holding', 0, -1)
 for index, session in ipairs(holding) do
   holders[index] = try(session_row, session) or { session }

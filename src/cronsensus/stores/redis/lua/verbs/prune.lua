@@ -1,7 +1,6 @@
 -- Deletes come first: a store without room refuses every other write, and this is how it gets room again.
 -- What is final has no exit and a horizon only rises, so two nodes that prune in the same instant do no harm.
 -- needs: retiring releases pruning forgetting locks queues history
-local HELD = '-1' -- listed of what waits for its upstreams
 local HOUR, DAY, PAGE = 3600000000, 86400000000, 100
 local MOST_SESSIONS = 1000
 local MOST = 2000 -- so many are looked at in one call; the answer says where to go on
@@ -20,13 +19,13 @@ local function is_young(batch, bound)
   return batches[batch]
 end
 
--- When the earliest was created of all that are parked until their upstreams are over; nil: none is.
+-- When the earliest was created of all that are parked without a list of their own; nil: none is.
 local function earliest_dependent()
   local earliest
-  for _, id in ipairs(call('ZRANGE', LISTED, 0, -1)) do
-    local row = read(occurrence_key(id), 'state', 'due', 'listed', 'created')
+  for _, id in ipairs(call('ZRANGE', PARKED, 0, -1)) do
+    local row = read(occurrence_key(id), 'state', 'parked', 'listed', 'created')
     local created = tonumber(row.created)
-    if row.listed == HELD and created and is_asleep(row) then
+    if row.state == 'pending' and row.parked and not row.listed and created then
       earliest = math.min(earliest or created, created)
     end
   end

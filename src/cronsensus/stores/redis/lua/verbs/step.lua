@@ -18,7 +18,7 @@ for index, note in ipairs(notes) do
 end
 local function end_runs()
   for index, outcome in ipairs(outcomes) do
-    settled[index] = try(settle, unpack(outcome, 1, 12)) or { false, false }
+    settled[index] = try(settle, unpack(outcome, 1, 8)) or { false, false }
   end
   for index, claim in ipairs(given_back) do
     returned[index] = try(give_back, unpack(claim, 1, 5)) or false

@@ -1,4 +1,4 @@
-"""Version 3: all tables, their two counters, and what a server of PostgreSQL has beside them.
+"""Version 5: all tables, their two counters, and what a server of PostgreSQL has beside them.
 
 It is the first version that was released. A new store gets the tables in today's form, which is what a store of an
 earlier version has after the later steps.
