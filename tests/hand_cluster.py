@@ -7,6 +7,7 @@ from typing import Any
 
 from cronsensus.clock import ManualClock
 from cronsensus.membership.liveness import own_start
+from cronsensus.model.gate import After
 from cronsensus.model.job import JobSpec, JobView, Policies
 from cronsensus.model.occurrence import Claim, LogLine, Note, RunError
 from cronsensus.model.session import SessionSpec
@@ -28,9 +29,11 @@ class HandCluster:
         self.url = f"memory://{uuid.uuid4().hex}"
         self.store = MemoryStore(self.url, clock=self.clock)
 
-    def declare(self, name: str = "tick", trigger: Trigger | None = None, **policies: Any) -> None:
+    def declare(
+        self, name: str = "tick", trigger: Trigger | None = None, after: After | None = None, **policies: Any
+    ) -> None:
         specs = [view.spec for view in self.store.jobs()]
-        spec = JobSpec(name=name, function=name, trigger=trigger, policies=Policies.read(policies))
+        spec = JobSpec(name=name, function=name, trigger=trigger, policies=Policies.read(policies), after=after)
         self.store.define_jobs([*(one for one in specs if one.name != name), spec], release="r1")
 
     def every(self, name: str = "tick", interval: str = "1m", **policies: Any) -> None:

@@ -16,18 +16,18 @@ from pydantic import BaseModel
 from cronsensus import Run, Scheduler, at, cron, every
 from cronsensus.audit import audit
 from cronsensus.dashboard import dashboard
-from cronsensus.dependencies import edges
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.why import why
 from cronsensus.model.batch import Sleeper
-from cronsensus.model.gate import Gate, Rule
+from cronsensus.model.gate import After, Gate, Rule
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.node import batch_watch
 from cronsensus.node.executors import behind
-from cronsensus.node.upstreams import After, Gates, Upstream, last_until
+from cronsensus.node.upstreams import Gates, Upstream, UpstreamResults, last_until
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.typed import Types
 from tests.dashboard.browser import Browser
@@ -271,7 +271,13 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
         pass
     until = scheduler.store.now().replace(hour=0, minute=0, second=0, microsecond=0)
     scheduler.backfill("often", until - timedelta(hours=8), until)
-    after = After((Rule("often", "succeeded", "all_in_period"),), timedelta(days=1), {}, every("8h"))
+    report = JobSpec(
+        name="report",
+        function="report",
+        trigger=every("8h"),
+        policies=Policies(overlap="allow"),
+        after=After((Rule("often", "succeeded", "all_in_period"),)),
+    )
     one = Sleeper(1, "report", "upstreams", until, scheduler.store.now())
     reads = Counter[str]()
     for verb in ("_occurrences", "_ranges"):
@@ -282,10 +288,10 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
             return real(*a, **b)
 
         monkeypatch.setattr(MemoryStore, verb, counted)
-    assert Gates(scheduler.store).decide(after, one)[0] == Gate("wait", "for often")
+    assert Gates(scheduler.store).decide(report, one)[0] == Gate("wait", "for often")
     assert sum(reads.values()) <= 5
     monkeypatch.setattr("cronsensus.node.upstreams.MOST_IN_PERIOD", 100)
-    assert Gates(scheduler.store).decide(after, one)[0] == Gate("skip", "upstream missing: often")
+    assert Gates(scheduler.store).decide(report, one)[0] == Gate("skip", "upstream missing: often")
 
 
 # --- waiting, lost wake-ups, deaths -----------------------------------------------------------------------------------
@@ -438,7 +444,7 @@ def test_a_chain_runs_now_one_after_another_for_one_time(url):
         wait_until(lambda: len(ran) == 4)
         with pytest.raises(InvalidOption, match="begin with the first job"):
             third.trigger_now(downstream=True)
-        report = audit(scheduler.store, after=edges(scheduler.declared))
+        report = audit(scheduler.store)
         assert report.ok, report
 
 
@@ -527,25 +533,31 @@ def test_each_night_is_loaded_once_although_nodes_are_killed_between_the_two(sql
 
 
 def test_the_audit_judges_no_run_by_an_edge_that_a_later_release_added():
-    cluster, edge = HandCluster(), {"load": (Rule("extract"),)}
+    cluster = HandCluster()
+    behind: dict[str, Any] = {"overlap": "allow", "concurrency": 1, "catch_up": "all"}
     cluster.every("extract")
-    cluster.every("load")
+    cluster.every("load", **behind)
     cluster.join()
     cluster.advance(61)
     cluster.fire()
     for claim in sorted(cluster.claim(), key=lambda one: one.job, reverse=True):
         cluster.advance(1)
         cluster.finish(claim)
-    assert [one.kind for one in audit(cluster.store, after=edge).findings] == ["early"]
     cluster.advance(1)
-    cluster.every("load", overlap="allow", concurrency=1, catch_up="all")
-    assert audit(cluster.store, after=edge).ok
+    cluster.every("load", **behind, after=After((Rule("extract"),)))
+    assert audit(cluster.store).ok
+    cluster.advance(60)
+    cluster.fire()
+    for claim in sorted(cluster.claim(), key=lambda one: one.job, reverse=True):
+        cluster.advance(1)
+        cluster.finish(claim)
+    assert [one.kind for one in audit(cluster.store).findings] == ["early"]
 
 
 def test_the_audit_finds_no_run_early_that_was_skipped_at_its_gate():
     cluster = HandCluster()
     cluster.every("extract")
-    cluster.every("load")
+    cluster.every("load", overlap="allow", after=After((Rule("extract"), Rule("rates"))))
     cluster.join()
     cluster.advance(61)
     cluster.fire()
@@ -553,7 +565,7 @@ def test_the_audit_finds_no_run_early_that_was_skipped_at_its_gate():
     cluster.finish(skipped, State.SKIPPED, reason="upstream skipped: rates")
     cluster.advance(1)
     cluster.finish(first)
-    assert audit(cluster.store, after={"load": (Rule("extract"), Rule("rates"))}).ok
+    assert audit(cluster.store).ok
 
 
 # --- misuse -----------------------------------------------------------------------------------------------------------
@@ -765,9 +777,9 @@ def test_a_model_of_a_function_that_cannot_be_imported_there_travels_as_json():
     def extract() -> Total:
         return Total(days={1: 2})
 
-    after = After((Rule("extract"),), timedelta(days=1), {"extract": Types(extract)}, None, {"extract": extract})
+    results = UpstreamResults({"extract": Types(extract)}, {"extract": extract})
     one = Upstream("extract", datetime(2026, 11, 20, tzinfo=UTC), "succeeded", extract(), 7)
     call: Any = SimpleNamespace(
-        registered=SimpleNamespace(after=after), run=SimpleNamespace(came_after={"extract": (one,)})
+        registered=SimpleNamespace(upstreams=results), run=SimpleNamespace(came_after={"extract": (one,)})
     )
     assert behind.read(behind.write(call))["extract"][0].result == {"days": {"1": 2}}

@@ -18,6 +18,7 @@ from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidDuration, InvalidOption, InvalidTrigger, UnknownJob
 from cronsensus.functions import Function
 from cronsensus.instants import EPOCH
+from cronsensus.model.gate import After
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.node.executors.base import Registered
 from cronsensus.triggers import Trigger
@@ -34,6 +35,7 @@ class Declaration:
     options: dict[str, Any]
     within: timedelta | None = None
     takes: timedelta | None = None
+    after: After | None = None
 
     def spec(self, base: Policies, zone: str) -> JobSpec:
         """Return the definition, with ``base`` and ``zone`` for what the decorator leaves out.
@@ -57,6 +59,7 @@ class Declaration:
             executor=self.function.registered.executor,
             overdue=self.within,
             slow=self.takes,
+            after=self.after,
         )
 
 

@@ -133,13 +133,14 @@ class Definitions:
             chosen, options = trigger, dict(policies)
             behind = read_after(looked_at.name, of_after, trigger, self._declared, policies)
             if behind is not None:
-                chosen, options = behind[1], {**DEFAULTS, **policies}
-                registered = dataclasses.replace(looked_at.registered, after=behind[0])
+                chosen, options = behind.trigger, {**DEFAULTS, **policies}
+                registered = dataclasses.replace(looked_at.registered, upstreams=behind.results)
                 looked_at = dataclasses.replace(looked_at, registered=registered)
             declaration = dataclasses.replace(
                 declare(looked_at, chosen, args, kwargs, options),
                 within=None if overdue is None else parse_duration(overdue, what="overdue"),
                 takes=None if slow is None else parse_duration(slow, what="slow"),
+                after=None if behind is None else behind.after,
             )
             if self._started():
                 return self._declare_late(declaration)

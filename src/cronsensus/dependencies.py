@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from graphlib import TopologicalSorter
 from typing import Any, Literal, TypedDict
 
 from cronsensus.acting import Named, name_of
 from cronsensus.clock import SystemClock
 from cronsensus.declared import Declarations
-from cronsensus.durations import Duration, parse_duration
+from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import InvalidOption
 from cronsensus.handle import retry_chain
 from cronsensus.instants import format_instant
-from cronsensus.model.gate import Rule, When, Which
+from cronsensus.model.gate import WAIT_FOR, After, Rule, When, Which, in_order, without_circles
 from cronsensus.model.job import check_choice
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.node.upstreams import After, last_until
+from cronsensus.node.upstreams import UpstreamResults, last_until
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 
-WAIT_FOR = timedelta(days=1)
 Upstreams = Sequence[Named | str] | Mapping[Any, Literal["same", "all_in_period", "latest_before"]]
 
 
@@ -39,10 +37,19 @@ DEFAULTS: dict[str, Any] = {"overlap": "allow", "concurrency": 1, "catch_up": "a
 """Policies of such a job, unless it says otherwise: its upstreams decide which nights run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What a job's options say of the jobs before it: which, how their results are read, and its trigger."""
+
+    after: After
+    results: UpstreamResults
+    trigger: Trigger
+
+
 def read_after(
     job: str, options: Mapping[str, Any], own: Trigger | None, declared: Declarations, policies: Mapping[str, Any]
-) -> tuple[After, Trigger] | None:
-    """Return what the occurrences of a job come after, and its trigger; ``None``: it comes after nothing.
+) -> Behind | None:
+    """Return what a job comes after; ``None``: nothing.
 
     Raises:
         InvalidOption: an upstream that is not declared, or options that make no sense; the message says what to write.
@@ -76,18 +83,29 @@ def read_after(
             raise InvalidOption(f"when={{{name_of(one)}: …}}: {job!r} does not come after that; name it in after=, too")
     trigger = own or _common(job, names, declared)
     _require_same(job, trigger, [name for name in names if which.get(name) is None], declared, own=own is not None)
-    wait_for = options.get("wait_for")
+    wait_for = WAIT_FOR if options.get("wait_for") is None else parse_duration(options["wait_for"], what="wait_for")
+    _require_kept(job, names, wait_for, declared)
     known = {name: function.registered for name in names if (function := declared.function_of(name))}
-    return (
-        After(
-            rules=tuple(Rule(name, _when(when, name), which.get(name, "same")) for name in names),
-            wait_for=WAIT_FOR if wait_for is None else parse_duration(wait_for, what="wait_for"),
+    return Behind(
+        After(tuple(Rule(name, _when(when, name), which.get(name, "same")) for name in names), wait_for),
+        UpstreamResults(
             types={name: registered.result_types for name, registered in known.items()},
-            trigger=trigger,
             functions={name: one for name, registered in known.items() if (one := registered.returning) is not None},
         ),
         trigger,
     )
+
+
+def _require_kept(job: str, names: Sequence[str], wait_for: timedelta, declared: Declarations) -> None:
+    """Raise where a job would wait for one whose end may be forgotten by then."""
+    for name in names:
+        spec = declared.spec(name)
+        if spec is not None and spec.policies.keep < wait_for:
+            kept = format_duration(spec.policies.keep)
+            raise InvalidOption(
+                f"{job!r} waits for {name!r} for {format_duration(wait_for)} (wait_for), but what became of that is "
+                f"forgotten after {kept} (keep); give {job!r} wait_for={kept!r}, or {name!r} a longer keep=…"
+            )
 
 
 def _when(when: Any, job: str) -> When:
@@ -143,17 +161,6 @@ def _same(theirs: Trigger, at: datetime) -> str:
     return format_instant(at) if theirs.next_after(at - timedelta(microseconds=1)) == at else "none, ever missing"
 
 
-def edges(declared: Declarations) -> dict[str, tuple[Rule, ...]]:
-    """Return what each declared job comes after, by name."""
-    found = {}
-    for spec in declared.specs():
-        function = declared.function_of(spec.name)
-        after = None if function is None else function.registered.after
-        if after is not None:
-            found[spec.name] = after.rules
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Downstream:
     """What comes after a job, directly or not.
@@ -171,7 +178,8 @@ def downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
     """Return what comes after a job, each behind what it comes after itself."""
     behind: dict[str, None] = {job: None}
     others: dict[str, None] = {}
-    for name in TopologicalSorter({one: [rule.job for rule in each] for one, each in rules.items()}).static_order():
+    rules, _ = without_circles(rules)
+    for name in in_order(rules):
         which = {rule.which for rule in rules.get(name, ()) if rule.job in behind}
         if "same" in which:
             behind[name] = None

@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, unknown_job
 from cronsensus.batches import batch_by_hand
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
-from cronsensus.dependencies import chain_from, edges, retry_downstream
+from cronsensus.dependencies import chain_from, names_after, retry_downstream
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
 from cronsensus.handle import Handle, R_co, cancel, retry, retry_chain
 from cronsensus.instants import format_instant, read_instant
@@ -28,6 +28,7 @@ from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.rewinding import rewind_job
 from cronsensus.runs import next_time
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_edge, rules_of
 from cronsensus.triggers import Trigger
 from cronsensus.twins import require_reason, twin
 
@@ -301,7 +302,7 @@ class Operations:
 
         Args:
             job: a job, or its name.
-            downstream: and after it what comes after it: by what this process declares, in one step. They have one
+            downstream: and after it what comes after it, by the definitions in the store, in one step. They have one
                 nominal time, now. Left out is what comes after other times, or also after jobs that do not run now.
             key: as in ``options``: a second call with it makes nothing and returns the run of the first.
             by: the operator, for the trail; defaults to this node's name.
@@ -317,12 +318,14 @@ class Operations:
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
         if function is not None and spec is not None and function.registered.batch is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
-        behind = chain_from(edges(self._acts.declared), name).jobs if downstream else ()
+        # With all that comes after it, where this process is the first to say so.
+        mine = {name, *names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
 
         def carry_out(store: Store) -> Enqueued:
+            behind = chain_from(rules_of(every_edge(store)), name).jobs if downstream else ()
             return store.trigger(name, by=operator, why=reason, key=key, downstream=behind)
 
-        return self._acts.handle(self._acts.act({name, *behind}, carry_out))
+        return self._acts.handle(self._acts.act(mine, carry_out))
 
     atrigger = twin(trigger)
 
@@ -449,7 +452,7 @@ class Operations:
             one = store.occurrence(number) if downstream else None
             if one is not None and again:
                 one = retry_chain(store, one)[-1]
-            behind = () if one is None else retry_downstream(store, edges(self._acts.declared), one).runs
+            behind = () if one is None else retry_downstream(store, rules_of(every_edge(store)), one).runs
             made = retry(store, number, by=operator, why=reason, again=again)
             for other in behind:
                 if one is not None and other.id != one.id:

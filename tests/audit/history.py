@@ -1,7 +1,7 @@
 """A history that nodes could have left behind, written through the verbs of a store at a time that the test decides."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from cronsensus.clock import ManualClock
 from cronsensus.instants import to_micros
 from cronsensus.model.batch import item_key
 from cronsensus.model.ends import Again, End, Parked
-from cronsensus.model.gate import Rule
+from cronsensus.model.gate import After, Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Cut, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
@@ -50,10 +50,18 @@ class History:
         self.nodes = self.batches = 0
         self.join()
 
-    def define(self, release: str = "r1", jobs: Sequence[str] = JOBS) -> None:
+    def define(
+        self, release: str = "r1", jobs: Sequence[str] = JOBS, rules: Mapping[str, tuple[Rule, ...]] = RULES
+    ) -> None:
         policies = Policies.read({"overlap": "allow", "catch_up": "none", "on_crash": "retry"})
         specs = [
-            JobSpec(name=job, function=job, trigger=every("1h") if job in SCHEDULED else None, policies=policies)
+            JobSpec(
+                name=job,
+                function=job,
+                trigger=every("1h") if job in SCHEDULED else None,
+                policies=policies,
+                after=After(rules[job]) if job in rules else None,
+            )
             for job in jobs
         ]
         self.store.define_jobs(specs, release=release)
@@ -156,8 +164,8 @@ class History:
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def audit(self, rules: Any = RULES) -> Report:
-        return audit(self.store, after=rules)
+    def audit(self) -> Report:
+        return audit(self.store)
 
     def of(self, job: str) -> list[Occurrence]:
         found: list[Occurrence] = self.store.occurrences(OccurrenceFilter(job=job), newest_first=False)

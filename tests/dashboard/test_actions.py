@@ -129,7 +129,8 @@ def test_what_comes_after_a_job_is_named_with_the_command_that_has_it_follow() -
     @scheduler.job(after=[extract])
     def load() -> None: ...
 
-    now = scheduler.store.now()
+    with scheduler:
+        now = scheduler.store.now()
     [made] = scheduler.backfill("extract", now - timedelta(hours=1), now)[:1]
     made.cancel(reason="no source")
     browser = Browser(dashboard(scheduler))
@@ -260,7 +261,7 @@ def test_what_cannot_be_done_has_no_button(browser: Browser, cluster: HandCluste
     assert Form(text).action is None
 
 
-EVERY = {**ACTIONS, "trigger": run_now(None), "retry": run_again(None)}
+EVERY = {**ACTIONS, "trigger": run_now(None), "retry": run_again()}
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))

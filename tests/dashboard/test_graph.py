@@ -10,7 +10,7 @@ from cronsensus import Scheduler, every
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.graph import MOST_JOBS, columns
 from cronsensus.insight.graph import graph_of
-from cronsensus.model.gate import Rule
+from cronsensus.model.gate import After, Rule
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from tests.dashboard.browser import Browser
@@ -24,27 +24,13 @@ def cluster() -> HandCluster:
     return HandCluster()
 
 
-def declared(url: str) -> Scheduler:
-    scheduler = Scheduler(url)
-
-    @scheduler.job(every("1m"))
-    def extract() -> None: ...
-
-    @scheduler.job(after=[extract], name=HOSTILE)
-    def load() -> None: ...
-
-    @scheduler.job(every("1h"), after={load: "latest_before"}, when="ended")
-    def report() -> None: ...
-
-    return scheduler
-
-
 @pytest.fixture
 def nights(cluster: HandCluster) -> HandCluster:
     """Two minutes: in the first all was well, in the second extract failed."""
     cluster.join("node-1")
-    for job in ("extract", HOSTILE):
-        cluster.every(job, "1m")
+    cluster.every("extract", "1m")
+    cluster.every(HOSTILE, "1m", overlap="allow", after=After((Rule("extract"),)))
+    cluster.every("report", "1h", overlap="allow", after=After((Rule(HOSTILE, "ended", "latest_before"),)))
     for state in (State.SUCCEEDED, State.FAILED):
         cluster.advance(60)
         cluster.fire()
@@ -61,12 +47,12 @@ def drawing(text: str) -> ET.Element:
 
 
 def shown_nights(cluster: HandCluster) -> int:
-    page = Browser(dashboard(declared(cluster.url))).get("/graph")
+    page = Browser(dashboard(cluster.store)).get("/graph")
     return len(re.findall(r'href="(/graph\?at=[^"]+)"', page.text))
 
 
 def test_the_last_night_is_drawn_with_a_node_for_each_job_and_an_edge_for_each_rule(nights):
-    page = Browser(dashboard(declared(nights.url))).get("/graph")
+    page = Browser(dashboard(nights.store)).get("/graph")
     svg = drawing(page.text)
     classes = [one.get("class", "") for one in svg.iter()]
     assert sum("g-node" in one for one in classes) == 3
@@ -78,7 +64,7 @@ def test_the_last_night_is_drawn_with_a_node_for_each_job_and_an_edge_for_each_r
 
 
 def test_another_night_is_a_link_away(nights):
-    browser = Browser(dashboard(declared(nights.url)))
+    browser = Browser(dashboard(nights.store))
     first, last = re.findall(r'href="(/graph\?at=[^"]+)"', browser.get("/graph").text)
     assert "g-node g-ok" in browser.get(first.replace("&amp;", "&")).text
     assert "g-node g-fail" in browser.get(last.replace("&amp;", "&")).text
@@ -98,19 +84,15 @@ def test_nights_of_a_job_that_was_paused_for_long_are_still_found(nights):
 
 
 def test_in_chinese_too(nights):
-    text = Browser(dashboard(declared(nights.url))).get("/graph?lang=zh").text
+    text = Browser(dashboard(nights.store)).get("/graph?lang=zh").text
     assert "依赖图" in text
     assert "无此时间" in text
 
 
 def test_a_jobs_page_says_what_it_comes_after_and_before(nights):
-    text = Browser(dashboard(declared(nights.url))).get("/job?name=extract").text
+    text = Browser(dashboard(nights.store)).get("/job?name=extract").text
     assert re.search(r"<dt>Before</dt><dd><a href=[^>]*>load&#34;&gt;", text)
     assert "<dt>Comes after</dt>" not in text
-
-
-def test_without_the_code_the_page_says_how_to_give_it(nights):
-    assert "cronsensus --app" in Browser(dashboard(nights.store)).get("/graph").text
 
 
 def test_of_a_large_graph_a_part_is_drawn_and_one_jobs_part_is_a_link_away():
@@ -118,6 +100,8 @@ def test_of_a_large_graph_a_part_is_drawn_and_one_jobs_part_is_a_link_away():
     before: Any = scheduler.job(every("1h"), name="job0000")(lambda: None)
     for number in range(1, MOST_JOBS + 50):
         before = scheduler.job(after=[before], name=f"job{number:04}")(lambda: None)
+    with scheduler:
+        pass
     browser = Browser(dashboard(scheduler))
     text = browser.get("/graph").text
     assert f"{MOST_JOBS} of {MOST_JOBS + 50} jobs" in text

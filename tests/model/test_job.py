@@ -4,13 +4,15 @@ import dataclasses
 import json
 import typing
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption
-from cronsensus.model.job import STORED_DEFAULTS, JobSpec, Policies, UnknownPolicies, check_name
+from cronsensus.model.gate import After, Rule
+from cronsensus.model.job import STORED_DEFAULTS, JobSpec, Policies, UnknownParts, check_name
 from cronsensus.triggers import any_of, at, cron, every
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
@@ -35,9 +37,8 @@ options = st.fixed_dictionaries(
         "keep": durations,
     },
 )
-names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=200).filter(
-    lambda text: text.isprintable() and text == text.strip()
-)
+letters = st.characters(codec="utf-8", exclude_categories=("C", "Z")) | st.just(" ")
+names = st.text(letters, min_size=1, max_size=200).filter(lambda text: text.isprintable() and text == text.strip())
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -111,11 +112,45 @@ def test_every_policy_is_part_of_the_digest(field):
 def test_json_of_a_newer_release_is_refused_rather_than_half_understood():
     data = JobSpec(name="job", function="job").to_json()
     data["policies"]["quorum"] = 3
-    with pytest.raises(
-        UnknownPolicies, match=r"job 'job' has a policy of a newer version of cronsensus \(quorum\)"
-    ) as told:
+    with pytest.raises(UnknownParts, match=r"job 'job' has a part of a newer version of cronsensus \(quorum\)") as told:
         JobSpec.from_json(data)
     assert told.value.known == JobSpec(name="job", function="job")
+    with pytest.raises(UnknownParts, match=r"\(after2\)"):
+        JobSpec.from_json(JobSpec(name="job", function="job").to_json() | {"after2": {}})
+
+
+def behind(*upstreams: Rule, **policies: Any) -> JobSpec:
+    return JobSpec(
+        name="job", function="job", policies=Policies.read({"overlap": "allow", **policies}), after=After(upstreams)
+    )
+
+
+def test_what_a_job_comes_after_is_part_of_its_definition_whatever_the_order():
+    one, other = Rule("a", "ended", "all_in_period"), Rule("b")
+    assert behind(one, other) == behind(other, one) == JobSpec.from_json(behind(one, other).to_json())
+    assert len({behind(one, other).digest, behind(one).digest, behind(Rule("a")).digest}) == 3
+    alone = JobSpec(name="job", function="job", policies=Policies(overlap="allow"))
+    assert "after" not in alone.to_json()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: behind(Rule("job")), "cannot come after itself"),
+        (behind, "1 to 100"),
+        (lambda: behind(*(Rule(f"j{n}") for n in range(101))), "1 to 100"),
+        (lambda: behind(Rule("a"), overlap="skip"), "stop all behind it"),
+    ],
+)
+def test_what_a_job_cannot_come_after_is_refused(make: Any, words: str) -> None:
+    with pytest.raises(InvalidOption, match=words):
+        make()
+
+
+@pytest.mark.parametrize("after", [{}, {"wait_for": 1, "upstreams": [["a", "often", "same"]]}, {"upstreams": []}])
+def test_an_edge_that_is_none_is_not_half_understood(after: Any) -> None:
+    with pytest.raises((ValueError, LookupError, TypeError)):
+        JobSpec.from_json(behind(Rule("a")).to_json() | {"after": after})
 
 
 def test_definition_names_only_the_policies_that_differ_from_what_stored_ones_mean():

@@ -14,8 +14,8 @@ from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.claim_order import ignores_classes
-from cronsensus.model.gate import Gate, Rule
-from cronsensus.model.job import JobSpec
+from cronsensus.model.gate import After, Gate, Rule
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
@@ -24,7 +24,7 @@ from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
-from cronsensus.node.upstreams import After, Gates
+from cronsensus.node.upstreams import Gates
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, take
@@ -309,7 +309,7 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
     assert [one.then.reason for one in bench.active_runs._ends.values()] == [f"crashed: {UNRECORDED}"] * (not runs)
 
 
-AFTER = After((Rule("first", "succeeded", "same"),), timedelta(days=1), {}, None)
+BEHIND = JobSpec(name="second", function="f", policies=Policies(overlap="allow"), after=After((Rule("first"),)))
 
 
 @pytest.mark.parametrize("decision", ["wait", "skip"])
@@ -323,9 +323,8 @@ def test_what_a_gate_settled_is_not_given_back_because_the_next_one_could_not_be
         raise StoreUnavailable("it is away")
 
     monkeypatch.setattr(Gates, "decide", decide)
-    monkeypatch.setattr(BatchWatch, "has_gates", True)
-    monkeypatch.setattr(BatchWatch, "after_of", lambda *_: AFTER)
-    bench.claims.given = [structs.replace(bench.taken(number), scheduled_for=bench.clock.now()) for number in (1, 2)]
+    now = bench.clock.now()
+    bench.claims.given = [structs.replace(bench.taken(one), scheduled_for=now, spec=BEHIND) for one in (1, 2)]
     bench.takes(2)
     assert [one.id for one in bench.active_runs._ends.values()] == [1]
     assert [one.claim.id for one in bench.active_runs._given_back] == [2]

@@ -1,8 +1,6 @@
 """What the gates of those that sleep cost: reads of the store, counted."""
 
 from collections import Counter
-from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +8,11 @@ import pytest
 from cronsensus.clock import ManualClock
 from cronsensus.model.batch import Sleeper
 from cronsensus.model.ends import End, Parked
-from cronsensus.model.gate import Rule
+from cronsensus.model.gate import After, Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.states import State
 from cronsensus.node.batch_watch import BatchWatch
-from cronsensus.node.upstreams import After, Gates
+from cronsensus.node.upstreams import Gates
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
@@ -22,7 +20,17 @@ from cronsensus.triggers import every
 
 NIGHTS = 50
 TIMES = [START + number * SECOND for number in range(1, NIGHTS + 1)]
-AFTER = After((Rule("first"),), timedelta(days=1), {}, every("1s"))
+SPECS = [
+    JobSpec(name="first", function="first", trigger=every("1s"), policies=Policies(overlap="allow")),
+    JobSpec(
+        name="second",
+        function="second",
+        trigger=every("1s"),
+        policies=Policies(overlap="allow"),
+        after=After((Rule("first"),)),
+    ),
+]
+SECOND_JOB = SPECS[1]
 
 
 class Counted(MemoryStore):
@@ -47,14 +55,11 @@ def store() -> Counted:
     """Nights of a job that has not ended, and of one that sleeps behind it."""
     clock = ManualClock(START)
     store = Counted(clock=clock)
-    names = ("first", "second")
-    policies = Policies(overlap="allow")
-    specs = [JobSpec(name=name, function=name, trigger=every("1s"), policies=policies) for name in names]
-    store.define_jobs(specs, release="r1")
+    store.define_jobs(SPECS, release="r1")
     clock.advance(NIGHTS + 1)
     store.open_session(a_session("node"), lease=LEASE)
-    for name in names:
-        store.backfill(name, TIMES, by="test")
+    for spec in SPECS:
+        store.backfill(spec.name, TIMES, by="test")
     held = take(store, "node", NIGHTS, ("second",), lease=LEASE)
     settle(store, [End.of(one, Parked("upstreams")) for one in held])
     store.reads.clear()
@@ -62,8 +67,9 @@ def store() -> Counted:
 
 
 def watch(store: Counted, woken: list[None]) -> BatchWatch:
-    registry: Any = {"second": SimpleNamespace(after=AFTER, batch=None)}
-    return BatchWatch(store, ManualClock(START), registry, lambda: woken.append(None))
+    found = BatchWatch(store, ManualClock(START), {}, lambda: woken.append(None))
+    found.learn(SPECS)
+    return found
 
 
 def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_counts(store):
@@ -73,15 +79,15 @@ def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_cou
     store.retry(next(one.id for one in ends if one.scheduled_for == again.scheduled_for), by="test")
     store.reads.clear()
     gates, sleepers = Gates(store), store.parked(limit=NIGHTS)
-    gates.read([(AFTER, one) for one in sleepers])
-    decided = {one.scheduled_for: gates.decide(AFTER, one)[0].decision for one in sleepers}
+    gates.read([(SECOND_JOB, one) for one in sleepers])
+    decided = {one.scheduled_for: gates.decide(SECOND_JOB, one)[0].decision for one in sleepers}
     assert store.reads["occurrences"] == 1
     assert [time for time, decision in decided.items() if decision != "wait"] == [TIMES[4]]
 
 
 def test_what_is_known_to_be_active_is_not_asked_for(store):
     sleeper = Sleeper(1, "second", "upstreams", TIMES[0], TIMES[0])
-    assert Gates(store, {("first", TIMES[0])}).decide(AFTER, sleeper)[0].reason == "for first"
+    assert Gates(store, {("first", TIMES[0])}).decide(SECOND_JOB, sleeper)[0].reason == "for first"
     assert store.reads["occurrences"] == 0
 
 

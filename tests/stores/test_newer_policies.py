@@ -74,7 +74,7 @@ class TestNewerPolicies(StoreTest):
         assert [claim.spec.name for claim in self.claim("old", store=old)] == ["plain"]
         said = [record.message for record in caplog.records if "quorum" in record.message]
         assert len(said) == 1
-        assert "job 'fancy' has a policy of a newer version of cronsensus (quorum): this node leaves" in said[0]
+        assert "job 'fancy' has a part of a newer version of cronsensus (quorum): this node leaves" in said[0]
         assert "upgrade cronsensus here" in said[0]
 
     def test_older_release_that_restarts_leaves_the_definition_alone(self):

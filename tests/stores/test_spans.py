@@ -97,6 +97,7 @@ def calls_on(store: Store) -> Calls:
         "enqueue": lambda: store.enqueue([Item(job="job")]),
         "extend": lambda: store.extend(GRANT, ttl=LEASE),
         "forget": lambda: store.forget("job", "k", **WHO),
+        "edges": store.edges,
         "history": lambda: store.history("job"),
         "identity": store.identity,
         "job": lambda: store.job("job"),

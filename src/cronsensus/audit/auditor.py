@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 
 from cronsensus.audit import losses
 from cronsensus.audit.nominal import MICROSECOND, Nominals
@@ -15,7 +14,6 @@ from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.verdicts import Verdicts
 from cronsensus.errors import UnknownJob
 from cronsensus.instants import as_utc, format_instant
-from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
@@ -33,7 +31,6 @@ def audit(
     since: datetime | None = None,
     until: datetime | None = None,
     tolerance: timedelta = TOLERANCE,
-    after: Mapping[str, Sequence[Rule]] = MappingProxyType({}),
     on_job: Callable[[JobReport], None] = lambda _: None,
 ) -> Report:
     """Compare a store's ledger with the nominal times that its jobs' triggers give.
@@ -52,9 +49,6 @@ def audit(
         since: the first nominal time to judge. Defaults to the beginning.
         until: the last nominal time to judge. Defaults to the store's now, and is never later.
         tolerance: how long a nominal time may stay undecided, and a run stay with a dead session.
-        after: what jobs come after, by name (``dependencies.edges``), which the store does not know. Then it also
-            judges by what became of these for the same nominal time: runs that began before or against them, what was
-            skipped without a cause in them, and what is parked although they have ended.
         on_job: told of each job as soon as it is judged.
 
     Raises:
@@ -79,7 +73,6 @@ def audit(
             until=until,
             now=now,
             tolerance=tolerance,
-            rules=after.get(job.spec.name, ()),
         )
         report.add(result)
         on_job(result)
@@ -97,7 +90,6 @@ def _audit_job(
     until: datetime,
     now: datetime,
     tolerance: timedelta,
-    rules: Sequence[Rule],
 ) -> JobReport:
     name = job.spec.name
     report = JobReport(job=name)
@@ -119,8 +111,7 @@ def _audit_job(
         set_backs=set_backs,
         prunes=prunes,
         tolerance=tolerance,
-        rules=rules,
-        defined_at=history.eras[-1].since if history.eras else None,
+        eras=history.eras,
     )
     runs.judge(after, until, since)
     return report

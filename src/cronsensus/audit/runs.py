@@ -26,8 +26,7 @@ from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.upstreams import Upstreams
 from cronsensus.audit.words import Words
-from cronsensus.model.gate import Rule
-from cronsensus.model.job import JobView
+from cronsensus.model.job import Era, JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
@@ -128,8 +127,7 @@ class Runs:
         set_backs: SetBacks,
         prunes: Prunes,
         tolerance: timedelta,
-        rules: Sequence[Rule] = (),
-        defined_at: datetime | None = None,
+        eras: Sequence[Era] = (),
     ) -> None:
         self._store = store
         self._job = job
@@ -143,9 +141,7 @@ class Runs:
         self._batches = Batches(
             store, job, self._words, report, set_backs=set_backs, prunes=prunes, tolerance=tolerance
         )
-        self._upstreams = Upstreams(
-            store, job, rules, self._words, report, set_backs=set_backs, tolerance=tolerance, since=defined_at
-        )
+        self._upstreams = Upstreams(store, job, eras, self._words, report, set_backs=set_backs, tolerance=tolerance)
 
     def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
         """Judge what belongs to nominal times in (after, until], or has none and was made in [since, until]."""

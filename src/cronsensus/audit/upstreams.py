@@ -1,4 +1,4 @@
-"""Did anything begin, or not run, against what it comes after? Edges are code, so it is asked where there is the code.
+"""Did anything begin, or not run, against what it comes after?
 
 A gate reads the newest occurrence of an upstream's nominal time. When it did so is not recorded: at some moment between
 the claim and the end of its run. A run is accused only if it was against its rules at each of these moments.
@@ -14,7 +14,7 @@ from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
 from cronsensus.model.gate import Rule, Verdict, is_against
-from cronsensus.model.job import JobView
+from cronsensus.model.job import Era, JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.base import Store
@@ -42,48 +42,51 @@ class _Seen(NamedTuple):
 class Upstreams:
     """Judges one job's runs by those of the jobs that it comes after, for the same nominal time.
 
-    Of other times (``"all_in_period"``, ``"latest_before"``) it judges nothing: which they were said a trigger that may
-    have changed since. Nor of times of which the upstream has no occurrence: a verdict range has no end of its own. Nor
-    of runs that began before the job was last defined, ``since``: they may have come after other jobs, or after none.
+    By the rules that its definition had both at the nominal time and when the run began (its ``eras``): a deploy in
+    between accuses nobody. Of other times (``"all_in_period"``, ``"latest_before"``) it judges nothing: which they were
+    said a trigger that may have changed since. Nor of times of which the upstream has no occurrence: a verdict range
+    has no end of its own.
     """
 
     def __init__(
         self,
         store: Store,
         job: JobView,
-        rules: Sequence[Rule],
+        eras: Sequence[Era],
         words: Words,
         report: JobReport,
         *,
         set_backs: SetBacks,
         tolerance: timedelta,
-        since: datetime | None,
     ) -> None:
         self._store = store
-        self._rules = [rule for rule in rules if rule.which == "same"]
-        self._has_others = len(self._rules) < len(rules)
+        self._eras = [era for era in eras if era.trigger is not None or era.after is not None]
+        self._now = job.spec.after
         self._retired = job.retired_at is not None
         self._words = words
         self._report = report
         self._set_backs = set_backs
         self._tolerance = tolerance
-        self._since = since
 
     def judge(self, occurrence: Occurrence, runs: Sequence[RunView]) -> Iterator[Finding]:
         """Yield what is wrong. Upstreams are read after the runs: what had ended for them is known to have."""
         at = occurrence.scheduled_for
-        if at is None or not self._rules:
+        if at is None or not any(era.after for era in self._eras):
             return
         if occurrence.is_parked and occurrence.parked_on == "upstreams":
             yield from self._of_parked(occurrence, at)
         elif _is_skipped_at_its_gate(occurrence):
             yield from self._of_skipped(occurrence, at, runs)
-        elif (run := self._begun(occurrence, runs)) is not None and self._is_ruled(run.started_at):
-            for rule in self._rules:
+        elif (run := self._begun(occurrence, runs)) is not None:
+            for rule in self._rules(at, run.started_at):
                 yield from self._of_begun(occurrence, at, run, rule)
 
-    def _is_ruled(self, moment: datetime) -> bool:
-        return self._since is None or moment >= self._since
+    def _rules(self, at: datetime, moment: datetime) -> list[Rule]:
+        """Return the rules of a nominal time that stood at a moment, too."""
+        planned, then = ([era.after for era in self._eras if era.since < time][-1:] for time in (at, moment))
+        if not planned or not then or planned[0] is None or then[0] is None:
+            return []
+        return [rule for rule in planned[0].upstreams if rule.which == "same" and rule in then[0].upstreams]
 
     def _of_begun(self, occurrence: Occurrence, at: datetime, run: RunView, rule: Rule) -> Iterator[Finding]:
         """Judge a run of which it is known that its function was called."""
@@ -105,10 +108,10 @@ class Upstreams:
         said, _, job = (occurrence.reason or "").partition(": ")
         ended = occurrence.finished_at
         says = next((verdicts for reason, verdicts in _SAYS.items() if reason == said), None)
-        if says is None or ended is None or all(rule.job != job for rule in self._rules):
+        if says is None or ended is None:
             return
         claimed = runs[-1].started_at if runs and runs[-1].end == "skipped" else occurrence.created_at
-        if not self._is_ruled(claimed):
+        if all(rule.job != job for rule in self._rules(at, claimed)):
             return
         upstream = self._read(job, at)
         seen = _between(upstream, claimed - GATE, ended)
@@ -118,10 +121,11 @@ class Upstreams:
 
     def _of_parked(self, occurrence: Occurrence, at: datetime) -> Iterator[Finding]:
         """Judge one that waits to be woken: until its upstreams have ended, and no longer."""
-        if self._has_others or self._retired:
+        rules = () if self._now is None or self._retired else self._now.upstreams
+        if not rules or any(rule.which != "same" for rule in rules):
             return
         last = occurrence.created_at
-        for rule in self._rules:
+        for rule in rules:
             upstream = self._read(rule.job, at)
             if not upstream or upstream[-1].finished_at is None:
                 return

@@ -9,13 +9,12 @@ import click
 
 from cronsensus.audit import Report
 from cronsensus.audit import audit as audit_store
-from cronsensus.cli.app import code_at_hand, complete_job, opened_store
+from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.audit_observed import audit_observed
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import Cell, Output, Row, message
-from cronsensus.dependencies import edges
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.words import brief, counted, exact, read_time
 
@@ -44,8 +43,8 @@ def audit(names: tuple[str, ...], since: str | None, until: str | None, toleranc
     """Check the ledger: each nominal time has exactly one verdict, and every run was allowed.
 
     Derives each nominal time anew from the trigger that held then, and looks for duplicates, gaps, strays, early
-    starts, overlaps, results under an old token, and runs stuck with a dead node. With the application (--app) also
-    for runs that began before what they come after had ended. Exit code 1 if it finds any.
+    starts, overlaps, results under an old token, and runs stuck with a dead node, and for runs that
+    began before what they come after had ended. Exit code 1 if it finds any.
 
     TIME is ISO 8601, or how long ago: 2h, 1d.
 
@@ -65,7 +64,6 @@ def audit(names: tuple[str, ...], since: str | None, until: str | None, toleranc
             since=None if since is None else read_time(since, now, what="--from"),
             until=None if until is None else read_time(until, now, what="--to"),
             tolerance=tolerance,
-            after={} if (code := code_at_hand()) is None else edges(code.declared),
         )
         no_node = bool(report.pending) and not live_nodes(store)
     if output.as_json:

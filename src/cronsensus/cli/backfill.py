@@ -7,20 +7,21 @@ from collections.abc import Mapping
 import click
 
 from cronsensus.acting import MOST_AT_ONCE
-from cronsensus.cli.app import application, opened_store
+from cronsensus.cli.app import opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
 from cronsensus.cli.terminal import clean
 from cronsensus.cli.zones import default_zone
-from cronsensus.dependencies import Downstream, edges
+from cronsensus.dependencies import Downstream
 from cronsensus.dependencies import downstream as behind_of
 from cronsensus.insight.backfill_plan import BackfillPlan, plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.words import counted, exact, read_time
 from cronsensus.model.occurrence import Enqueued
+from cronsensus.stores.pages import every_edge, rules_of
 
 _PREVIEWED = 20
 
@@ -40,17 +41,17 @@ def backfill(
 
     The times are those of the trigger that the job has now. A time without an offset is in the trigger's zone. While
     the runs go on, a job with overlap=skip skips the times of its schedule. Asks first; without a terminal it needs
-    --yes. With --downstream it does the same for each job that comes after it, as the application (--app) says.
+    --yes. With --downstream it does the same for each job that comes after it.
 
     cronsensus jobs backfill extract --from 2d --downstream --dry-run
     cronsensus jobs backfill send_digest --from 2026-11-01 --to 2026-11-07 --dry-run
     cronsensus jobs backfill send_digest --from 7d --yes --reason "mail server was down"
     """
     output = Output.current()
-    behind = behind_of(edges(application().scheduler.declared), job) if downstream else Downstream((), ())
-    for other in behind.others:
-        message(f"{other} is left alone: it comes after other times of these")
     with opened_store() as store:
+        behind = behind_of(rules_of(every_edge(store)), job) if downstream else Downstream((), ())
+        for other in behind.others:
+            message(f"{other} is left alone: it comes after other times of these")
         now = store.now()
         plans: dict[str, BackfillPlan] = {}
         skips = False

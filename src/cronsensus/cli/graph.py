@@ -11,10 +11,10 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.zones import default_zone
-from cronsensus.dependencies import edges
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.graph import Graph, dot, graph_of, mermaid, states_at
 from cronsensus.insight.words import exact, read_time
+from cronsensus.stores.pages import every_edge, rules_of
 
 
 @click.command(cls=Command)
@@ -37,15 +37,22 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
     if apps:
         Invocation.current().app = apps[0]
     job = jobs[0] if jobs else job
-    scheduler, output = application(apps[0] if apps else None).scheduler, Output.current()
-    found = graph_of(edges(scheduler.declared))
+    output, code = Output.current(), application().scheduler if Invocation.current().app else None
+    if code is not None:
+        specs = code.declared.specs()
+    else:
+        with opened_store() as store:
+            specs = list(every_edge(store))
+    found = graph_of(rules_of(specs))
+    for circle in found.circles:
+        message(f"{' → '.join((circle[-1], *circle))} is a circle, so each waits for the last: cronsensus doctor")
     if job is not None:
         if job not in found.jobs:
             raise CommandError(f"{job!r} comes after no job, and none after it", then="cronsensus graph")
         found = found.around(job)
     states: dict[str, str] = {}
     at: datetime | None = None
-    zone = zone_of(next((spec.trigger for spec in scheduler.declared.specs() if spec.trigger), None), default_zone())
+    zone = zone_of(next((spec.trigger for spec in specs if spec.trigger), None), default_zone())
     if time is not None:
         with opened_store() as store:
             at = read_time(time, store.now(), tz=zone, what="--at")

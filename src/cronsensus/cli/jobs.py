@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cronsensus.cli.app import application, code_at_hand, complete_job, opened_store
+from cronsensus.cli.app import code_at_hand, complete_job, opened_store
 from cronsensus.cli.backfill import backfill
 from cronsensus.cli.enqueue import enqueue
 from cronsensus.cli.errors import FAILED, OK
@@ -19,7 +19,7 @@ from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
 from cronsensus.cli.zones import JobZones, default_zone
 from cronsensus.codec import dumps_masked
-from cronsensus.dependencies import chain_from, edges, names_after
+from cronsensus.dependencies import chain_from, names_after
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import Handle
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
@@ -38,7 +38,7 @@ from cronsensus.model.rewind import Rewind
 from cronsensus.model.states import State
 from cronsensus.rewinding import rewind_job
 from cronsensus.stores.base import Store
-from cronsensus.stores.pages import every_job
+from cronsensus.stores.pages import every_edge, every_job, rules_of
 
 _LATEST = 20
 """Ended occurrences among which the one that ended last is looked for."""
@@ -331,24 +331,21 @@ def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:
 def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -> None:
     """Run jobs now, beside their schedule: their next times stay as they are.
 
-    With --downstream, after each what comes after it: what that is says the application (--app).
+    With --downstream, after each what comes after it.
 
     cronsensus jobs trigger send_digest --reason "the morning one failed"
     cronsensus jobs trigger extract --downstream
     """
     output = Output.current()
-    if downstream:
-        application()
     with opened_store() as store:
-        code = code_at_hand()
-        rules = {} if code is None else edges(code.declared)
+        code, rules = code_at_hand(), rules_of(every_edge(store))
         chains = {name: chain_from(rules, name) for name in names} if downstream else {}
         specs = [require_job(store, name).spec for name in names]
         for spec in specs:  # each, before any runs
             refuse_run_by_hand(spec)
         made: list[Enqueued | Handle] = [
             # Where we have the code, it can tell whether the function can be called like that.
-            store.trigger(name, by=by, why=reason)
+            store.trigger(name, by=by, why=reason, downstream=chains[name].jobs if downstream else ())
             if code is None
             else code.trigger(name, downstream=downstream, by=by, reason=reason)
             for name in names

@@ -10,8 +10,8 @@ from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.lint_rules import Finding, lint_expression, lint_jobs
 from cronsensus.cli.output import Cell, Output
 from cronsensus.clock import SystemClock
-from cronsensus.dependencies import edges
 from cronsensus.insight.words import counted
+from cronsensus.stores.pages import rules_of
 from cronsensus.triggers import cron
 
 
@@ -61,7 +61,7 @@ def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
         Invocation.current().app = name
     found = application(name)
     specs = [job.spec for job in found.scheduler.jobs.values()]
-    findings = lint_jobs(specs, SystemClock().now(), edges(found.scheduler.declared))
+    findings = lint_jobs(specs, SystemClock().now(), rules_of(found.scheduler.declared.specs()))
     output = Output.current()
     if output.as_json:
         rows = [{"job": one.job, "rule": one.rule, "text": one.text, "advice": one.advice} for one in findings]

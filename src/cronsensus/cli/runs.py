@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cronsensus.cli.app import application, code_at_hand, complete_job, opened_store
+from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
@@ -17,7 +17,7 @@ from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.retrying import print_left_out, print_retries, require_retryable, retry_runs
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.cli.zones import JobZones
-from cronsensus.dependencies import edges, retry_downstream
+from cronsensus.dependencies import retry_downstream
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import cancel as cancel_run
 from cronsensus.handle import retry_chain
@@ -40,7 +40,7 @@ from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
-from cronsensus.stores.pages import every_occurrence
+from cronsensus.stores.pages import every_edge, every_occurrence, rules_of
 
 _TAIL = 20
 _LOOK_AGAIN = 1.0
@@ -346,8 +346,7 @@ def retry(
     With --failed, all that is left of what failed (500 at most), the oldest first. It asks first; without a terminal
     it needs --yes.
 
-    With --downstream, after it what comes after it: what that is says the application (--app). It shows what it means
-    and asks, too.
+    With --downstream, after it what comes after it. It shows what it means and asks, too.
 
     cronsensus runs retry 4711
     cronsensus runs retry 4711 --downstream --dry-run
@@ -360,11 +359,8 @@ def retry(
         raise CommandError("--again is for runs that are named", then="cronsensus runs retry ID --again")
     if downstream and (failed or len(numbers) > 1):
         raise CommandError("--downstream is for one run", then="cronsensus runs retry ID --downstream --dry-run")
-    if downstream:
-        application()
     with opened_store() as store:
-        code = code_at_hand()
-        rules, zones = {} if code is None else edges(code.declared), JobZones(store)
+        rules, zones = rules_of(every_edge(store)), JobZones(store)
         if downstream:
             first = _found(store, numbers[0])
             plan = retry_downstream(store, rules, retry_chain(store, first)[-1] if again else first)

@@ -31,7 +31,6 @@ from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.dashboard.statuses import STORE_AWAY, status_of
 from cronsensus.dashboard.strip import strip_svg
-from cronsensus.dependencies import edges
 from cronsensus.errors import (
     CronsensusError,
     InvalidOption,
@@ -43,7 +42,7 @@ from cronsensus.errors import (
 from cronsensus.insight.batches import batch_view
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.failures import MOST, grouped, open_failures
-from cronsensus.insight.graph import Graph, graph_of
+from cronsensus.insight.graph import graph_of
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
@@ -59,7 +58,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
-from cronsensus.triggers import Trigger
+from cronsensus.stores.pages import every_edge, rules_of
 
 try:
     import jinja2
@@ -156,7 +155,7 @@ class _Pages:
         self._audits = Audits()
         self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
-        self._actions = {**ACTIONS, "trigger": run_now(code), "retry": run_again(code)}
+        self._actions = {**ACTIONS, "trigger": run_now(code), "retry": run_again()}
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -209,7 +208,7 @@ class _Pages:
         row = reads.job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
         zone = zone_of(trigger)
-        whole = self._graph() or Graph({}, ())
+        whole = graph_of(rules_of(every_edge(store)))
         behind = [one for one, rules in whole.rules.items() if any(rule.job == name for rule in rules)]
         return self._page(
             request, "job.html", now, before=whole.rules.get(name, ()), behind=behind, view=view, row=row, zone=zone,
@@ -243,8 +242,7 @@ class _Pages:
 
     def _audit(self, request: Request) -> Response:
         store, span = self.store, request.query_params.get("span", "")
-        known = edges(self._source.declared) if isinstance(self._source, Scheduler) else {}
-        made = self._audits.make(store, span, known) if span in SPANS else None
+        made = self._audits.make(store, span) if span in SPANS else None
         audited = made or self._audits.last
         return self._page(
             request, "audit.html", store.now(), audited=audited, busy=span in SPANS and made is None,
@@ -329,23 +327,14 @@ class _Pages:
     def graph(self, request: Request) -> Response:
         store = self.store
         now, job = store.now(), request.query_params.get("job", "")[:400]
-        whole = self._graph()
+        whole = graph_of(rules_of(every_edge(store)))
         asked = request.query_params.get("at", "").strip()[:80]
         at = read_moment(asked, now, UTC) if asked else None
-        page = graph_page(store, whole or Graph({}, ()), job, at, self._triggers())
+        page = graph_page(store, whole, job, at)
         return self._page(
-            request, "graph.html", now, page=page, job=job, known=whole is not None, most=MOST_JOBS,
+            request, "graph.html", now, page=page, job=job, most=MOST_JOBS,
             command="cronsensus graph" + (f" --job {job}" if job else ""),
         )  # fmt: skip
-
-    def _graph(self) -> Graph | None:
-        """Return what comes after what, as the code of this process says; ``None``: there is no code here."""
-        return graph_of(edges(self._source.declared)) if isinstance(self._source, Scheduler) else None
-
-    def _triggers(self) -> dict[str, Trigger | None]:
-        """Return the triggers of jobs, as the code of this process says."""
-        declared = self._source.declared.specs() if isinstance(self._source, Scheduler) else ()
-        return {spec.name: spec.trigger for spec in declared}
 
     def locks(self, request: Request) -> Response:
         store = self.store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -11,7 +11,6 @@ from cronsensus.audit import JobReport, Report, audit
 from cronsensus.clock import SystemClock
 from cronsensus.durations import parse_duration
 from cronsensus.insight.words import brief
-from cronsensus.model.gate import Rule
 from cronsensus.stores.base import Store
 
 SPANS = {"1h": "The last hour", "1d": "The last day", "7d": "The last 7 days", "30d": "The last 30 days"}
@@ -67,11 +66,8 @@ class Audits:
         """The last one; ``None``: nobody has asked for any."""
         return None if self._last is None else self._last[0]
 
-    def make(self, store: Store, span: str, after: Mapping[str, Sequence[Rule]]) -> Audited | None:
-        """Return an audit of the last ``span``, one of ``SPANS``; ``None``: another is being made, and goes on.
-
-        ``after``: what comes after what, as far as known.
-        """
+    def make(self, store: Store, span: str) -> Audited | None:
+        """Return an audit of the last ``span``, one of ``SPANS``; ``None``: another is being made, and goes on."""
         if not self._making.acquire(timeout=PATIENCE):
             return None
         try:
@@ -80,7 +76,7 @@ class Audits:
                 if found.span == span and self._clock.monotonic() - made < KEPT:
                     return found
             now = store.now()
-            report = audit(store, since=now - parse_duration(span), until=now, after=after)
+            report = audit(store, since=now - parse_duration(span), until=now)
             found = Audited(span, report, now)
             self._last = found, self._clock.monotonic()
             return found

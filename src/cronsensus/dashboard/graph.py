@@ -62,9 +62,7 @@ class GraphPage:
     total: int
 
 
-def graph_page(
-    store: Store, whole: Graph, job: str, at: datetime | None, triggers: Mapping[str, Trigger | None]
-) -> GraphPage:
+def graph_page(store: Store, whole: Graph, job: str, at: datetime | None) -> GraphPage:
     """Return one night of what a job comes after and what comes after it; of all jobs if none is named.
 
     Args:
@@ -72,14 +70,14 @@ def graph_page(
         whole: all jobs that come after others, or before.
         job: the one whose part is drawn; of any other name, all are.
         at: the nominal time whose states are shown; ``None``: the newest.
-        triggers: those of the jobs.
     """
     graph = whole.around(job) if job in whole.jobs else whole
     if len(graph.jobs) > MOST_JOBS:
         graph = graph.first(MOST_JOBS)
     nights: set[datetime] = {at} if at is not None else set()
     for root in graph.layers[0][:_ROOTS] if graph.layers else ():
-        nights |= _nights_of(store, root, triggers.get(root))
+        view = store.job(root)
+        nights |= _nights_of(store, root, None if view is None else view.spec.trigger)
     last = sorted(nights)[-NIGHTS:]
     if at is not None and at not in last:
         last = [at, *last[1:]]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from cronsensus.dashboard.actions import Action, Form, Given, Text, find_run, run_form, runs_elsewhere
-from cronsensus.dependencies import edges, names_after
+from cronsensus.dependencies import names_after
 from cronsensus.handle import retry_chain
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.states import State
-from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_edge, rules_of
 
 
-def run_again(scheduler: Scheduler | None) -> Action:
-    """Return the action; where ``scheduler`` declares the job, its form names what comes after it."""
+def run_again() -> Action:
+    """Return the action; its form names what comes after the job."""
 
     def form(store: Store, given: Given) -> Form:
         one = find_run(store, given)
@@ -27,7 +27,7 @@ def run_again(scheduler: Scheduler | None) -> Action:
             says.append(("Of its items only those run that have not succeeded.",))
         if newest is not one:
             says.append(("It was run again already, as run {0}.", newest.id))
-        after = () if scheduler is None else names_after(edges(scheduler.declared), one.job)
+        after = names_after(rules_of(every_edge(store)), one.job)
         if after and one.scheduled_for is not None:
             command = f"cronsensus runs retry {one.id} --downstream{again}"
             says.append(("What comes after it does not follow: {0}. To have it follow: {1}", ", ".join(after), command))

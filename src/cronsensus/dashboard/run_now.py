@@ -11,7 +11,7 @@ from typing import Any
 from cronsensus.codec import dumps
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, retired, runs_elsewhere
 from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
-from cronsensus.dependencies import edges, names_after
+from cronsensus.dependencies import names_after
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.lookup import require_job
 from cronsensus.masking import mask_data
@@ -19,6 +19,7 @@ from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobView
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_edge, rules_of
 
 _FORM = re.compile(r"[0-9a-f-]{36}")
 """What ``new_id`` gives. Nothing else of what a browser sends becomes a key."""
@@ -39,7 +40,7 @@ def run_now(scheduler: Scheduler | None) -> Action:
         says: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
         if known is None or known:
             says += (("Where nothing is written, it gets the arguments of its definition.",),)
-        after = () if scheduler is None else names_after(edges(scheduler.declared), view.spec.name)
+        after = names_after(rules_of(every_edge(store)), view.spec.name)
         if after:
             says += (
                 (

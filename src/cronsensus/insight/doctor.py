@@ -18,6 +18,7 @@ from cronsensus.insight.store_checks import (
 )
 from cronsensus.insight.work_checks import (
     check_alerts,
+    check_circles,
     check_connections,
     check_failing,
     check_jobs,
@@ -52,6 +53,7 @@ def examine(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     yield from check_nodes(store)
     yield from check_connections(store, described)
     yield from check_jobs(store, zone)
+    yield from check_circles(store)
     yield from check_standstills(store, zone)
     yield from check_retired(store, zone)
     yield from check_alerts(store)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from graphlib import TopologicalSorter
 
-from cronsensus.model.gate import Rule
+from cronsensus.model.gate import Rule, in_order, without_circles
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.stores.base import Store
 
@@ -18,10 +17,12 @@ class Graph:
 
     Attributes:
         layers: the jobs in an order in which each stands behind all that it comes after.
+        circles: jobs that come after each other, of which each would wait for the last: their edges are left out.
     """
 
     rules: Mapping[str, Sequence[Rule]]
     layers: tuple[tuple[str, ...], ...]
+    circles: tuple[tuple[str, ...], ...] = ()
 
     @property
     def jobs(self) -> list[str]:
@@ -46,16 +47,14 @@ def graph_of(rules: Mapping[str, Sequence[Rule]], only: set[str] | None = None) 
     """Return the graph of what each job comes after."""
     jobs = {*rules, *(rule.job for each in rules.values() for rule in each)}
     jobs = jobs if only is None else jobs & only
+    rules, circles = without_circles(rules)
     kept = {one: [rule for rule in each if rule.job in jobs] for one, each in rules.items() if one in jobs}
     depth: dict[str, int] = {}
-
-    # Not by calls of itself: a chain may be longer than Python lets them nest.
-    before = {job: [rule.job for rule in kept.get(job, ())] for job in jobs}
-    for job in TopologicalSorter(before).static_order():
-        depth[job] = 1 + max((depth[one] for one in before[job]), default=-1)
+    for job in in_order({job: kept.get(job, ()) for job in jobs}):
+        depth[job] = 1 + max((depth[rule.job] for rule in kept.get(job, ())), default=-1)
     last = max(depth.values(), default=-1)
     layers = (tuple(sorted(one for one in jobs if depth[one] == layer)) for layer in range(last + 1))
-    return Graph(kept, tuple(layers))
+    return Graph(kept, tuple(layers), circles)
 
 
 @dataclass(frozen=True, slots=True)

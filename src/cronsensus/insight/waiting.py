@@ -66,7 +66,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zo
             "lives.",
         )
     if one.parked_on is not None:
-        return _until_woken(store, one, one.parked_on)
+        return _until_woken(store, view, one, one.parked_on)
     if one.due_at >= LATEST:
         return _wait(Cause.DUE_TIME, "It is never due; cancel it, or enqueue it anew with a time.")
     if one.due_at > now and one.error is None and one.reason:
@@ -85,15 +85,26 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zo
     return _no_node(sessions) or _in_the_way(store, view, one) or _not_claimed(view, one, sessions, now)
 
 
-def _until_woken(store: Store, one: Occurrence, what: str) -> Wait:
+def _until_woken(store: Store, view: JobView, one: Occurrence, what: str) -> Wait:
     match what:
         case "items":
             return _for_items(store, one)
         case "upstreams":
-            whom = (one.reason or "").removeprefix("waits for ") or "other jobs"
-            return _wait(Cause.UPSTREAM, f"It comes after {whom}, and waits for that.")
+            return _wait(Cause.UPSTREAM, _behind(store, view, one))
         case _:
             return _wait(Cause.WOKEN, f"It is parked: it {one.reason or f'waits for {what}'}.")
+
+
+def _behind(store: Store, view: JobView, one: Occurrence) -> str:
+    """Return what a run comes after, as its definition says now, and which of that is not over."""
+    at, rules = one.scheduled_for, () if view.spec.after is None else view.spec.after.upstreams
+    if at is None or not rules:
+        return "It comes after nothing any more, and goes on when a node looks."
+    whom = ", ".join(rule.job for rule in rules)
+    where = [OccurrenceFilter(job=rule.job, scheduled_from=at, scheduled_until=at) for rule in rules]
+    newest = [store.occurrences(each, limit=1) for each in where]
+    still = [rule.job for rule, found in zip(rules, newest, strict=True) if found and not found[0].state.final]
+    return f"It comes after {whom}, and waits for {', '.join(still) if 0 < len(still) < len(rules) else 'that'}."
 
 
 def _for_items(store: Store, one: Occurrence) -> Wait:

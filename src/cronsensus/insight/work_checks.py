@@ -19,12 +19,13 @@ from cronsensus.insight.two_programs import describe_strangers, find_twice_decla
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten, typed_time
 from cronsensus.masking import mask
+from cronsensus.model.gate import without_circles
 from cronsensus.model.job import ALERT
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
-from cronsensus.stores.pages import every_job
+from cronsensus.stores.pages import every_edge, every_job, rules_of
 
 OVERDUE = timedelta(seconds=60)
 _A_DAY = timedelta(days=1)
@@ -51,6 +52,14 @@ _MENDS = {
     "gone": "a live node takes its runs over within moments; if none does, start one",
     "unknown": "ask on its own host, which sees its process",
 }
+
+
+def check_circles(store: Store) -> Iterator[Check]:
+    """Find jobs that come after each other in a circle, which several programs make together."""
+    for circle in without_circles(rules_of(every_edge(store)))[1]:
+        names = " → ".join((circle[-1], *circle))
+        text = f"{names} come after each other, so each waits for the last, and is skipped when its wait_for is over"
+        yield Check("circle", FAIL, shorten(text, 300), "take one after=[…] out, in the program that declares it")
 
 
 def check_nodes(store: Store) -> Iterator[Check]:

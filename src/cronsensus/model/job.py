@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args
 
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption
+from cronsensus.model.gate import MOST_UPSTREAMS, After
 from cronsensus.triggers import Trigger, trigger_from_json
 from cronsensus.triggers.options import unknown
 
@@ -273,6 +274,7 @@ class JobSpec:
         overdue: it is to succeed at least so often; ``None``: nothing is expected. Kept in the store, so that it still
             holds when no running release declares the job any more.
         slow: a run is to take no longer.
+        after: what its scheduled occurrences come after.
     """
 
     name: str
@@ -285,10 +287,25 @@ class JobSpec:
     source: Literal["code", "runtime"] = "code"
     overdue: timedelta | None = None
     slow: timedelta | None = None
+    after: After | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
         check_name(self.function, what="function")
+        if self.after is not None:
+            self._check_after(self.after)
+
+    def _check_after(self, after: After) -> None:
+        names = [rule.job for rule in after.upstreams]
+        if self.policies.overlap != "allow":
+            raise InvalidOption(
+                f"{self.name!r} comes after others, so overlap={self.policies.overlap!r} would let one that waits stop "
+                "all behind it; leave it out (concurrency=1 keeps its runs apart)"
+            )
+        if self.name in names:
+            raise InvalidOption(f"{self.name!r} cannot come after itself")
+        if not 0 < len(names) <= MOST_UPSTREAMS:
+            raise InvalidOption(f"{self.name!r} comes after {len(names)} jobs: 1 to {MOST_UPSTREAMS} are possible")
 
     def to_json(self) -> dict[str, Any]:
         """Return the definition as plain JSON values; equal definitions give equal JSON.
@@ -308,6 +325,7 @@ class JobSpec:
             "executor": self.executor,
             "source": self.source,
             **expected,
+            **({} if self.after is None else {"after": self.after.to_json()}),
         }
 
     @classmethod
@@ -315,7 +333,7 @@ class JobSpec:
         """Read what ``to_json`` wrote. Durations are microseconds there. Names are looked up, never imported.
 
         Raises:
-            UnknownPolicies: a newer version wrote it, with policies that this one does not know.
+            UnknownParts: a newer version wrote it, with something that this one does not know.
             InvalidOption: a value cannot be.
         """
         trigger = data["trigger"]
@@ -334,11 +352,12 @@ class JobSpec:
             policies=Policies.read(policies),
             executor=data["executor"],
             source=data["source"],
+            after=After.from_json(data["after"]) if "after" in data else None,
             **{name: timedelta(microseconds=data[name]) for name in _EXPECTED if name in data},
         )
-        unknown = data["policies"].keys() - STORED_DEFAULTS.keys()
+        unknown = (data["policies"].keys() - STORED_DEFAULTS.keys()) | (data.keys() - _PARTS)
         if unknown:
-            raise UnknownPolicies(spec, unknown)
+            raise UnknownParts(spec, unknown)
         return spec
 
     @property
@@ -374,6 +393,11 @@ class JobSpec:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+_PARTS = frozenset({
+    "name", "function", "trigger", "args", "kwargs", "policies", "executor", "source", "after", *_EXPECTED,
+})  # fmt: skip
+
+
 def no_run_by_hand(job: str) -> InvalidOption:
     """Return the error for a run that somebody wants of a job which ``runs_elsewhere``, with what to do instead."""
     for prefix, program in KEPT_ELSEWHERE.items():
@@ -395,8 +419,8 @@ def refuse_run_by_hand(spec: JobSpec) -> None:
         raise no_run_by_hand(spec.name)
 
 
-class UnknownPolicies(InvalidOption):
-    """A stored definition has policies that this version does not know; it leaves that job alone.
+class UnknownParts(InvalidOption):
+    """A stored definition has policies or other parts that this version does not know; it leaves that job alone.
 
     Attributes:
         known: the definition without them. It says what becomes of a run whose node is gone, and nothing else: to fire
@@ -406,7 +430,7 @@ class UnknownPolicies(InvalidOption):
     def __init__(self, known: JobSpec, unknown: Iterable[str]) -> None:
         self.known = known
         super().__init__(
-            f"job {known.name!r} has a policy of a newer version of cronsensus ({', '.join(sorted(unknown))}): this "
+            f"job {known.name!r} has a part of a newer version of cronsensus ({', '.join(sorted(unknown))}): this "
             "node leaves the job to newer ones; upgrade cronsensus here"
         )
 
@@ -435,11 +459,15 @@ def check_name(name: Any, *, what: str = "job name") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A stretch of a job's life under one trigger: nominal times after ``since``, up to the next era's ``since``."""
+    """A stretch of a job's life under one trigger: nominal times after ``since``, up to the next era's ``since``.
+
+    ``after``: what its occurrences came after meanwhile.
+    """
 
     since: datetime
     trigger: Trigger | None
     revision: int
+    after: After | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -607,7 +607,7 @@ class ActiveRuns:
             tell.append(partial(self._batches.tell, claim.parent, claim.spec.function))
         elif isinstance(end.then, Parked) and end.then.listed is None:
             held = Sleeper(claim.id, claim.job, end.then.on, claim.scheduled_for, claim.created_at)
-            tell.append(partial(self._batches.tell_held, held))
+            tell.append(partial(self._batches.tell_held, held, claim.spec))
         elif isinstance(end.then, Parked):
             tell.append(partial(self._batches.tell, claim.id, claim.spec.function))
         at = claim.scheduled_for if isinstance(end.then, Final) else None

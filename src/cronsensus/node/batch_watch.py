@@ -11,7 +11,8 @@ two at once do no harm.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from cronsensus.clock import Clock
@@ -19,13 +20,14 @@ from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.batch import Children, Sleeper, Tolerance, phase
-from cronsensus.model.gate import Rule
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node import turn_order
 from cronsensus.node.executors.base import Registered
-from cronsensus.node.upstreams import After, Gates
+from cronsensus.node.upstreams import Gates, UpstreamResults
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_edge
 
 _log = Logger("cronsensus.node")
 
@@ -68,7 +70,8 @@ class BatchWatch:
         self._asked: dict[int, str] = {}
         self._held: list[Sleeper] = []
         self._ended: set[Ended] = set()
-        self._behind: Mapping[str, Mapping[str, Rule]] = {}
+        self._edges: dict[str, JobSpec] = {}
+        self._behind: dict[str, set[str]] = defaultdict(set)
         self._known = 0
         self._event = Event()
         self._stopping = Event()
@@ -134,30 +137,45 @@ class BatchWatch:
 
     # --- what comes after what? ---------------------------------------------------------------------------------------
 
-    def after_of(self, job: str) -> After | None:
-        """Return what the occurrences of a job come after; ``None``: nothing, as of one that was added at run time."""
-        registered = self._registry.get(job)
-        return None if registered is None else registered.after
+    def results_of(self, function: str) -> UpstreamResults | None:
+        """Return how this program reads what the jobs returned that a job of its code comes after."""
+        registered = self._registry.get(function)
+        return None if registered is None else registered.upstreams
+
+    def learn(self, specs: Iterable[JobSpec]) -> None:
+        """Note which of these jobs come after others; any thread."""
+        for spec in specs:
+            if spec.after is not None and self._edges.get(spec.name) is not spec:
+                with self._lock:
+                    self._note_edge(spec)
+
+    def _note_edge(self, spec: JobSpec) -> None:
+        self._edges[spec.name] = spec
+        for rule in () if spec.after is None else spec.after.upstreams:
+            self._behind[rule.job].add(spec.name)
 
     def has_dependents(self, job: str) -> bool:
-        """Whether a job of this node comes after that one."""
-        return job in self._dependents()
+        """Whether any job is known to come after that one: from this program's code, a look, or the last sweep.
 
-    @property
-    def has_gates(self) -> bool:
-        """Whether any job of this node comes after another."""
-        return bool(self._dependents())
+        Of one that is not known, what is parked is woken by a sweep.
+        """
+        if self._known != len(self._registry):  # asked at each end, so worked out when one is added
+            with self._lock:
+                registry = dict(self._registry)
+                for name, one in registry.items():
+                    for upstream in () if one.upstreams is None else one.upstreams.types:
+                        self._behind[upstream].add(name)
+                self._known = len(registry)
+        return job in self._behind
 
-    def _dependents(self) -> Mapping[str, Mapping[str, Rule]]:
-        """Return which jobs come after which, and how; asked at each end, so worked out when one is added."""
-        if self._known != len(self._registry):
-            found: dict[str, dict[str, Rule]] = {}
-            registry = dict(self._registry)
-            for name, one in registry.items():
-                for rule in () if one.after is None else one.after.rules:
-                    found.setdefault(rule.job, {})[name] = rule
-            self._behind, self._known = found, len(registry)
-        return self._behind
+    def _read_edges(self) -> Mapping[str, JobSpec]:
+        """Return which jobs come after others, as the store says now."""
+        found = {spec.name: spec for spec in every_edge(self.store)}
+        with self._lock:
+            self._edges, self._behind, self._known = {}, defaultdict(set), 0
+            for spec in found.values():
+                self._note_edge(spec)
+        return found
 
     # --- may a batch go on? -----------------------------------------------------------------------------------------
 
@@ -213,9 +231,10 @@ class BatchWatch:
         self._ensure_thread()
         self._event.set()
 
-    def tell_held(self, sleeper: Sleeper) -> None:
-        """Note that what comes after others went to sleep; asked on the thread whether they have ended meanwhile."""
+    def tell_held(self, sleeper: Sleeper, spec: JobSpec) -> None:
+        """Note that what comes after others was parked; asked on the thread whether they have ended meanwhile."""
         with self._lock:
+            self._note_edge(spec)
             self._held.append(sleeper)
         self.on_told()
 
@@ -242,12 +261,19 @@ class BatchWatch:
             wait = self.look()
 
     def _sweep(self) -> None:
-        """Wake what may go on of all that sleeps."""
-        gates = Gates(self.store)
+        """Wake what may go on of all that is parked."""
+        gates, edges = Gates(self.store), self._read_edges()
         for page in self._pages():
-            self._wake_behind(page, gates)
-            self._wake_left(page)
+            self._wake_behind(page, gates, edges)
+            self._wake_free(page, edges)
             self._look_at_batches({one.id: one.job for one in page if one.on == "items"})
+
+    def _wake_free(self, sleepers: Sequence[Sleeper], edges: Mapping[str, JobSpec]) -> None:
+        """Wake what is parked behind others and comes after nothing any more: its job was defined anew."""
+        left = [one for one in sleepers if one.on == "upstreams" and one.job not in edges]
+        living = {job: (view := self.store.job(job)) and view.retired_at is None for job in {one.job for one in left}}
+        if (free := [one.id for one in left if living[one.job]]) and self.store.awaken(free):
+            self._wake()
 
     def _pages(self) -> Iterator[list[Sleeper]]:
         last = 0
@@ -258,13 +284,24 @@ class BatchWatch:
             last = page[-1].id
 
     def _look_behind(self, ended: Collection[Ended]) -> None:
-        """Wake what sleeps behind nominal times of jobs that are over."""
-        behind = [(name, rule, at) for job, at in ended for name, rule in self._dependents().get(job, {}).items()]
+        """Wake what is parked behind nominal times of jobs that are over."""
+        with self._lock:
+            names, edges = {name for job, _ in ended for name in self._behind.get(job, ())}, dict(self._edges)
+        if not names <= edges.keys():
+            edges = dict(self._read_edges())
+        behind = [
+            (name, rule, at)
+            for name in names & edges.keys()
+            if (after := edges[name].after) is not None
+            for rule in after.upstreams
+            for job, at in ended
+            if rule.job == job
+        ]
         same = {(name, at) for name, rule, at in behind if rule.which == "same"}
         others = {name for name, rule, _ in behind if rule.which != "same"}
         gates = Gates(self.store)
         if not others and len(same) <= _SINGLY:
-            # However many others sleep, the next link of a chain is found by one read.
+            # However many others are parked, the next link of a chain is found by one read.
             for name, at in same:
                 where = OccurrenceFilter(job=name, states=(State.PENDING,), scheduled_from=at, scheduled_until=at)
                 sleepers = [
@@ -272,39 +309,43 @@ class BatchWatch:
                     for one in self.store.occurrences(where)
                     if one.parked_on is not None
                 ]
-                self._wake_behind(sleepers, gates, ended)
+                self._wake_behind(sleepers, gates, edges, ended)
             return
         for page in self._pages():
             meant = [one for one in page if one.job in others or (one.job, one.scheduled_for) in same]
-            self._wake_behind(meant, gates, ended)
+            self._wake_behind(meant, gates, edges, ended)
 
-    def _wake_behind(self, sleepers: Sequence[Sleeper], gates: Gates, ended: Collection[Ended] = ()) -> None:
-        behind = [(after, one) for one in sleepers if one.on == "upstreams" and (after := self.after_of(one.job))]
+    def _wake_behind(
+        self,
+        sleepers: Sequence[Sleeper],
+        gates: Gates,
+        edges: Mapping[str, JobSpec],
+        ended: Collection[Ended] = (),
+    ) -> None:
+        behind = [(edges[one.job], one) for one in sleepers if one.on == "upstreams" and one.job in edges]
         # One that waits for nothing else is not asked about: its gate is, at its claim.
-        ready = [one.id for after, one in behind if _only_after(after, one, ended)]
-        asked = [(after, one) for after, one in behind if not _only_after(after, one, ended)]
+        ready = [one.id for spec, one in behind if _only_after(spec, one, ended)]
+        asked = [(spec, one) for spec, one in behind if not _only_after(spec, one, ended)]
         gates.read(asked)
-        ready += [one.id for after, one in asked if gates.decide(after, one)[0].decision != "wait"]
+        ready += [one.id for spec, one in asked if gates.decide(spec, one)[0].decision != "wait"]
         if ready and self.store.awaken(ready):
             self._wake()
 
     def _look_at_held(self, held: list[Sleeper]) -> None:
         """Wake those that went to sleep while what they wait for ended; what has just ended goes first."""
         gates = Gates(self.store)
+        with self._lock:
+            edges: Mapping[str, JobSpec] = dict(self._edges)
+        if not {one.job for one in held} <= edges.keys():
+            edges = self._read_edges()
         while held:
-            self._wake_behind(held[:_SINGLY], gates)
+            self._wake_behind(held[:_SINGLY], gates, edges)
             del held[:_SINGLY]
             if self._ended:
                 with self._lock:
                     self._held += held
                 held.clear()
                 self.on_told()
-
-    def _wake_left(self, sleepers: Sequence[Sleeper]) -> None:
-        """Wake what a release before held behind others, if all nodes run one that knows nothing of them."""
-        left = [one.id for one in sleepers if one.on == "upstreams" and self._comes_after_nothing(one.job)]
-        if left and self._is_one_release() and self.store.awaken(left):
-            self._wake()
 
     def _look_at_batches(self, batches: Mapping[int, str]) -> None:
         """Wake those of these batches that wait for nothing any more."""
@@ -328,15 +369,6 @@ class BatchWatch:
         if ready and self.store.awaken(ready):
             self._wake()
 
-    def _comes_after_nothing(self, job: str) -> bool:
-        """Whether this node has a job and knows nothing that it comes after: what sleeps, a release before held."""
-        registered = self._registry.get(job)
-        return registered is not None and registered.after is None
-
-    def _is_one_release(self) -> bool:
-        """Whether all nodes run one release: else one that knows better may be there, and see to what it holds."""
-        return len({one.release for one in self.store.sessions() if one.is_node}) <= 1
-
     def _tolerance(self, function: str) -> Tolerance:
         registered = self._registry.get(function)
         return Tolerance() if registered is None or registered.batch is None else registered.batch.tolerance
@@ -347,9 +379,9 @@ def _begins_nothing(children: Children, tolerance: Tolerance) -> bool:
     return children.state is None or children.state.final or tolerance.stops(children)
 
 
-def _only_after(after: After, one: Sleeper, ended: Collection[Ended]) -> bool:
+def _only_after(spec: JobSpec, one: Sleeper, ended: Collection[Ended]) -> bool:
     """Whether all that it comes after is one nominal time, and that is over."""
-    if len(after.rules) != 1 or one.scheduled_for is None:
+    if spec.after is None or len(spec.after.upstreams) != 1 or one.scheduled_for is None:
         return False
-    [rule] = after.rules
+    [rule] = spec.after.upstreams
     return rule.which == "same" and (rule.job, one.scheduled_for) in ended

@@ -145,10 +145,10 @@ class Claiming:
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
         claims = self._without_ended_batches(claims)
-        behind = [claim for claim in claims if self._has_gate(claim)] if self._batches.has_gates else []
+        behind = [claim for claim in claims if _has_gate(claim)]
         if behind:
             # Last: their gates ask the store, and what has none does not wait for that.
-            free = [claim for claim in claims if not self._has_gate(claim)]
+            free = [claim for claim in claims if not _has_gate(claim)]
             self._begin_all(free, lease, claimed_by, sample)
             claims = self._through_gates(behind, claims)
         self._begin_all(claims, lease, claimed_by, sample)
@@ -195,12 +195,7 @@ class Claiming:
     def _admitted(self, claim: Claim) -> bool:
         """Whether a claim that this node came to hear of late may begin; else it ends here, as below."""
         admitted = self._without_ended_batches([claim])
-        return bool(self._through_gates(admitted, ()) if admitted and self._has_gate(claim) else admitted)
-
-    def _has_gate(self, claim: Claim) -> bool:
-        if claim.scheduled_for is None or not self._batches.has_gates:
-            return False
-        return self._batches.after_of(claim.job) is not None
+        return bool(self._through_gates(admitted, ()) if admitted and _has_gate(claim) else admitted)
 
     def _through_gates(self, behind: Sequence[Claim], together: Sequence[Claim]) -> Sequence[Claim]:
         """Return claims without those that wait for others, or are skipped because of them: these are settled here.
@@ -212,8 +207,7 @@ class Claiming:
         try:
             running = {(one.job, one.scheduled_for) for one in together if one.scheduled_for is not None}
             gates = Gates(self._store, running)
-            afters = [(self._batches.after_of(one.job), _sleeper(one)) for one in behind]
-            gates.read([(after, sleeper) for after, sleeper in afters if after is not None])
+            gates.read([(one.spec, _sleeper(one)) for one in behind])
             while left:
                 self._pass(left[0], gates)
                 left.popleft()
@@ -227,9 +221,7 @@ class Claiming:
 
     def _pass(self, claim: Claim, gates: Gates) -> None:
         """Let a claim through its gate, or settle it."""
-        after = self._batches.after_of(claim.job)
-        assert after is not None  # noqa: S101 - for the type checker
-        decided, upstreams = gates.decide(after, _sleeper(claim))
+        decided, upstreams = gates.decide(claim.spec, _sleeper(claim), self._batches.results_of(claim.spec.function))
         # A batch that has been listed went through its gate: what is retried of its upstreams since does not undo it.
         if decided.decision == "run" or claim.listed is not None:
             self._passed.add(claim.id)
@@ -286,6 +278,10 @@ class Claiming:
         else:
             self._active_runs.begin_at(seen.time_of(claim.due_at), claim, lease)
         self._run_log.started([claim])
+
+
+def _has_gate(claim: Claim) -> bool:
+    return claim.scheduled_for is not None and claim.spec.after is not None
 
 
 def _sleeper(claim: Claim) -> Sleeper:

@@ -304,6 +304,7 @@ class Round:
                 "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), then
             )
         self.batches.parked = view.parked
+        self.batches.learn(one.spec for one in view.jobs)
         self.watch.looked(view.jobs, view.now)
         self._claiming.look(lease, view, asked)
         self.reconciling.look(lease, view)

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from cronsensus.model.batch import Sleeper
 from cronsensus.model.gate import Gate, Rule, Verdict, gate, is_against
-from cronsensus.model.job import JobView
+from cronsensus.model.job import JobSpec, JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -28,21 +28,15 @@ _TOGETHER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class After:
-    """What the occurrences of a job come after, as its declaration says.
+class UpstreamResults:
+    """How this program reads what the jobs returned that a job of its code comes after.
 
     Attributes:
-        rules: one for each upstream.
-        wait_for: how long one may wait, from its creation on.
-        types: how each upstream's result is read, by its name.
-        trigger: of the job itself, which says what a period is.
+        types: how each result is read, by the upstream's name.
         functions: of the upstreams, by name, as far as they are known here; a process of a job's own imports them.
     """
 
-    rules: tuple[Rule, ...]
-    wait_for: timedelta
-    types: Mapping[str, Any]
-    trigger: Trigger | None
+    types: Mapping[str, Any] = field(default_factory=dict)
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
@@ -137,11 +131,11 @@ class Gates:
             self._now = self._store.now()
         return self._now - one.created_at
 
-    def read(self, sleepers: Sequence[tuple[After, Sleeper]]) -> None:
+    def read(self, sleepers: Sequence[tuple[JobSpec, Sleeper]]) -> None:
         """Read together what many wait for: they may be all the nights of one upstream that does not end."""
         times: dict[str, set[datetime]] = defaultdict(set)
-        for after, one in sleepers:
-            for rule in after.rules:
+        for spec, one in sleepers:
+            for rule in () if spec.after is None else spec.after.upstreams:
                 if rule.which == "same" and one.scheduled_for is not None:
                     times[rule.job].add(one.scheduled_for)
         for job, wanted in times.items():
@@ -154,21 +148,26 @@ class Gates:
                     # Newest first, and it is the newest that counts.
                     self._seen.setdefault((job, occurrence.scheduled_for), _seen(occurrence))
 
-    def decide(self, after: After, one: Sleeper) -> tuple[Gate, dict[str, tuple[Upstream[Any], ...]]]:
-        """Return what to do with an occurrence, and what it came after. One without a nominal time has no gate."""
-        if one.scheduled_for is None:
+    def decide(
+        self, spec: JobSpec, one: Sleeper, results: UpstreamResults | None = None
+    ) -> tuple[Gate, dict[str, tuple[Upstream[Any], ...]]]:
+        """Return what to do with an occurrence of a job, and what it came after.
+
+        One without a nominal time has no gate. ``results``: how what the upstreams returned is read; else it is not.
+        """
+        if one.scheduled_for is None or (after := spec.after) is None:
             return Gate("run"), {}
-        found = {rule.job: list(self._of(rule, one.scheduled_for, after.trigger)) for rule in after.rules}
+        found = {rule.job: list(self._of(rule, one.scheduled_for, spec.trigger)) for rule in after.upstreams}
         verdicts: dict[str, Sequence[Verdict]] = {
             job: [seen.verdict for _, seen in times] or ["missing"] for job, times in found.items()
         }
         waits = any("wait" in each for each in verdicts.values())
         waited = self._waited(one) if waits else timedelta(0)
-        decided = gate(after.rules, verdicts, waited=waited, wait_for=after.wait_for)
+        decided = gate(after.upstreams, verdicts, waited=waited, wait_for=after.wait_for)
         if decided.decision != "run":
             return decided, {}
         return decided, {
-            job: tuple(_upstream(job, time, seen, after) for time, seen in times) for job, times in found.items()
+            job: tuple(_upstream(job, time, seen, results) for time, seen in times) for job, times in found.items()
         }
 
     def _of(self, rule: Rule, time: datetime, own: Trigger | None) -> Iterator[tuple[datetime, _Seen]]:
@@ -246,11 +245,11 @@ def _seen(one: Occurrence) -> _Seen:
     return _Seen(cast("Verdict", str(one.state)) if one.state.final else "wait", one)
 
 
-def _upstream(job: str, time: datetime, seen: _Seen, after: After) -> Upstream[Any]:
+def _upstream(job: str, time: datetime, seen: _Seen, results: UpstreamResults | None) -> Upstream[Any]:
     one = seen.occurrence
     if one is None:
         return Upstream(job, time, seen.verdict)
-    types = after.types.get(job)
+    types = None if results is None else results.types.get(job)
     result = None if one.state is not State.SUCCEEDED or types is None else types.read_result(one.result)
     return Upstream(job, time, seen.verdict, result, one.id)
 

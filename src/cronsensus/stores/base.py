@@ -763,6 +763,10 @@ class Store(Backend):
         """Return jobs by name; the retired ones only if asked for."""
         return self._within("jobs", self._jobs, after, limit, retired=retired)
 
+    def edges(self, *, after: str = "", limit: int = 1000) -> list[JobSpec]:
+        """Return the definitions of the living jobs that come after others (``JobSpec.after``), by name."""
+        return self._within("edges", self._edges, after, limit)
+
     def history(self, job: str) -> JobHistory:
         """Return the eras and the paused stretches of a job's life; none of a job that is not there."""
         return self._within("history", self._history, job)

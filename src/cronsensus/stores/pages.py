@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from cronsensus.model.job import JobView
+from cronsensus.model.gate import Rule
+from cronsensus.model.job import JobSpec, JobView
 from cronsensus.model.ledger import LedgerRange, TrailEntry
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.stores.base import Store
@@ -23,6 +24,16 @@ def every_job(store: Store, *, after: str = "", retired: bool = False, page: int
         return store.jobs(after=last, limit=page, retired=retired)
 
     return _every(read, after, page=page, position=lambda job: job.spec.name)
+
+
+def every_edge(store: Store) -> Iterator[JobSpec]:
+    """Yield the definitions of the living jobs that come after others, by name."""
+    return _every(lambda last: store.edges(after=last, limit=PAGE), "", position=lambda spec: spec.name)
+
+
+def rules_of(specs: Iterable[JobSpec]) -> dict[str, tuple[Rule, ...]]:
+    """Return what each of these jobs comes after, by name; those that come after nothing are left out."""
+    return {spec.name: spec.after.upstreams for spec in specs if spec.after is not None}
 
 
 def every_occurrence(

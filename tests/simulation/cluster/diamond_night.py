@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import cast
 
 from cronsensus.audit import audit
-from cronsensus.model.gate import Rule, When
+from cronsensus.model.gate import After, Rule, When
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Reason, State
-from cronsensus.node.upstreams import After
 from cronsensus.triggers import every
 from tests.simulation.cluster.batch_night import KEEP, BatchJudge, BatchPeople, BatchTroubles, SleepersWorld
 from tests.simulation.cluster.clocks import SECOND
@@ -56,13 +56,23 @@ class DiamondScenario(Scenario):
                 "keep": KEEP[prunes],
             }
         )
-        self.releases = [[JobSpec(name=name, function=name, trigger=trigger, policies=policies) for name in self.names]]
         self.when: dict[str, When] = {name: rng.choice(["succeeded", "succeeded", "ended"]) for name in self.names}
         upstreams = {LEFT: [TOP], RIGHT: [TOP], FOOT: [LEFT, RIGHT]}
         self.afters = {
-            name: After(tuple(Rule(one, self.when[name]) for one in some), WAIT_FOR, {}, trigger)
-            for name, some in upstreams.items()
+            name: After(tuple(Rule(one, self.when[name]) for one in some), WAIT_FOR) for name, some in upstreams.items()
         }
+        self.releases = [
+            [
+                JobSpec(
+                    name=name,
+                    function=name,
+                    trigger=trigger,
+                    policies=replace(policies, overlap="allow") if name in upstreams else policies,
+                    after=self.afters.get(name),
+                )
+                for name in self.names
+            ]
+        ]
         self.outsiders = 0
         self.clock_steps = False
         self.rough = True
@@ -83,7 +93,7 @@ class DiamondJudge(BatchJudge):
         claim, scenario = work.call.claim, cast("DiamondScenario", self.stage.scenario)
         if claim.job not in scenario.afters or claim.scheduled_for is None or self.stage.parts.forgets:
             return
-        for rule in scenario.afters[claim.job].rules:
+        for rule in scenario.afters[claim.job].upstreams:
             where = OccurrenceFilter(
                 job=rule.job, scheduled_from=claim.scheduled_for, scheduled_until=claim.scheduled_for
             )
@@ -138,7 +148,7 @@ class DiamondWorld(SleepersWorld):
                 )
         for time, night in nights.items():
             for job, after in self._diamond.afters.items():
-                self._agrees(time, night[job], [(rule, night[rule.job]) for rule in after.rules])
+                self._agrees(time, night[job], [(rule, night[rule.job]) for rule in after.upstreams])
             self.feet += any(one.state is State.SUCCEEDED for one in night[FOOT])
         self.trace.add(self.clock.micros, "judge", "FEET", self.feet)
         for finding in audit(self.store, tolerance=timedelta(seconds=30)).findings:

@@ -59,7 +59,6 @@ class SimulatedNode(Node):
                     _never,
                     scenario.executors[one],
                     batch=scenario.batches.get(one),
-                    after=scenario.afters.get(one),
                 )
                 for one in sorted(functions)
             },

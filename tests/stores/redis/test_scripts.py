@@ -180,6 +180,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     assert store.children([made.id])[made.id].pending == 1
     store.awaken([made.id])
     assert store.parked() == []
+    assert store.edges() == []
     assert store.decided() == store.decided(after=-1) == []
     assert all(one.job == name for one in store.ended_badly(START))
     store.trigger(name, by=name, why=name)

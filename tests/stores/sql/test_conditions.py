@@ -212,6 +212,14 @@ CASES = [
         for name in ("due_jobs", "newest_due_jobs")
     ),
     Case("later pauses", "pauses_after", _p, [ENDED_PAUSE], [{"job_id": 6}, {"end": 1}], asked={"watermark": 1}),
+    Case(
+        "edges",
+        "edges",
+        _j,
+        [{**JOB, "dependent": 1}],
+        [{"dependent": None}, {"namespace": "theirs"}, {"retired_at": 1}, {"name": "a"}],
+        asked={"after": "a"},
+    ),
     Case("jobs", "lock_jobs", _j, [JOB], [{"id": 6}, {"namespace": "theirs"}], FOR_UPDATE, asked=IDS),
     Case(
         "active",

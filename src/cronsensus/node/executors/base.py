@@ -15,7 +15,7 @@ from cronsensus.model.job import Executor as ExecutorName
 from cronsensus.model.occurrence import Claim
 from cronsensus.node.items import Batch
 from cronsensus.node.run import Run
-from cronsensus.node.upstreams import After
+from cronsensus.node.upstreams import UpstreamResults
 from cronsensus.typed import UNTYPED, Types
 
 
@@ -28,7 +28,7 @@ class Registered:
         before_run: how many arguments may go by position before it.
         types: what the function's annotations make of JSON.
         batch: how its items come to be, if it is called once for each item of a list.
-        after: what its job's occurrences come after.
+        upstreams: how it reads what the jobs returned that its own comes after.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Registered:
     before_run: int = sys.maxsize
     types: Types = field(default=UNTYPED, repr=False, compare=False)
     batch: Batch | None = field(default=None, repr=False, compare=False)
-    after: After | None = field(default=None, repr=False, compare=False)
+    upstreams: UpstreamResults | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(

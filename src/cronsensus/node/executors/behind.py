@@ -11,7 +11,7 @@ import msgspec
 from cronsensus.errors import InvalidPayload, UnsupportedFunction
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.importing import Target, load, locate
-from cronsensus.node.upstreams import After, Upstream
+from cronsensus.node.upstreams import Upstream, UpstreamResults
 from cronsensus.typed import UNTYPED, Types, to_plain
 
 
@@ -29,13 +29,12 @@ class Behind(msgspec.Struct, frozen=True):
 
 def write(call: Call) -> dict[str, Behind]:
     """Return what a run came after, as a message can hold it."""
-    after = call.registered.after
-    return {job: _behind(job, some, after) for job, some in call.run.came_after.items()}
+    results = call.registered.upstreams or UpstreamResults()
+    return {job: _behind(job, some, results) for job, some in call.run.came_after.items()}
 
 
-def _behind(job: str, some: tuple[Upstream[Any], ...], after: After | None) -> Behind:
-    function = None if after is None else after.functions.get(job)
-    types = UNTYPED if after is None else after.types.get(job, UNTYPED)
+def _behind(job: str, some: tuple[Upstream[Any], ...], results: UpstreamResults) -> Behind:
+    function, types = results.functions.get(job), results.types.get(job, UNTYPED)
     target = None
     if function is not None:
         try:

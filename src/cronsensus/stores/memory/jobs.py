@@ -90,7 +90,7 @@ class JobVerbs(Handle):
             payload=payload,
             revision=1,
             watermark=watermark,
-            eras=[Era(watermark, spec.trigger, 1)],
+            eras=[Era(watermark, spec.trigger, 1, spec.after)],
             created_at=now,
         )
         self._space.add_job(job)
@@ -108,7 +108,8 @@ class JobVerbs(Handle):
         """Begin a new revision now; never before the watermark, and never before the last one began."""
         job.revision += 1
         since = self._next_era(job, now)
-        job.eras.append(Era(since, None if spec is None else spec.trigger, job.revision))
+        trigger, behind = (None, None) if spec is None else (spec.trigger, spec.after)
+        job.eras.append(Era(since, trigger, job.revision, behind))
 
     @staticmethod
     def _next_era(job: JobRow, now: datetime) -> datetime:

@@ -12,7 +12,7 @@ from typing import Any
 from cronsensus.codec import read_payload
 from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobHistory, JobView
+from cronsensus.model.job import JobHistory, JobSpec, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
@@ -176,6 +176,13 @@ class Reads(Handle):
         with self._changed:
             rows = (self._space.jobs[name] for name in self._space.names.after(after))
             return [job_view(row) for row in islice((row for row in rows if retired or row.retired_at is None), limit)]
+
+    def _edges(self, after: str, limit: int) -> list[JobSpec]:
+        """Return the definitions of living jobs that come after others."""
+        with self._changed:
+            rows = (self._space.jobs[name] for name in self._space.names.after(after))
+            found = (row.spec for row in rows if row.spec.after is not None and row.retired_at is None)
+            return list(islice(found, limit))
 
     def _history(self, job: str) -> JobHistory:
         """Return a job's eras and paused stretches."""

@@ -18,8 +18,9 @@ from cronsensus.codec import loads, read_error, read_payload
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.batch import Children
+from cronsensus.model.gate import After
 from cronsensus.model.glance import Glance
-from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, UnknownPolicies
+from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, UnknownParts
 from cronsensus.model.ledger import LedgerRange, TrailEntry
 from cronsensus.model.occurrence import Claim, LogLine, Occurrence, RunView, Takeover
 from cronsensus.model.plan import VerdictRange
@@ -28,7 +29,7 @@ from cronsensus.model.states import Origin, State
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.lenient_msgpack import decoded
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of, texts_by_name
-from cronsensus.triggers import Trigger, trigger_from_json
+from cronsensus.triggers import trigger_from_json
 
 MICROSECOND = timedelta(microseconds=1)
 LARGEST_ID = 10**14 - 1
@@ -99,10 +100,10 @@ def read_spec(text: str) -> JobSpec:
     """
     try:
         return JobSpec.from_json(loads(text))
-    except UnknownPolicies as error:
+    except UnknownParts as error:
         raise StoreCorrupt(str(error)) from error
     except READING_RAISES as error:
-        raise _unreadable("definition", error, text) from error
+        raise _unreadable("a definition", error, text) from error
 
 
 @lru_cache(MOST_KEPT)
@@ -110,23 +111,29 @@ def read_eras(text: str) -> tuple[Era, ...]:
     """Return eras from their text.
 
     Raises:
-        StoreCorrupt: a trigger cannot be read; a newer version of cronsensus may have written it.
+        StoreCorrupt: one cannot be read; a newer version of cronsensus may have written it.
     """
     try:
         return tuple(read_era(era) for era in loads(text))
     except READING_RAISES as error:
-        raise _unreadable("trigger", error, text) from error
+        raise _unreadable("an era", error, text) from error
 
 
 def read_era(row: Row) -> Era:
     """Return an era as ``era_row`` wrote it."""
-    since, revision, trigger = row
-    return Era(from_micros(since), None if trigger is None else trigger_from_json(trigger), revision)
+    since, revision, trigger, after = row
+    return Era(
+        from_micros(since),
+        None if trigger is None else trigger_from_json(trigger),
+        revision,
+        None if after is None else After.from_json(after),
+    )
 
 
-def era_row(since: datetime, trigger: Trigger | None, revision: int) -> list[Any]:
+def era_row(era: Era) -> list[Any]:
     """Return an era as JSON values."""
-    return [to_micros(since), revision, None if trigger is None else trigger.to_json()]
+    trigger = None if era.trigger is None else era.trigger.to_json()
+    return [to_micros(era.since), era.revision, trigger, None if era.after is None else era.after.to_json()]
 
 
 def write_json(value: Any) -> str:
@@ -142,7 +149,7 @@ def holding(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
 
 def _unreadable(what: str, error: Exception, text: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"the store holds a {what} that this version cannot read ({error}): {str(text)[:200]}; upgrade cronsensus "
+        f"the store holds {what} that this version cannot read ({error}): {str(text)[:200]}; upgrade cronsensus "
         "here, or define the job anew, with some change"
     )
 

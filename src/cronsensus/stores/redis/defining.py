@@ -301,7 +301,7 @@ def _created(one: Declared, at: datetime) -> list[Any]:
         last = trigger.latest_until(at, at - _LONG_AGO)
         if last is not None:
             watermark = last - _MICROSECOND
-    era = Era(watermark, trigger, 1)
+    era = Era(watermark, trigger, 1, one.spec.after)
     fields = _fields(one, 1, watermark, (era,))
     return [one.spec.name, list(fields), _era_text(era), micros(next_nominal((era,), watermark))]
 
@@ -310,7 +310,7 @@ def _changed(one: Declared, stored: StoredJob, at: datetime) -> list[Any]:
     """Return a changed job: what was seen of it, then as for a new one."""
     watermark = max(stored.watermark, at) if stored.retired else stored.watermark
     revision = stored.next_revision
-    era = Era(stored.since(at, watermark), one.spec.trigger, revision)
+    era = Era(stored.since(at, watermark), one.spec.trigger, revision, one.spec.after)
     eras = stored.eras_and(era, watermark)
     fields = _fields(one, revision, watermark, eras)
     return [*_seen(stored), list(fields), _era_text(era), micros(next_nominal(eras, watermark))]
@@ -359,6 +359,7 @@ def _fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, 
         "keep": length(policies.keep),
         "manual": 1 if spec.trigger is None else None,
         "elsewhere": 1 if spec.runs_elsewhere else None,
+        "dependent": 1 if spec.after is not None else None,
         "watermark": micros(watermark),
         "eras": _eras_text(eras),
         "last_since": micros(eras[-1].since),
@@ -370,8 +371,8 @@ def _fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, 
 
 
 def _era_text(era: Era) -> str:
-    return write_json(era_row(era.since, era.trigger, era.revision))
+    return write_json(era_row(era))
 
 
 def _eras_text(eras: tuple[Era, ...]) -> str:
-    return write_json([era_row(era.since, era.trigger, era.revision) for era in eras])
+    return write_json([era_row(era) for era in eras])

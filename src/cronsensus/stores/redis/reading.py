@@ -10,7 +10,7 @@ from cronsensus.codec import clean, dumps, loads
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.batch import Children, Sleeper
 from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobHistory, JobView, Stretch
+from cronsensus.model.job import JobHistory, JobSpec, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
@@ -25,6 +25,7 @@ from cronsensus.stores.redis.codec import (
     occurrence,
     occurrence_id,
     read_era,
+    read_spec,
     runs,
     session_views,
     stretch,
@@ -62,6 +63,17 @@ class Reads(Handle):
             lambda one: job_view(self._keyspace, one[1]),
             lambda one: f"job {one[0]!r}",
             position=lambda one: one[0],
+        )
+
+    def _edges(self, after: str, limit: int) -> list[JobSpec]:
+        """Return the definitions of living jobs that come after others."""
+        return self._unreadable.page(
+            limit,
+            after,
+            lambda after, size: self._read("edges", after, size),
+            lambda row: read_spec(row[1]),
+            lambda row: f"job {row[0]!r}",
+            position=lambda row: row[0],
         )
 
     def _history(self, job: str) -> JobHistory:

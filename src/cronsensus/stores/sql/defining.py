@@ -39,6 +39,7 @@ class Prepared(NamedTuple):
 
     text: str
     trigger: str | None
+    after: str | None
     first: datetime | None
 
 
@@ -101,9 +102,12 @@ def prepare(declared: Declared, now: datetime) -> None:
 def _prepare(spec: JobSpec, now: datetime) -> Prepared:
     # Arguments were checked and bounded in declare(); the rest is ours.
     data = spec.to_json()
-    trigger = None if data["trigger"] is None else json.dumps(data["trigger"], separators=(",", ":"))
+    trigger, after = (
+        None if data.get(part) is None else json.dumps(data[part], separators=(",", ":"))
+        for part in ("trigger", "after")
+    )
     first = None if spec.trigger is None else spec.trigger.next_after(now)
-    return Prepared(_written(spec), trigger, first)
+    return Prepared(_written(spec), trigger, after, first)
 
 
 def _written(spec: JobSpec) -> str:
@@ -194,7 +198,8 @@ def _create(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
         for name in some:
             watermark, next_due = _first(declared, name, from_micros(tx.now))
             jobs.append((name, *_columns(declared, name), to_micros(watermark), micros(next_due)))
-            eras.append((name, to_micros(watermark), 1, declared.prepared[name].trigger))
+            prepared = declared.prepared[name]
+            eras.append((name, to_micros(watermark), 1, prepared.trigger, prepared.after))
         tx.send_rows("insert_jobs", jobs, space=tx.namespace, created=tx.now)
         tx.send_rows("insert_eras", eras, space=tx.namespace)
         if len(some) == _AT_ONCE:
@@ -236,12 +241,13 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
             watermark = max(watermark, tx.now)
         since = max(tx.now, watermark, began.get(row.id, watermark))
         revision = row.revision + 1 if sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
-        all_eras = (*known[row.id], Era(from_micros(since), spec.trigger, revision))
+        all_eras = (*known[row.id], Era(from_micros(since), spec.trigger, revision, spec.after))
         next_due = micros(next_nominal(all_eras, from_micros(watermark)))
         waking = None if row.paused_at is not None else next_due
         when = (revision, since, watermark, next_due, waking)
         changes.append((*_columns(declared, row.name), *when, row.id, row.revision))
-        new_eras.append((row.id, since, revision, declared.prepared[row.name].trigger))
+        prepared = declared.prepared[row.name]
+        new_eras.append((row.id, since, revision, prepared.trigger, prepared.after))
         if (row.overlap == "allow") != (spec.policies.overlap == "allow"):
             serial[int(spec.policies.overlap != "allow")].append(row.id)
     tx.send_rows("redefine_jobs", changes, one_each=True)
@@ -265,4 +271,14 @@ def _columns(declared: Declared, name: str) -> tuple[Any, ...]:
     policies = spec.policies
     keep = policies.keep // _MICROSECOND
     text = declared.prepared[name].text
-    return spec.function, spec.source, declared.digests[name], text, policies.overlap, policies.concurrency, keep
+    behind = None if spec.after is None else 1
+    return (
+        spec.function,
+        spec.source,
+        declared.digests[name],
+        text,
+        policies.overlap,
+        policies.concurrency,
+        keep,
+        behind,
+    )

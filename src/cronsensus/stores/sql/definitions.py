@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
-from cronsensus.model.job import Era, JobSpec, UnknownPolicies
+from cronsensus.model.job import Era, JobSpec, UnknownParts
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable
 
 MOST_KEPT = 2048
@@ -101,7 +101,7 @@ def read_spec(text: str) -> JobSpec:
     """
     try:
         return JobSpec.from_json(loads(text))
-    except UnknownPolicies as error:
+    except UnknownParts as error:
         raise StoreCorrupt(str(error)) from error
     except READING_RAISES as error:
         raise StoreCorrupt(

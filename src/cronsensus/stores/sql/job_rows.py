@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt, UnknownJob
 from cronsensus.instants import from_micros
+from cronsensus.model.gate import After
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
@@ -116,14 +117,15 @@ def read_era(row: AnyRow) -> Era:
     """Return an era from its row.
 
     Raises:
-        StoreCorrupt: its trigger cannot be read; a newer version of cronsensus may have written it.
+        StoreCorrupt: it cannot be read; a newer version of cronsensus may have written it.
     """
     try:
         trigger = None if row.trigger is None else trigger_from_json(loads(row.trigger))
-        return Era(from_micros(instant_of(row.since)), trigger, whole(row.revision))
+        after = None if row.after is None else After.from_json(loads(row.after))
+        return Era(from_micros(instant_of(row.since)), trigger, whole(row.revision), after)
     except READING_RAISES as error:
         raise StoreCorrupt(
-            f"the store holds a trigger that this version cannot read ({error}): {str(row.trigger)[:200]}; "
+            f"the store holds an era that this version cannot read ({error}): {str(row.trigger)[:200]}; "
             "upgrade cronsensus here, or define the job anew, with some change"
         ) from error
 

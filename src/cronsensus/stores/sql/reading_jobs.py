@@ -9,7 +9,7 @@ from typing import Any
 
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros
-from cronsensus.model.job import JobHistory, JobView, Stretch
+from cronsensus.model.job import JobHistory, JobSpec, JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
@@ -41,6 +41,25 @@ def jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobV
         after,
         fetch,
         lambda row: _view(tx, row),
+        lambda row: f"job {row.name!r}",
+        position=lambda row: row.name,
+    )
+
+
+def edges(tx: Transaction, after: str, limit: int) -> list[JobSpec]:
+    """Return the definitions of living jobs that come after others, by name."""
+
+    def fetch(after: str, size: int) -> Sequence[AnyRow]:
+        rows = tx.send("edges", space=tx.namespace, after=after, size=size).rows
+        with suppress(StoreCorrupt):  # as above
+            specs_of(tx, {row.id: row for row in rows})
+        return rows
+
+    return tx.unreadable.page(
+        limit,
+        after,
+        fetch,
+        lambda row: specs_of(tx, {row.id: row})[row.id],
         lambda row: f"job {row.name!r}",
         position=lambda row: row.name,
     )

@@ -83,7 +83,7 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta)
             watermark = to_micros(undecided.last)
         revision = row.revision + 1 if sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
         changes.append((tx.now, revision, since, watermark, until, row.id, row.revision))
-        new_eras.append((row.id, since, revision, None))
+        new_eras.append((row.id, since, revision, None, None))
     tx.send_rows("retire_jobs", changes, one_each=True)
     tx.send_rows("insert_verdicts", ranges)
     tx.send_rows("insert_further_eras", new_eras)

@@ -177,10 +177,8 @@ jobs = Table(
     Column("created_at", Big, nullable=False),
     # Until when the pending occurrences of a retired job are kept.
     Column("waiting_until", Big),
-    # What its occurrences come after, as JSON; NULL: nothing.
-    Column("upstreams", Long),
-    # 1: it has some. An index of MySQL takes no long text.
-    Column("has_upstreams", SmallInteger),
+    # 1: its occurrences come after others, as ``spec`` says.
+    Column("dependent", SmallInteger),
     UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name").ddl_if(callable_=_not_on_postgres),
     UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
     Index("cronsensus_jobs_waking", "namespace", "wake_at", "id", postgresql_where=text("wake_at IS NOT NULL")),
@@ -195,7 +193,13 @@ jobs = Table(
     *_partial("cronsensus_jobs_waiting", "namespace", "waiting_until", where="waiting_until IS NOT NULL"),
     # Those that have more than one era.
     *_partial("cronsensus_jobs_redefined", "namespace", "id", where="revision > 1", mysql=("namespace", "revision")),
-    *_partial("cronsensus_jobs_after", "namespace", "has_upstreams", "id", where="has_upstreams = 1"),
+    *_partial(
+        "cronsensus_jobs_dependent",
+        "namespace",
+        "name",
+        where="dependent = 1",
+        mysql=("namespace", "dependent", "name"),
+    ),
     *_partial("cronsensus_jobs_retired", "namespace", "retired_at", where="retired_at IS NOT NULL"),
     *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
     **_TABLE,
@@ -209,8 +213,8 @@ eras = Table(
     Column("since", Big, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("trigger", Long),
-    # What its occurrences come after, as JSON; NULL: nothing.
-    Column("upstreams", Long),
+    # What its occurrences came after meanwhile, as JSON; NULL: nothing.
+    Column("after", Long),
     Index("cronsensus_eras_of_job", "job_id", "since"),
     **_TABLE,
 )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from cronsensus.codec import dumps
 from cronsensus.errors import LeaseLost, StoreCorrupt
 from cronsensus.instants import from_micros
-from cronsensus.model.job import JobSpec, UnknownPolicies
+from cronsensus.model.job import JobSpec, UnknownParts
 from cronsensus.model.occurrence import CUT_WORDS, Claim, Cut, Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
@@ -264,7 +264,7 @@ def _name_of_run(row: AnyRow) -> str:
 def _readable_specs(tx: Transaction, held: Sequence[AnyRow]) -> dict[int, JobSpec]:
     """Return the definitions of jobs by id, where they can be read.
 
-    Of one with policies of a newer version what is known of it: it says whether a run may be begun again.
+    Of one with parts of a newer version what is known of it: it says whether a run may be begun again.
     """
     jobs_of = {row.job_id: row for row in held}
     try:
@@ -275,7 +275,7 @@ def _readable_specs(tx: Transaction, held: Sequence[AnyRow]) -> dict[int, JobSpe
             try:
                 found |= specs_of(tx, {job: row})
             except StoreCorrupt as error:
-                if isinstance(error.__cause__, UnknownPolicies):
+                if isinstance(error.__cause__, UnknownParts):
                     found[job] = error.__cause__.known
                 else:
                     tx.unreadable.tell(f"job {job} whose run was cut off", error)

@@ -347,6 +347,7 @@ class SqlStore(SqlHandle):
 
     _job = reads(reading_jobs.job)
     _jobs = reads(reading_jobs.jobs)
+    _edges = reads(reading_jobs.edges)
     _history = reads(reading_jobs.history)
     _ranges = reads(reading_jobs.ranges)
     _occurrence = reads(reading.occurrence)

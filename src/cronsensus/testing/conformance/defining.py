@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from cronsensus.errors import DuplicateJob, InvalidOption, InvalidPayload
+from cronsensus.model.gate import After, Rule
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.values import DefineResult
 from cronsensus.testing.conformance.fixtures import (
@@ -86,6 +88,38 @@ class Defining(StoreTest):
         self.clock.advance(DAY)
         assert self.view("queue").next_due is None
         assert () == self.store.look().jobs
+
+    # --- what comes after what --------------------------------------------------------------------------------------
+
+    def behind(self, name: str, *upstreams: Rule) -> JobSpec:
+        """Return a job that comes after others."""
+        return replace(self.job(name, overlap="allow"), after=After(upstreams))
+
+    def test_what_a_job_comes_after_stands_in_its_definition_and_in_each_era(self) -> None:
+        first, second = self.behind("down", Rule("up")), self.behind("down", Rule("up", "ended"), Rule("other"))
+        alone = self.job("down", overlap="allow")
+        self.define(self.job("up"), first)
+        assert [first] == self.store.edges() == [self.view("down").spec]
+        for later in (second, alone, second):
+            self.clock.advance(SECOND)
+            assert ("down",) == self.define(later).changed
+            assert [later] * (later is second) == self.store.edges()
+        self.clock.advance(MINUTE)
+        assert [second.after] == [job.spec.after for job in self.store.look().jobs if job.spec.name == "down"]
+        self.clock.advance(SECOND)
+        self.store.retire("down", by="ann", why="")
+        assert [] == self.store.edges()
+        eras = self.store.history("down").eras
+        assert [first.after, second.after, None, second.after, None] == [era.after for era in eras]
+        self.define(first)
+        assert [first] == self.store.edges()
+
+    def test_what_comes_after_others_is_read_by_name_in_pages(self) -> None:
+        names = ["b", "a", "Z", "é", "zz"]
+        self.define(self.job("up"), *(self.behind(name, Rule("up")) for name in names))
+        assert sorted(names) == [spec.name for spec in self.store.edges()]
+        assert sorted(names)[:2] == [spec.name for spec in self.store.edges(limit=2)]
+        assert sorted(names)[2:] == [spec.name for spec in self.store.edges(after=sorted(names)[1])]
 
     def test_definitions_come_back_as_they_were_put(self) -> None:
         specs = [

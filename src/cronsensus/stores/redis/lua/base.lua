@@ -13,7 +13,7 @@
 --
 --   meta        hash   schema; the last number given of each kind; `definitions` counts what changed of them; `newest`
 --                      is the session that was opened last
---   names       hash   name of a job → its number        jobs, retired, code   zset   names
+--   names       hash   name of a job → its number        jobs, retired, code, dependent   zset   names
 --   job:J       hash   a job; job:J:eras, :pauses (lists), :ranges (zset), :lasts (zset: range → its last time)
 --   job:J:keys  hash   key → occurrence                  job:J:ids, :nominal (zsets: by id, by nominal time)
 --   job:J:serial  zset active ones that overlap is for   job:J:running (hash: → session), :busy (set: serial ones)

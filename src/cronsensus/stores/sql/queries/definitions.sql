@@ -37,18 +37,18 @@ ORDER BY j.id
 
 -- name: insert_jobs
 -- types: space text, created bigint
--- rows: name text, calls text, source text, digest text, spec text, overlap text, most integer, keep bigint, decided bigint, following bigint
+-- rows: name text, calls text, source text, digest text, spec text, overlap text, most integer, keep bigint, behind smallint, decided bigint, following bigint
 -- Define new jobs. Race: another node defines one; definitions come one after the other, and the unique name lets one in.
-INSERT INTO cronsensus_jobs (namespace, name, "function", source, digest, spec, overlap, concurrency, keep, revision,
+INSERT INTO cronsensus_jobs (namespace, name, "function", source, digest, spec, overlap, concurrency, keep, dependent, revision,
     defined_at, watermark, next_due, wake_at, created_at)
-{values: :space, given.name, given.calls, given.source, given.digest, given.spec, given.overlap, given.most, given.keep, 1, given.decided, given.decided, given.following, given.following, :created};
+{values: :space, given.name, given.calls, given.source, given.digest, given.spec, given.overlap, given.most, given.keep, given.behind, 1, given.decided, given.decided, given.following, given.following, :created};
 
 -- name: redefine_jobs
--- rows: calls text, place text, hash text, said text, rule text, most integer, kept bigint, revised integer, began bigint, decided bigint, following bigint, waking bigint, job bigint, seen integer
+-- rows: calls text, place text, hash text, said text, rule text, most integer, kept bigint, behind smallint, revised integer, began bigint, decided bigint, following bigint, waking bigint, job bigint, seen integer
 -- Define jobs anew. Race: a plan, or an operator; they are locked, the condition asks for the revision that was read, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
 SET "function" = given.calls, source = given.place, digest = given.hash, spec = given.said, overlap = given.rule,
-    concurrency = given.most, keep = given.kept, revision = given.revised, defined_at = given.began,
+    concurrency = given.most, keep = given.kept, dependent = given.behind, revision = given.revised, defined_at = given.began,
     watermark = given.decided, next_due = given.following, wake_at = given.waking, retired_at = NULL,
     waiting_until = NULL
 {rows_last}
@@ -56,16 +56,16 @@ WHERE j.id = given.job AND j.revision = given.seen;
 
 -- name: insert_eras
 -- types: space text
--- rows: job text, began bigint, revised integer, fires text
+-- rows: job text, began bigint, revised integer, fires text, behind text
 -- Begin the first eras of jobs. Race: none, the jobs are new.
-INSERT INTO cronsensus_eras (job_id, since, revision, "trigger")
-{values: (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = given.job), given.began, given.revised, given.fires};
+INSERT INTO cronsensus_eras (job_id, since, revision, "trigger", "after")
+{values: (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = given.job), given.began, given.revised, given.fires, given.behind};
 
 -- name: insert_further_eras
--- rows: job bigint, began bigint, revised integer, fires text
+-- rows: job bigint, began bigint, revised integer, fires text, behind text
 -- Begin eras of jobs that stand already. Race: none, the jobs are locked.
-INSERT INTO cronsensus_eras (job_id, since, revision, "trigger")
-{values: given.job, given.began, given.revised, given.fires};
+INSERT INTO cronsensus_eras (job_id, since, revision, "trigger", "after")
+{values: given.job, given.began, given.revised, given.fires, given.behind};
 
 -- name: active_of_jobs
 -- Read what is active of jobs, comes from their schedule or an operator, and is not ruled by overlap as it is to be. The job is hidden in a sum, so that the index of what is pending is walked, and not the whole history of the job. Race: a claim, or a retry; one statement sees each occurrence in exactly one state, and then they are locked.

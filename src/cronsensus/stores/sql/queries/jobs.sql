@@ -35,7 +35,7 @@ ORDER BY j.id
 
 -- name: eras_after
 -- Read the eras of jobs that still matter: the one that holds at the watermark, and those after it. Race: none; what is kept of them is known by the digest of the definition.
-SELECT e.job_id, e.since, e.revision, e."trigger"
+SELECT e.job_id, e.since, e.revision, e."trigger", e."after"
 FROM cronsensus_jobs AS j {by_id}
 JOIN cronsensus_eras AS e {along: eras_of_job} ON e.job_id = j.id
 WHERE j.id IN :ids AND e.since >= (SELECT last.since FROM cronsensus_eras AS last
@@ -50,9 +50,16 @@ ORDER BY e.id;
 -- Read a page of jobs, by name; only those that are ``living``, or the retired ones too. Race: none.
 {part: view} AND j.name > :after {also living: AND j.retired_at IS NULL} ORDER BY j.name LIMIT :size;
 
+-- name: edges
+-- types: size bigint
+-- Read a page of the living jobs that come after others, by name. Race: none, what is kept of them is known by the digest that is read with it.
+SELECT j.id, j.name, j.revision, j.digest, j.defined_at FROM cronsensus_jobs AS j
+WHERE j.namespace = :space AND j.dependent = 1 AND j.retired_at IS NULL AND j.name > :after
+ORDER BY j.name LIMIT :size;
+
 -- name: eras
 -- Read all eras of a job. Race: none, an era never changes.
-SELECT e.since, e.revision, e."trigger" FROM cronsensus_eras AS e WHERE e.job_id = {part: of_job} ORDER BY e.id;
+SELECT e.since, e.revision, e."trigger", e."after" FROM cronsensus_eras AS e WHERE e.job_id = {part: of_job} ORDER BY e.id;
 
 -- name: eras_of_jobs
 -- Read when the eras of jobs began, and whether there is a trigger in them. Race: the jobs are locked by the statement before, so no other era begins meanwhile.

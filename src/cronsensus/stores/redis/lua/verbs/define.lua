@@ -56,17 +56,22 @@ end
 -- Fields, the new era, the next due time.
 local function write(job, name, fields, era, next_due)
   local key = job_key(job)
-  call('HDEL', key, 'retired_at', 'waiting_until', 'concurrency', 'manual', 'elsewhere', 'grace')
+  call('HDEL', key, 'retired_at', 'waiting_until', 'concurrency', 'manual', 'elsewhere', 'dependent', 'grace')
   call('ZREM', WAITING, job)
   call('HSET', key, unpack(fields))
   call('RPUSH', of_job(job, 'eras'), era)
   call('ZREM', SPACE .. 'retired', name)
   call('ZADD', SPACE .. 'jobs', 0, name)
-  local row = read(key, 'source', 'paused_at', 'keep')
+  local row = read(key, 'source', 'paused_at', 'keep', 'dependent')
   if row.source == 'code' then
     call('ZADD', SPACE .. 'code', 0, name)
   else
     call('ZREM', SPACE .. 'code', name)
+  end
+  if row.dependent then
+    call('ZADD', SPACE .. 'dependent', 0, name)
+  else
+    call('ZREM', SPACE .. 'dependent', name)
   end
   if row.paused_at then
     call('SADD', SPACE .. 'paused', job)

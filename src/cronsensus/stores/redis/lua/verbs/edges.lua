@@ -1,0 +1,9 @@
+-- The definitions of living jobs that come after others, by name. The answer is bounded by what is asked for.
+local after, limit = unpack(args, 1, 2)
+local found = {}
+local page = call('ZRANGEBYLEX', SPACE .. 'dependent', after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, limit)
+for index, name in ipairs(page) do
+  local job = call('HGET', SPACE .. 'names', name)
+  found[index] = { name, job and call('HGET', job_key(job), 'spec') or false }
+end
+return answer(found)
