@@ -21,7 +21,12 @@ BEHIND = 1000
 
 def bench(places: Places, options: Options) -> list[Row]:
     """Measure each in turn."""
-    return [*_chain(places, nights=10 if options.quick else 40), *_behind(places, seconds=15 if options.quick else 30)]
+    seconds = 15 if options.quick else 30
+    return [
+        *_chain(places, nights=10 if options.quick else 40),
+        *_behind(places, seconds=seconds),
+        *_beside(places, seconds=seconds),
+    ]
 
 
 def _chain(places: Places, nights: int) -> list[Row]:
@@ -106,6 +111,32 @@ def _behind(places: Places, seconds: int) -> list[Row]:
         Row("chain", "the same while they sleep",
             f"{milliseconds(p50)} / {milliseconds(max(beside, default=0))}", "p50 + 2 ms", p50 <= usual + 0.002),
     ]  # fmt: skip
+
+
+def _beside(places: Places, seconds: int) -> list[Row]:
+    """Time ten jobs of each second on one node, beside three pairs that have nothing to do with them."""
+    plain, behind = (_lateness(places, seconds, after=after) for after in (False, True))
+    p50, p99 = (quantile(behind, q) / quantile(plain, q) for q in (0.5, 0.99))
+    return [
+        Row("chain", f"ten jobs each second beside three plain pairs, start lateness p50 / p99 ({len(plain)} runs)",
+            f"{milliseconds(quantile(plain, 0.5))} / {milliseconds(quantile(plain, 0.99))}"),
+        Row("chain", "the same beside three pairs with after=",
+            f"{milliseconds(quantile(behind, 0.5))} / {milliseconds(quantile(behind, 0.99))}"),
+        Row("chain", "in times of the plain ones, p50 / p99", f"{p50:.2f} / {p99:.2f}", "≤ 1.1 / 1.5",
+            p50 <= 1.1 and p99 <= 1.5),
+    ]  # fmt: skip
+
+
+def _lateness(places: Places, seconds: int, *, after: bool) -> list[float]:
+    with cluster("beside", places) as nodes:
+        nodes.start({"AFTER": str(int(after))})
+        nodes.wait_for_sessions(1)
+        time.sleep(6)  # it has had its first turns
+        begun = time.time()
+        time.sleep(seconds)
+        ended = time.time()
+        time.sleep(2)
+        return [float(late) for _, at, late in nodes.lines() if begun < float(at) <= ended]
 
 
 def _sent(places: Places, nodes: Cluster, seconds: int) -> float:

@@ -63,10 +63,11 @@ class HandCluster:
         return self.store.now()
 
     def fire(self) -> None:
-        """Let a node that is alive carry out all that is due, or a process that is none."""
-        view = self.store.look()
+        """Let a node that lives, or a process that is none, carry out all that is due; wake what that made parked."""
+        before, view = {one.id for one in self.store.parked()}, self.store.look()
         session = next((one.id for one in self.store.sessions() if one.state == "alive"), "")
         carry_out(self.store, [plan(job, view.now) for job in view.jobs], session)
+        self.store.awaken([one.id for one in self.store.parked() if one.id not in before])
 
     def claim(self, session: str = "session-of-node-1") -> list[Claim]:
         functions = {view.spec.function for view in self.store.jobs(limit=1000)}

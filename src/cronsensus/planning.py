@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from cronsensus.instants import LATEST
 from cronsensus.model.job import Era, JobState, Stretch
 from cronsensus.model.plan import Plan, PlannedOccurrence, VerdictRange
 from cronsensus.model.states import Reason, State
@@ -248,6 +249,10 @@ def _overlap(job: JobState, now: datetime, draft: _Draft) -> tuple[list[PlannedO
             draft.decide(trigger, VerdictRange(nominal, nominal, State.SKIPPED, Reason.OVERLAP, 1))
             continue
         cancel_previous = on_time and policies.overlap == "cancel_previous" and job.active > 0
+        if job.spec.after is not None:
+            # Grace was asked for above. From now on it waits for others, by ``wait_for`` alone.
+            created.append(PlannedOccurrence(nominal, LATEST, None, "upstreams"))
+            continue
         due = nominal + trigger.delay_for(job.spec.name, nominal)
         created.append(PlannedOccurrence(nominal, due, None if policies.grace is None else due + policies.grace))
     return created, cancel_previous

@@ -84,8 +84,11 @@ class History:
         self.store.renew(self.node, lease=LEASE)
 
     def fire(self) -> None:
+        """Carry out what is due, and wake at once what it made parked: its gates park it again where they wait."""
+        before = {one.id for one in self.store.parked()}
         while jobs := self.store.look().jobs:
             carry_out(self.store, [plan(job, self.store.now()) for job in jobs], self.node)
+        self.store.awaken([one.id for one in self.store.parked() if one.id not in before])
 
     def claim(self, *jobs: str, reserve: int = 0) -> dict[str, Claim]:
         """Claim what is due, of these jobs or of all; by job, of items and batches by key."""

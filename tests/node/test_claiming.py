@@ -83,7 +83,7 @@ class Bench(Scene):
             self.active_runs,
             registry=self.active_runs._registry,
             run_log=self.run_log,  # type: ignore[arg-type]
-            batches=BatchWatch(self.claims, self.clock, {}, lambda: None),  # type: ignore[arg-type]
+            batches=self.active_runs._batches,
         )
 
     def takes(self, limit: int = 4, *, lease: SessionLease | None = None, sample: ClockSample | None = None) -> int:
@@ -325,6 +325,11 @@ def test_what_a_gate_settled_is_not_given_back_because_the_next_one_could_not_be
     monkeypatch.setattr(Gates, "decide", decide)
     now = bench.clock.now()
     bench.claims.given = [structs.replace(bench.taken(one), scheduled_for=now, spec=BEHIND) for one in (1, 2)]
+    monkeypatch.setattr(BatchWatch, "store", bench.claims)
+    monkeypatch.setattr(BatchWatch, "_wake_thread", lambda _: None)
     bench.takes(2)
+    assert (len(bench.active_runs.known()), bench.active_runs.begins_in) == (2, None)
+    bench.claiming._batches.look()
+    bench.active_runs.collect()
     assert [one.id for one in bench.active_runs._ends.values()] == [1]
     assert [one.claim.id for one in bench.active_runs._given_back] == [2]

@@ -10,7 +10,9 @@ from cronsensus.model.batch import Sleeper
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.gate import After, Rule
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.states import State
+from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.plan import VerdictRange
+from cronsensus.model.states import Reason, State
 from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.upstreams import Gates
 from cronsensus.stores.memory import MemoryStore
@@ -45,6 +47,10 @@ class Counted(MemoryStore):
     def parked(self, *args: Any, **kwargs: Any) -> Any:
         self.reads["sleeping"] += 1
         return super().parked(*args, **kwargs)
+
+    def ranges(self, *args: Any, **kwargs: Any) -> Any:
+        self.reads["ranges"] += 1
+        return super().ranges(*args, **kwargs)
 
     def sibling(self) -> "Counted":
         return self
@@ -112,3 +118,33 @@ def test_what_has_just_ended_goes_before_a_second_look_at_what_fell_asleep(store
     held = store.parked(limit=NIGHTS)
     one._look_at_held(held)
     assert len(one._held) == NIGHTS - 8
+
+
+@pytest.mark.parametrize(("after", "decision"), [(0.4, "run"), (2.0, None)])
+def test_a_claim_that_stood_at_its_gate_while_its_upstream_ended_is_claimed_anew(store, after, decision):
+    """Its record would say that it began before; the audit, which sees no gate, would accuse it."""
+    found, told = watch(store, []), []
+    found.on_gate = lambda claim, gate, _: told.append((claim.id, gate and gate.decision))
+    [parked] = [one for one in store.parked(limit=NIGHTS) if one.scheduled_for == TIMES[0]]
+    store.awaken([parked.id])
+    [claim] = take(store, "node", 9, ("second",), lease=LEASE)
+    [first] = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for == TIMES[0]]
+    store._world.clock.advance(after)
+    settle(store, [an_end(id=first.id, token=first.token, session="node", state=State.SUCCEEDED)])
+    found.ask([claim], ())
+    found._ask_gates()
+    assert told == [(claim.id, decision)]
+
+
+def test_what_became_of_many_nights_is_read_in_some_ten_reads(store):
+    """Of an upstream that coalesced them: each night without a row was looked at alone, by four reads."""
+    skipped = VerdictRange(TIMES[-1] + SECOND, TIMES[-1] + NIGHTS * SECOND, State.SKIPPED, Reason.COALESCED, NIGHTS)
+    job = store._space.jobs["first"]
+    job.ranges.append(LedgerRange(1, "first", skipped, TIMES[-1]))
+    job.watermark = skipped.last
+    times = [TIMES[-1] + number * SECOND for number in range(1, NIGHTS + 1)]
+    gates = Gates(store)
+    sleepers = [Sleeper(number, "second", "upstreams", time, time) for number, time in enumerate(times, 1)]
+    gates.read([(SECOND_JOB, one) for one in sleepers])
+    assert {gates.decide(SECOND_JOB, one)[0].reason for one in sleepers} == {"upstream skipped: first"}
+    assert sum(store.reads.values()) <= 2

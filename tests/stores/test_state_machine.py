@@ -88,6 +88,7 @@ BOUND = {
     ("Occurrence", "parent"): "occurrence",
     ("Occurrence", "id"): "occurrence",
     ("Occurrence", "retry_of"): "occurrence",
+    ("Occurrence", "retried_as"): "occurrence",
     ("Sleeping", "id"): "occurrence",
     ("Enqueued", "id"): "occurrence",
     ("Settled", "id"): "occurrence",
@@ -468,6 +469,17 @@ class AgainstTheOracle(RuleBasedStateMachine):
             for states in ((), (State.PENDING, State.SUCCEEDED)):
                 where = [OccurrenceFilter(parent=one.id, states=states) for one in batch]
                 self.both(lambda store, side, where=where: store.occurrences(where[side]))  # type: ignore[misc]
+
+    @invariant()
+    def what_is_parked_is_due_never_and_listed(self):
+        for store in self.stores:
+            rows = store.occurrences(OccurrenceFilter(states=(State.PENDING, State.RUNNING)), limit=1000)
+            parked = [one for one in rows if one.parked_on is not None]
+            assert {one.id for one in store.parked(limit=1000)} == {one.id for one in parked}
+            assert all(one.state is State.PENDING and one.due_at == LATEST for one in parked), (
+                "only a wake makes it due"
+            )
+            assert all(one.state is State.RUNNING for one in rows if one.reserved)
 
     def read(self, name: str, *args: Any, **more: Any) -> None:
         self.both(lambda store, _: getattr(store, name)(*args, **more))

@@ -16,11 +16,13 @@ class PlannedOccurrence:
         scheduled_for: the nominal time; its text is the key.
         due_at: the nominal time plus jitter; not claimed earlier.
         expires_at: not started by then: missed(late). ``None``: never too late.
+        parked_on: what it waits for from its creation on, until it is woken; then it is due never, and not too late.
     """
 
     scheduled_for: datetime
     due_at: datetime
     expires_at: datetime | None
+    parked_on: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +64,8 @@ class Plan:
     not_before: datetime | None = None
     definition: str = ""
     function: str = ""
+
+    @property
+    def awake(self) -> tuple[PlannedOccurrence, ...]:
+        """Return those of its occurrences that are not parked."""
+        return tuple(one for one in self.occurrences if one.parked_on is None)

@@ -19,12 +19,13 @@ queue of short jobs a round takes longer than many runs.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
@@ -50,7 +51,7 @@ from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction, uncommitted
 from cronsensus.node.said import Key, Said
-from cronsensus.node.upstreams import Upstream
+from cronsensus.node.upstreams import CameAfter
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
 
@@ -60,11 +61,16 @@ _LOST = "lease lost"
 
 
 class _Waiting(NamedTuple):
-    """A claim that was made ahead, and when it begins."""
+    """A claim that was made ahead, and when it begins; one that stands at its gate, never."""
 
     at: float
     claim: Claim
     lease: SessionLease
+
+
+class _Due(NamedTuple):
+    call: Call | None
+    """``None``: it could not be made, and the claim goes back."""
 
 
 class ActiveRuns:
@@ -107,11 +113,15 @@ class ActiveRuns:
         self._zone = zone
         self._to_tell: dict[Key, list[Callable[[], None]]] = {}
         """Of ends that the store has yet to take: who is told then, because something may go on."""
-        self.upstreams: dict[Key, dict[str, tuple[Upstream[Any], ...]]] = {}
+        self.upstreams: dict[Key, CameAfter] = {}
         """Of claims that are to begin: what they came after."""
         self.in_doubt = False
         self.progress_buffer = ProgressBuffer(clock, wake)
         self._waiting: dict[Key, _Waiting] = {}
+        self._at_gate: dict[Key, float] = {}
+        """When claims begin that are asked about, if their gates let them through."""
+        self._through: deque[tuple[Claim, Gate | None]] = deque()
+        """What their gates said; ``None``: they could not be asked."""
         self._active: dict[Key, Call] = {}
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
         self._ends: dict[Key, End] = {}
@@ -129,7 +139,10 @@ class ActiveRuns:
         self._over: deque[int] = deque()
         """Batches that have ended: what is reserved of their items is not begun."""
         batches.on_over = self._over.append
+        batches.on_gate = self._pass_gate
         self.reserved = Reserved(clock, self._active)
+        self._lock = self.reserved.lock
+        """Held while a claim goes to the active runs: what looks at both must not find it in neither."""
         self.ends = 0
 
     # --- what others may ask or tell, from any thread ----------------------------------------------------------------
@@ -146,10 +159,8 @@ class ActiveRuns:
         What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
         Internal jobs take none.
         """
-        claims = [
-            *(one.claim for one in list(self._waiting.values())),
-            *(call.claim for call in list(self._active.values())),
-        ]
+        with self._lock:
+            claims = [one.claim for one in self._waiting.values()] + [call.claim for call in self._active.values()]
         return sum(not is_internal(claim.job) for claim in claims) + self.given_up
 
     @property
@@ -217,8 +228,8 @@ class ActiveRuns:
         Not among them: what has ended, what was told that its lease is lost, and runs whose end a transaction of their
         own may have written already.
         """
-        keys = [key for key, waiting in list(self._waiting.items()) if waiting.claim.session == session]
-        with self.reserved.lock:
+        with self._lock:
+            keys = [key for key, waiting in self._waiting.items() if waiting.claim.session == session]
             keys += self.reserved.keys(session)
             active = list(self._active.items())
         for key, call in active:
@@ -239,7 +250,7 @@ class ActiveRuns:
         with self.reserved.lock:
             running = sum(call.claim.session == session for call in self._active.values())
             running += len(self.reserved.keys(session))
-        running += sum(waiting.claim.session == session for waiting in self._waiting.values())
+            running += sum(waiting.claim.session == session for waiting in self._waiting.values())
         return running + len(self._ends) + len(self._given_back)
 
     def ended(self, call: Call, ending: Ending) -> None:
@@ -315,11 +326,55 @@ class ActiveRuns:
 
     def begin_at(self, at: float, claim: Claim, lease: SessionLease) -> None:
         """Start a run in the first ``begin_due`` that comes at or after ``at`` (monotonic seconds)."""
+        self._wait(at, claim, lease)
+
+    def keep_at_gate(self, at: float, claim: Claim, lease: SessionLease) -> None:
+        """Start a run at ``at`` (monotonic seconds), or at once if that is over, when its gate lets it through."""
+        self._at_gate[claim.id, claim.token] = at
+        self._wait(math.inf, claim, lease)
+
+    def _wait(self, at: float, claim: Claim, lease: SessionLease) -> None:
         nothing_held = not self
         self._known_since[claim.id, claim.token] = self._clock.monotonic()
-        self._waiting[claim.id, claim.token] = _Waiting(at, claim, lease)
+        with self._lock:
+            self._waiting[claim.id, claim.token] = _Waiting(at, claim, lease)
         if nothing_held:
             self._on_work()
+
+    def _pass_gate(self, claim: Claim, gate: Gate | None, upstreams: CameAfter) -> None:
+        """Take what the gate of a claim says, on the thread that asked it."""
+        key, passes = (claim.id, claim.token), gate is not None and (gate.decision == "run" or claim.listed is not None)
+        with self._lock:
+            at, waiting = self._at_gate.pop(key, None), self._waiting.get(key)
+            if at is None or waiting is None:
+                return  # it was withdrawn meanwhile
+            # A batch that has been listed went through its gate: what is retried of its upstreams does not undo it.
+            if passes and not claim.reserved:
+                self._waiting[key] = waiting._replace(at=at)
+            self.upstreams[key] = upstreams
+            self._through.append((claim, Gate("run") if passes else gate))
+        if passes:
+            self.begin_meanwhile()
+        self._wake()
+
+    def _take_in_gates(self) -> None:
+        """Settle the claims that their gates do not let through, and reserve those that wait for a slot as well."""
+        while self._through:
+            claim, gate = self._through.popleft()
+            key = (claim.id, claim.token)
+            if gate is not None and gate.decision == "run":
+                self._run_log.started([claim])
+                if claim.reserved and (waiting := self._waiting.get(key)) is not None:
+                    upstreams = self.upstreams.get(key, {})
+                    self._withdraw(key)
+                    self.upstreams[key] = upstreams
+                    self.reserve([claim], waiting.lease)
+            elif self._withdraw(key) is None:
+                continue
+            elif gate is None:
+                self._give_back(claim, None)
+            else:
+                self.hold(claim, gate)
 
     def reserve(self, claims: Sequence[Claim], lease: SessionLease) -> None:
         """Keep claims until slots are free."""
@@ -350,22 +405,38 @@ class ActiveRuns:
                 self._give_back(claim, None)
 
     def begin_due(self) -> None:
-        """Start what waits and whose time has come."""
-        if not self._waiting:
-            return
-        now = self._clock.monotonic()
-        for key, waiting in sorted(self._waiting.items(), key=lambda entry: entry[1].at):
-            if waiting.at > now:
-                return
+        """Start what waits and whose time has come, or give it back."""
+        while self._waiting and (due := self._take_due()) is not None:
+            if due.call is not None:
+                self._start(due.call)
+
+    def begin_meanwhile(self) -> None:
+        """Do so on another thread than that of the rounds, which waits for the store; give back nothing."""
+        while self._waiting and (due := self._take_due(only_able=True)) is not None:
+            if due.call is not None:
+                self._start(due.call)
+
+    def _take_due(self, *, only_able: bool = False) -> _Due | None:
+        """Make the first that is due active; ``None``: none is, or it cannot begin here and ``only_able`` may."""
+        with self._lock:
+            key = min(self._waiting, key=lambda key: self._waiting[key].at, default=None)
+            if key is None or self._waiting[key].at > self._clock.monotonic():
+                return None
+            _, claim, lease = self._waiting[key]
+            if only_able and not self._is_able(claim, lease):
+                return None
             del self._waiting[key]
-            self._begin(waiting.claim, waiting.lease)
+            call = self._call_of(claim, lease)
+            if call is not None:
+                self._active[key] = call
+            return _Due(call)
 
     @property
     def begins_in(self) -> float | None:
-        """Return the seconds until ``begin_due`` has something to do; ``None``: nothing waits."""
-        if not self._waiting:
-            return None
-        return max(0.0, min(waiting.at for waiting in self._waiting.values()) - self._clock.monotonic())
+        """Return the seconds until ``begin_due`` has something to do; ``None``: nothing waits for a time."""
+        with self._lock:
+            at = min((waiting.at for waiting in self._waiting.values()), default=math.inf)
+        return None if at == math.inf else max(0.0, at - self._clock.monotonic())
 
     def _begin(self, claim: Claim, lease: SessionLease) -> None:
         call = self._call_of(claim, lease)
@@ -373,11 +444,15 @@ class ActiveRuns:
             self._active[claim.id, claim.token] = call
             self._start(call)
 
+    def _is_able(self, claim: Claim, lease: SessionLease) -> bool:
+        registered = self._registry.get(claim.spec.function)
+        return registered is not None and lease.trusted and self._executors[registered.executor].able
+
     def _call_of(self, claim: Claim, lease: SessionLease) -> Call | None:
         """Return the call that a claim is for; ``None``: it cannot be made here now, and goes back."""
         registered = self._registry.get(claim.spec.function)
         self._known_since.setdefault((claim.id, claim.token), self._clock.monotonic())
-        if registered is None or not lease.trusted or not self._executors[registered.executor].able:
+        if registered is None or not self._is_able(claim, lease):
             self._give_back(claim, None)
             return None
         add_items = adder(registered, claim, lambda: self._batches.store)
@@ -538,16 +613,21 @@ class ActiveRuns:
 
     def _withdraw(self, key: Key) -> Claim | None:
         """Let a claim wait no longer; ``None``: it does not wait."""
-        waiting = self._waiting.pop(key, None)
+        with self._lock:
+            waiting = self._waiting.pop(key, None)
+            self._at_gate.pop(key, None)
         self.upstreams.pop(key, None)
         return self.reserved.remove(key) if waiting is None else waiting.claim
 
     def cut_off_all(self) -> None:
         """Decide what becomes of what still runs when the node ends."""
         self.collect()
-        for waiting in self._waiting.values():
-            self._give_back(waiting.claim, None)
-        self._waiting.clear()
+        with self._lock:
+            waiting = [one.claim for one in self._waiting.values()]
+            self._waiting.clear()
+            self._at_gate.clear()
+        for claim in waiting:
+            self._give_back(claim, None)
         self.reserved.close()
         self.hand_back()
         for call in self._active.values():
@@ -555,7 +635,8 @@ class ActiveRuns:
         self._active.clear()
 
     def collect(self) -> None:
-        """Decide what follows the endings that came in, and what was cancelled before it began."""
+        """Decide what follows the endings that came in, what gates said, and what was cancelled before it began."""
+        self._take_in_gates()
         while self._unwanted:
             key, reason = self._unwanted.popitem()
             if (claim := self._withdraw(key)) is not None:

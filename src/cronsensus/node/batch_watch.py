@@ -11,21 +11,23 @@ two at once do no harm.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.batch import Children, Sleeper, Tolerance, phase
+from cronsensus.model.gate import Gate
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
+from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.node import turn_order
 from cronsensus.node.executors.base import Registered
-from cronsensus.node.upstreams import Gates, UpstreamResults
+from cronsensus.node.upstreams import CameAfter, Gates, UpstreamResults
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge
 
@@ -40,6 +42,9 @@ NOTHING = 3600.0
 """Seconds until the next look where none is wanted; each request wakes the thread."""
 AGAIN = 1.0
 """Seconds after which what could not be asked is asked again."""
+AT_GATE = timedelta(seconds=0.5)
+"""How much later than the claim what it comes after may have ended: the audit, which cannot know when a gate was asked,
+allows a second."""
 TRUSTED = 1.0
 """Seconds for which a batch that was open counts as open: an item of it is begun without asking."""
 _PAGE = 200
@@ -69,11 +74,19 @@ class BatchWatch:
         self._thread: threading.Thread | None = None
         self._asked: dict[int, str] = {}
         self._held: list[Sleeper] = []
+        self._planned: set[Ended] = set()
+        """What was planned here, parked: by job and nominal time."""
+        self._decided: set[str] = set()
+        """Jobs of which times were decided without an occurrence."""
+        self._gated: list[Claim] = []
+        self._together: set[Ended] = set()
         self._ended: set[Ended] = set()
         self._edges: dict[str, JobSpec] = {}
         self._behind: dict[str, set[str]] = defaultdict(set)
         self._known = 0
         self._event = Event()
+        self._hurry = Event()
+        """Set beside the other one where a claim waits at its gate: that waits for no pause."""
         self._stopping = Event()
         self._pause = PAUSE[0]
         self._looked_at = self._swept_at = float("-inf")
@@ -83,6 +96,8 @@ class BatchWatch:
         self.on_told: Callable[[], None] = self._wake_thread
         """Has ``look`` called soon; the simulation turns it by hand."""
         self.on_over: Callable[[int], None] = lambda _: None
+        self.on_gate: Callable[[Claim, Gate | None, CameAfter], None] = lambda *_: None
+        """Told, on the thread, what to do with a claim that was asked about; ``None``: it could not be asked."""
 
     @property
     def store(self) -> Store:
@@ -98,6 +113,7 @@ class BatchWatch:
             self._stopping.set()
             thread = self._thread
         self._event.set()
+        self._hurry.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
         if self._own is not None:
@@ -177,6 +193,44 @@ class BatchWatch:
                 self._note_edge(spec)
         return found
 
+    # --- may a claim begin? -------------------------------------------------------------------------------------------
+
+    def ask(self, claims: Sequence[Claim], together: Collection[Ended]) -> None:
+        """Have claims asked about at their gates, on the thread: ``on_gate`` is told of each.
+
+        What was claimed ``together`` with them is known to be active. That may be over by then: what is parked because
+        of it is asked about once more, when the store has it parked.
+        """
+        with self._lock:
+            self._gated += claims
+            self._together |= {*together}
+        self._hurry.set()
+        self.on_told()
+
+    def _ask_gates(self) -> None:
+        with self._lock:
+            asked, self._gated = self._gated, []
+            together, self._together = self._together, set()
+        if not asked:
+            return
+        left = deque(asked)
+        try:
+            gates = Gates(self.store, together, now=max(one.claimed_at for one in asked))
+            gates.read([(one.spec, _sleeper(one)) for one in asked])
+            while left:
+                claim, one = left[0], _sleeper(left[0])
+                gate, came_after = gates.decide(claim.spec, one, self.results_of(claim.spec.function))
+                if gate.decision == "run" and _began_before(claim, gates.last_end(claim.spec, one)):
+                    self.on_gate(claim, None, {})
+                else:
+                    self.on_gate(claim, gate, came_after)
+                left.popleft()
+        except Exception as error:  # noqa: BLE001 - logged, or of the store
+            if not isinstance(error, StoreError):
+                _log.exception("a mistake in cronsensus; please report it. Claims at their gates go back")
+            for claim in left:  # what cannot be asked is not begun
+                self.on_gate(claim, None, {})
+
     # --- may a batch go on? -----------------------------------------------------------------------------------------
 
     def tell(self, batch: int, function: str) -> None:
@@ -190,16 +244,22 @@ class BatchWatch:
 
         Raises nothing; what could not be asked is asked again.
         """
+        self._ask_gates()
         self._looked_at = self._clock.monotonic()
         with self._lock:
             asked, self._asked = self._asked, {}
             ended, self._ended = self._ended, set()
             held, self._held = self._held, []
+            planned, self._planned = self._planned, set()
+            decided, self._decided = self._decided, set()
         try:
-            if ended:
-                self._look_behind(ended)
+            if ended or decided:
+                self._look_behind(ended, decided)
             if asked:
                 self._look_at_batches(asked)
+            if planned:
+                self._ask_gates()  # which came meanwhile: nobody waits for what follows
+                self._look_at_planned(planned)
             if held:
                 if not self.parked:
                     # The others may sleep for minutes, and if this node dies nobody else knows that anything is parked.
@@ -214,6 +274,8 @@ class BatchWatch:
                 self._asked = asked | self._asked
                 self._ended |= ended
                 self._held += held
+                self._planned |= planned
+                self._decided |= decided
             self._sweep_at = self._looked_at + AGAIN
         except Exception:  # noqa: BLE001 - logged
             if not self._stopping.is_set():
@@ -244,6 +306,21 @@ class BatchWatch:
             self._ended.add((job, at))
         self.on_told()
 
+    def tell_planned(self, plans: Sequence[Plan]) -> None:
+        """Note plans that were carried out, by now committed.
+
+        What one made parked may wait for what is over already: who ended that may have looked before it was there. Of
+        what is made after this look, whoever ends what it waits for finds it. And nobody ends a time that was decided
+        without an occurrence.
+        """
+        planned = {(plan.job, one.scheduled_for) for plan in plans for one in plan.occurrences if one.parked_on}
+        decided = {plan.job for plan in plans if plan.verdicts and self.has_dependents(plan.job)}
+        if planned or decided:
+            with self._lock:
+                self._planned |= planned
+                self._decided |= decided
+            self.on_told()
+
     def _ensure_thread(self) -> None:
         with self._lock:
             if self._thread is not None or self._stopping.is_set():
@@ -255,8 +332,11 @@ class BatchWatch:
         wait = 0.0
         while not self._stopping.is_set():
             self._event.wait(wait)
-            if self._stopping.wait(max(0.0, self._looked_at + self._pause - self._clock.monotonic())):
-                return
+            while self._hurry.wait(max(0.0, self._looked_at + self._pause - self._clock.monotonic())):
+                self._hurry.clear()
+                if self._stopping.is_set():
+                    return
+                self._ask_gates()
             self._event.clear()
             wait = self.look()
 
@@ -275,20 +355,53 @@ class BatchWatch:
         if (free := [one.id for one in left if living[one.job]]) and self.store.awaken(free):
             self._wake()
 
-    def _pages(self) -> Iterator[list[Sleeper]]:
-        last = 0
+    def _pages(self, last: int = 0) -> Iterator[list[Sleeper]]:
         while page := self.store.parked(after=last, limit=_PAGE):
             yield page
             if len(page) < _PAGE:
                 return
             last = page[-1].id
 
-    def _look_behind(self, ended: Collection[Ended]) -> None:
-        """Wake what is parked behind nominal times of jobs that are over."""
+    def _look_at_planned(self, planned: Collection[Ended]) -> None:
+        """Wake what was planned here and waits for nothing: all that it comes after is over, or skipped."""
+        edges = self._edges_of({job for job, _ in planned})
+        made = datetime.min.replace(tzinfo=UTC)  # whenever: they have waited for no time yet
+        gates = Gates(self.store, now=made)
+        asked = [(edges[job], Sleeper(0, job, "upstreams", at, made)) for job, at in planned if job in edges]
+        gates.read(asked)
+        ready = {(one.job, one.scheduled_for) for spec, one in asked if gates.decide(spec, one)[0].decision != "wait"}
+        if ready:
+            found = self._parked_at({(job, at) for job, at in ready if at is not None})
+            if found and self.store.awaken([one.id for one in found]):
+                self._wake()
+
+    def _edges_of(self, jobs: Collection[str]) -> Mapping[str, JobSpec]:
         with self._lock:
-            names, edges = {name for job, _ in ended for name in self._behind.get(job, ())}, dict(self._edges)
-        if not names <= edges.keys():
-            edges = dict(self._read_edges())
+            edges = dict(self._edges)
+        return edges if edges.keys() >= {*jobs} else self._read_edges()
+
+    def _parked_at(self, times: Collection[Ended]) -> list[Sleeper]:
+        """Return what is parked of some nominal times."""
+        if len(times) > 1:
+            first = self.store.parked(limit=_PAGE)
+            if len(first) < _PAGE or len(times) > _SINGLY:
+                rest = self._pages(first[-1].id) if len(first) == _PAGE else ()
+                return [one for page in (first, *rest) for one in page if (one.job, one.scheduled_for) in times]
+        # However many others are parked, the next link of a chain is found by one read.
+        return [
+            Sleeper(one.id, one.job, one.parked_on, one.scheduled_for, one.created_at)
+            for job, at in times
+            for one in self.store.occurrences(
+                OccurrenceFilter(job=job, states=(State.PENDING,), scheduled_from=at, scheduled_until=at)
+            )
+            if one.parked_on is not None
+        ]
+
+    def _look_behind(self, ended: Collection[Ended], decided: Collection[str] = ()) -> None:
+        """Wake what is parked behind nominal times of jobs that are over, or behind jobs that have decided some."""
+        with self._lock:
+            names = {name for job in {*decided, *(job for job, _ in ended)} for name in self._behind.get(job, ())}
+        edges = self._edges_of(names)
         behind = [
             (name, rule, at)
             for name in names & edges.keys()
@@ -299,17 +412,10 @@ class BatchWatch:
         ]
         same = {(name, at) for name, rule, at in behind if rule.which == "same"}
         others = {name for name, rule, _ in behind if rule.which != "same"}
+        others |= {name for job in decided for name in self._behind.get(job, ()) if name in edges}
         gates = Gates(self.store)
-        if not others and len(same) <= _SINGLY:
-            # However many others are parked, the next link of a chain is found by one read.
-            for name, at in same:
-                where = OccurrenceFilter(job=name, states=(State.PENDING,), scheduled_from=at, scheduled_until=at)
-                sleepers = [
-                    Sleeper(one.id, one.job, one.parked_on, one.scheduled_for, one.created_at)
-                    for one in self.store.occurrences(where)
-                    if one.parked_on is not None
-                ]
-                self._wake_behind(sleepers, gates, edges, ended)
+        if not others:
+            self._wake_behind(self._parked_at(same), gates, edges, ended)
             return
         for page in self._pages():
             meant = [one for one in page if one.job in others or (one.job, one.scheduled_for) in same]
@@ -334,10 +440,7 @@ class BatchWatch:
     def _look_at_held(self, held: list[Sleeper]) -> None:
         """Wake those that went to sleep while what they wait for ended; what has just ended goes first."""
         gates = Gates(self.store)
-        with self._lock:
-            edges: Mapping[str, JobSpec] = dict(self._edges)
-        if not {one.job for one in held} <= edges.keys():
-            edges = self._read_edges()
+        edges = self._edges_of({one.job for one in held})
         while held:
             self._wake_behind(held[:_SINGLY], gates, edges)
             del held[:_SINGLY]
@@ -372,6 +475,18 @@ class BatchWatch:
     def _tolerance(self, function: str) -> Tolerance:
         registered = self._registry.get(function)
         return Tolerance() if registered is None or registered.batch is None else registered.batch.tolerance
+
+
+def _began_before(claim: Claim, end: datetime | None) -> bool:
+    """Whether the record of a claim would say that it began before what it comes after had ended.
+
+    It stood at its gate while that ended. Given back, it is claimed anew, and begins after it for everybody to see.
+    """
+    return end is not None and end > max(claim.claimed_at, claim.due_at) + AT_GATE
+
+
+def _sleeper(claim: Claim) -> Sleeper:
+    return Sleeper(claim.id, claim.job, "upstreams", claim.scheduled_for, claim.created_at)
 
 
 def _begins_nothing(children: Children, tolerance: Tolerance) -> bool:

@@ -6,7 +6,6 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +14,6 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
-from cronsensus.model.batch import Sleeper
 from cronsensus.model.claim_order import ignores_classes
 from cronsensus.model.job import JobSpec, is_internal
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
@@ -30,7 +28,6 @@ from cronsensus.node.run_log import RunLog
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
-from cronsensus.node.upstreams import Gates
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
 
@@ -64,8 +61,6 @@ class Claiming:
         self._answers_lost = False
         self._claims = 0
         """How many steps brought work."""
-        self._passed: set[int] = set()
-        """Claims that went through their gates, within one call."""
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
         """Told by which sign the store was found to have lost a moment."""
 
@@ -146,34 +141,44 @@ class Claiming:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
         claims = self._without_ended_batches(claims)
         behind = [claim for claim in claims if _has_gate(claim)]
+        free = [claim for claim in claims if not _has_gate(claim)] if behind else claims
+        self._begin_all(free, lease, claimed_by, sample)
+        for claim in behind:
+            self._note_if_forgotten(claim, lease)
+            self._active_runs.keep_at_gate(self._begins_at(claim, claimed_by, sample), claim, lease)
         if behind:
-            # Last: their gates ask the store, and what has none does not wait for that.
-            free = [claim for claim in claims if not _has_gate(claim)]
-            self._begin_all(free, lease, claimed_by, sample)
-            claims = self._through_gates(behind, claims)
-        self._begin_all(claims, lease, claimed_by, sample)
+            together = {(one.job, one.scheduled_for) for one in claims if one.scheduled_for is not None}
+            self._batches.ask(behind, together)
 
     def _begin_all(
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         for claim in claims:
-            if self._active_runs.said.over(claim.id, lease.session):
-                why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
-                self.on_forgotten(why, claim.claimed_at)
+            self._note_if_forgotten(claim, lease)
             if claim.reserved:
                 continue
             if claim.due_at <= claim.claimed_at:
                 self._active_runs.begin(claim, lease)
             else:
-                at = ClockSample(claim.claimed_at, claimed_by).time_of(claim.due_at)
-                if sample is not None:
-                    at = min(at, sample.time_of(claim.due_at))
-                self._active_runs.begin_at(at, claim, lease)
+                self._active_runs.begin_at(self._begins_at(claim, claimed_by, sample), claim, lease)
         if reserved := [claim for claim in claims if claim.reserved]:
             self._active_runs.reserve(reserved, lease)
         if claims:
             # Only now: what takes these words may take its time.
             self._run_log.started(claims)
+
+    def _note_if_forgotten(self, claim: Claim, lease: SessionLease) -> None:
+        if self._active_runs.said.over(claim.id, lease.session):
+            why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
+            self.on_forgotten(why, claim.claimed_at)
+
+    @staticmethod
+    def _begins_at(claim: Claim, claimed_by: float, sample: ClockSample | None) -> float:
+        """Return when a claim begins, in monotonic seconds; ``claimed_by``: when this node had its ``claimed_at``."""
+        if claim.due_at <= claim.claimed_at:
+            return claimed_by
+        at = ClockSample(claim.claimed_at, claimed_by).time_of(claim.due_at)
+        return at if sample is None else min(at, sample.time_of(claim.due_at))
 
     def _without_ended_batches(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """Return claims without items of batches that are over: those end here."""
@@ -191,43 +196,6 @@ class Claiming:
             if claim.parent in over:
                 self._active_runs.close_item(claim)
         return [claim for claim in claims if claim.parent not in over]
-
-    def _admitted(self, claim: Claim) -> bool:
-        """Whether a claim that this node came to hear of late may begin; else it ends here, as below."""
-        admitted = self._without_ended_batches([claim])
-        return bool(self._through_gates(admitted, ()) if admitted and _has_gate(claim) else admitted)
-
-    def _through_gates(self, behind: Sequence[Claim], together: Sequence[Claim]) -> Sequence[Claim]:
-        """Return claims without those that wait for others, or are skipped because of them: these are settled here.
-
-        What was claimed ``together`` with them is known to be active. That may be over by now: what sleeps is asked
-        about once more, when the store has it asleep.
-        """
-        left = deque(behind)
-        try:
-            running = {(one.job, one.scheduled_for) for one in together if one.scheduled_for is not None}
-            gates = Gates(self._store, running)
-            gates.read([(one.spec, _sleeper(one)) for one in behind])
-            while left:
-                self._pass(left[0], gates)
-                left.popleft()
-        except StoreError:
-            # What cannot be asked is not begun.
-            for claim in left:
-                self._active_runs.give_back(claim)
-        gone = {claim.id for claim in behind} - self._passed
-        self._passed.clear()
-        return [claim for claim in behind if claim.id not in gone]
-
-    def _pass(self, claim: Claim, gates: Gates) -> None:
-        """Let a claim through its gate, or settle it."""
-        decided, upstreams = gates.decide(claim.spec, _sleeper(claim), self._batches.results_of(claim.spec.function))
-        # A batch that has been listed went through its gate: what is retried of its upstreams since does not undo it.
-        if decided.decision == "run" or claim.listed is not None:
-            self._passed.add(claim.id)
-            self._active_runs.upstreams[claim.id, claim.token] = upstreams
-        else:
-            self._active_runs.hold(claim, decided)
 
     def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""
@@ -268,9 +236,13 @@ class Claiming:
 
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
-        if not self._admitted(claim):
+        if not self._without_ended_batches([claim]):
             return
         seen = ClockSample(self._store.now(), self._clock.monotonic())
+        if _has_gate(claim):
+            self._active_runs.keep_at_gate(seen.time_of(claim.due_at), claim, lease)
+            self._batches.ask([claim], ())
+            return
         if claim.reserved:
             self._active_runs.reserve([claim], lease)
         elif claim.due_at <= seen.now:
@@ -282,10 +254,6 @@ class Claiming:
 
 def _has_gate(claim: Claim) -> bool:
     return claim.scheduled_for is not None and claim.spec.after is not None
-
-
-def _sleeper(claim: Claim) -> Sleeper:
-    return Sleeper(claim.id, claim.job, "upstreams", claim.scheduled_for, claim.created_at)
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:

@@ -180,7 +180,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     ready = [job for job in view.jobs if _turn_to_fire(memory, view, facts, job, SLACK) <= view.now]
     chosen, left = memory.careful.choose(ready, now)
     plans, not_planned = plans_of(chosen, view.now)
-    planned = sum(len(each.occurrences) for each in plans)
+    planned = sum(len(each.awake) for each in plans)
     soon = any(job.due_at is not None and job.due_at > view.now for job in chosen)
     waits = view.backlog or any(is_internal(job.spec.name) for job in chosen)
     return Firing(
@@ -279,7 +279,7 @@ def _turns(memory: Memory, view: View, facts: Facts, fired: Fired) -> tuple[list
     ]  # the rest was tried
     due = [each.next_due for each in fired.won]
     unclaimed = fired.created > fired.claimed
-    begins = [one.due_at for each in fired.won for one in each.occurrences] if unclaimed else []
+    begins = [one.due_at for each in fired.won for one in each.awake] if unclaimed else []
     for instants, lead in (([view.next_job, *due], memory.lead.seconds), ([view.next_pending, *begins], 0.0)):
         before = timedelta(seconds=lead if facts.room else 0.0)
         turns += [

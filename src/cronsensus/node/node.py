@@ -114,6 +114,7 @@ class Node:
             on_work=self._on_work,
             wake=self._wake_event.set,
             ask_again=self._ask_again,
+            after=self._timer.after,
             evidence=evidence,
             bus=bus,
         )

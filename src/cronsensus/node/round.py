@@ -20,8 +20,9 @@ them by their tokens. Then the node goes on as a new session.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from cronsensus.bus import Bus
 from cronsensus.clock import Clock
@@ -65,8 +66,17 @@ GRACE = 10.0
 HALTED = 60.0
 """Seconds between the rounds of a node that does nothing more."""
 PRUNED_AT_ONCE = 1000
+SOON = 5.0
+"""A round takes no longer, in seconds: what begins later is begun by the next."""
 NOT_OF_PLANS = (SchemaMismatch, StoreEmptied, StoreReadOnly)
 """What is wrong with a store, whatever plan it is given."""
+
+
+class Cancellable(Protocol):
+    """Something that is to be done later."""
+
+    def cancel(self) -> None:
+        """Do it not."""
 
 
 class Round:
@@ -97,6 +107,7 @@ class Round:
         on_work: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
         ask_again: Callable[[], None] = lambda: None,
+        after: Callable[[float, Callable[[], None]], Cancellable] | None = None,
         evidence: Callable[[SessionView], bool] = is_dead,
         bus: Bus | None = None,
     ) -> None:
@@ -115,6 +126,7 @@ class Round:
             on_work: told when the lease begins to protect something, or must be asked about (the heartbeat hurries).
             wake: has the next round begin now; called from executors' threads.
             ask_again: has the session renewed as soon as possible.
+            after: calls something in so many seconds, on a thread that waits for nothing; ``None``: there is none.
             evidence: tells whether the process of a session is certainly gone.
             bus: is told of the node's events.
         """
@@ -124,6 +136,7 @@ class Round:
         self._on_session = on_session
         self._on_work = on_work
         self._evidence = evidence
+        self._after = after
         self.stats = NodeStats()
         self.draining = self.notified = self.asked = False
         self._asleep_until, self._planned = NEVER, 0.0
@@ -138,7 +151,11 @@ class Round:
             self.asked = True
             wake()
 
-        self.batches = BatchWatch(store, clock, registry, wake_to_look)
+        def wake_to_claim() -> None:
+            self.notified = True  # it knows that there is work: a look before would only say so again
+            wake()
+
+        self.batches = BatchWatch(store, clock, registry, wake_to_claim)
         self.active_runs = ActiveRuns(
             store,
             clock,
@@ -211,7 +228,8 @@ class Round:
         # Before anything that waits for the store: this is the moment that they were claimed ahead for.
         self.active_runs.begin_due()
         try:
-            wait = self._round()
+            with self._begun_meanwhile():
+                wait = self._round()
         except StoreEmptied:
             wait = self._halt()  # later helps no more than now
         except StoreError as error:
@@ -228,6 +246,29 @@ class Round:
         self._planned = min(waits)
         self._asleep_until = self._clock.monotonic() + self._planned
         return self._planned
+
+    @contextlib.contextmanager
+    def _begun_meanwhile(self) -> Iterator[None]:
+        """Have what waits for its time begun by the timer, while this thread may wait for the store."""
+        after, soon = self._after, self.active_runs.begins_in
+        if after is None or soon is None or soon > SOON:
+            yield
+            return
+
+        deadlines: list[Cancellable] = []
+
+        def begin() -> None:
+            self.active_runs.begin_meanwhile()
+            following = self.active_runs.begins_in
+            if following is not None and 0 < following <= SOON:
+                deadlines.append(after(following, begin))
+
+        deadlines.append(after(soon, begin))
+        try:
+            yield
+        finally:
+            for one in deadlines:
+                one.cancel()
 
     def _round(self) -> float:
         if self.watch.halted:
@@ -328,6 +369,7 @@ class Round:
             self.watch.decided(fired.won, view.now)
             self._run_log.fired(fired.won, lost=fired.lost)
             self._run_events.fired(fired.won)
+            self.batches.tell_planned(fired.won)
         if fired.created > fired.claimed:
             self._store.notify()
         return fired

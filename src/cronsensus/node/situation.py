@@ -186,8 +186,8 @@ class Fired(NamedTuple):
 
     @property
     def created(self) -> int:
-        """Return how many occurrences this node made."""
-        return sum(len(each.occurrences) for each in self.won)
+        """Return how many occurrences this node made that wait for nothing but their time and a slot."""
+        return sum(len(each.awake) for each in self.won)
 
 
 class Upkeep(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 from cronsensus.model.batch import Sleeper
 from cronsensus.model.gate import Gate, Rule, Verdict, gate, is_against
 from cronsensus.model.job import JobSpec, JobView
+from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_range
 from cronsensus.triggers import Trigger
 
 T = TypeVar("T")
@@ -25,6 +28,9 @@ MOST_IN_PERIOD = 10_000
 """Nominal times of an upstream that one run may come after; with more of them it is skipped."""
 _TOGETHER = 4
 """From so many nominal times of one upstream on, they are read together."""
+_SPARSE = 20
+"""For each so many of them one page more is read of what lies between: of an upstream that runs far more often, each is
+looked at alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,10 @@ class Upstreams:
         return len(self._found)
 
 
+CameAfter = dict[str, tuple[Upstream[Any], ...]]
+"""What a run came after, by job."""
+
+
 class _Seen(NamedTuple):
     verdict: Verdict
     occurrence: Occurrence | None
@@ -117,12 +127,20 @@ class _Seen(NamedTuple):
 class Gates:
     """One look at the gates of several occurrences: what one upstream became is read once."""
 
-    def __init__(self, store: Store, running: Collection[tuple[str, datetime]] = ()) -> None:
-        """Look into ``store``; ``running``: nominal times of jobs that are known to be active: not asked for."""
+    def __init__(
+        self, store: Store, running: Collection[tuple[str, datetime]] = (), *, now: datetime | None = None
+    ) -> None:
+        """Look into ``store``.
+
+        Args:
+            store: what knows what became of upstreams.
+            running: nominal times of jobs that are known to be active: not asked for.
+            now: the store's clock, a moment ago; ``None``: it is asked where anything waits.
+        """
         self._store = store
         self._jobs: dict[str, JobView | None] = {}
         self._seen: dict[tuple[str, datetime], _Seen] = {one: _Seen("wait", None) for one in running}
-        self._now: datetime | None = None
+        self._now = now
 
     def _waited(self, one: Sleeper) -> timedelta:
         # Not a cached_property: before Python 3.12 all instances share its lock, so the claims of one node would wait
@@ -140,17 +158,22 @@ class Gates:
                     times[rule.job].add(one.scheduled_for)
         for job, wanted in times.items():
             wanted -= {time for seen, time in self._seen if seen == job}
-            if len(wanted) < _TOGETHER:
-                continue
-            between = OccurrenceFilter(job=job, scheduled_from=min(wanted), scheduled_until=max(wanted))
-            for occurrence in self._store.occurrences(between, limit=2 * len(wanted)):
-                if occurrence.scheduled_for is not None:
-                    # Newest first, and it is the newest that counts.
-                    self._seen.setdefault((job, occurrence.scheduled_for), _seen(occurrence))
+            if len(wanted) >= _TOGETHER:
+                self._read_together(job, wanted)
 
-    def decide(
-        self, spec: JobSpec, one: Sleeper, results: UpstreamResults | None = None
-    ) -> tuple[Gate, dict[str, tuple[Upstream[Any], ...]]]:
+    def _read_together(self, job: str, wanted: Collection[datetime]) -> None:
+        """Read what there is of many nominal times, and of those that have nothing why."""
+        view = self._job(job)  # first, as below
+        since, until = min(wanted), max(wanted)
+        if view is None or not self._read(job, since, until, pages=1 + len(wanted) // _SPARSE):
+            return  # too much lies between: the rest is looked at one by one
+        left = [time for time in wanted if (job, time) not in self._seen]
+        ranges = list(every_range(self._store, job, since, until)) if left else []
+        for time in left:
+            decided = next((one for one in ranges if one.range.first <= time <= one.range.last), None)
+            self._seen[job, time] = _without_occurrence(view, time, decided)
+
+    def decide(self, spec: JobSpec, one: Sleeper, results: UpstreamResults | None = None) -> tuple[Gate, CameAfter]:
         """Return what to do with an occurrence of a job, and what it came after.
 
         One without a nominal time has no gate. ``results``: how what the upstreams returned is read; else it is not.
@@ -169,6 +192,14 @@ class Gates:
         return decided, {
             job: tuple(_upstream(job, time, seen, results) for time, seen in times) for job, times in found.items()
         }
+
+    def last_end(self, spec: JobSpec, one: Sleeper) -> datetime | None:
+        """Return when the last of what an occurrence comes after ended, as ``decide`` has found it."""
+        if one.scheduled_for is None or spec.after is None:
+            return None
+        times = [seen for rule in spec.after.upstreams for _, seen in self._of(rule, one.scheduled_for, spec.trigger)]
+        ends = [seen.occurrence.finished_at for seen in times if seen.occurrence is not None]
+        return max((end for end in ends if end is not None), default=None)
 
     def _of(self, rule: Rule, time: datetime, own: Trigger | None) -> Iterator[tuple[datetime, _Seen]]:
         """Give the nominal times of an upstream that count, with what became of each."""
@@ -199,15 +230,20 @@ class Gates:
         if at is not None and at <= time:
             yield at, _Seen("missing", None)  # nobody has looked at those that are left
 
-    def _read(self, job: str, since: datetime, until: datetime) -> None:
-        """Read what there is of several nominal times, page by page."""
+    def _read(self, job: str, since: datetime, until: datetime, *, pages: int = sys.maxsize) -> bool:
+        """Read what there is of several nominal times, at most so many pages; return whether that is all."""
         self._job(job)  # first, as below
         where, after = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until), None
-        while page := self._store.occurrences(where, after=after, limit=_PAGE):
+        for _ in range(pages):
+            page = self._store.occurrences(where, after=after, limit=_PAGE)
             for one in page:
                 if one.scheduled_for is not None:
+                    # Newest first, and it is the newest that counts.
                     self._seen.setdefault((job, one.scheduled_for), _seen(one))
+            if len(page) < _PAGE:
+                return True
             after = page[-1].id
+        return False
 
     def _job(self, name: str) -> JobView | None:
         if name not in self._jobs:
@@ -230,15 +266,22 @@ class Gates:
             return _Seen("missing", None)
         if not known and (newest := self._store.occurrences(at, limit=1)):
             return _seen(newest[0])
-        if ranges := self._store.ranges(job, since=time, until=time, limit=1):
-            return _Seen("skipped" if ranges[0].range.state is State.SKIPPED else "missed", None)
-        if view.horizon is not None and time <= view.horizon:
-            return _Seen("pruned", None)
-        if view.watermark >= time or view.retired_at is not None:
-            return _Seen("missing", None)
-        if view.paused_at is not None and time >= view.paused_at:
-            return _Seen("skipped", None)
-        return _Seen("wait", None)
+        return _without_occurrence(
+            view, time, next(iter(self._store.ranges(job, since=time, until=time, limit=1)), None)
+        )
+
+
+def _without_occurrence(view: JobView, time: datetime, decided: LedgerRange | None) -> _Seen:
+    """Return what became of a nominal time that has no occurrence; ``view`` was read before that was known."""
+    if decided is not None:
+        return _Seen("skipped" if decided.range.state is State.SKIPPED else "missed", None)
+    if view.horizon is not None and time <= view.horizon:
+        return _Seen("pruned", None)
+    if view.watermark >= time or view.retired_at is not None:
+        return _Seen("missing", None)
+    if view.paused_at is not None and time >= view.paused_at:
+        return _Seen("skipped", None)
+    return _Seen("wait", None)
 
 
 def _seen(one: Occurrence) -> _Seen:

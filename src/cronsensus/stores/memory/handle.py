@@ -147,6 +147,7 @@ class Handle:
         payload: str | None = None,
         retry_of: int | None = None,
         parent: int | None = None,
+        parked_on: str | None = None,
     ) -> OccurrenceRow:
         """Insert a pending occurrence; what is left out is the job's own."""
         priority = job.spec.policies.priority if priority is None else priority
@@ -165,6 +166,7 @@ class Handle:
                 created_at=now,
                 retry_of=retry_of,
                 parent=parent,
+                parked_on=parked_on,
             )
         )
 

@@ -145,6 +145,7 @@ class RoundVerbs(Handle):
                     now,
                     scheduled_for=planned.scheduled_for,
                     expires_at=planned.expires_at,
+                    parked_on=planned.parked_on,
                 )
         for verdict in plan.verdicts:
             job.ranges.append(LedgerRange(self._world.next("range"), job.spec.name, verdict, now))

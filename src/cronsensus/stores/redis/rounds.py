@@ -280,6 +280,7 @@ class RoundVerbs(Handle):
                         scheduled_key(one.scheduled_for),
                         micros(one.due_at),
                         micros(one.expires_at),
+                        one.parked_on,
                     ]
                     for one in plan.occurrences
                 ],

@@ -99,6 +99,7 @@ def _fire(
                 payload=payload,
                 scheduled_for=to_micros(planned.scheduled_for),
                 expires_at=micros(planned.expires_at),
+                parked_on=planned.parked_on,
             )
             for planned in plan.occurrences
         ]

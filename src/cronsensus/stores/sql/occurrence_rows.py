@@ -37,6 +37,7 @@ class New(NamedTuple):
     payload: str | None
     fingerprint: str | None
     parent: int | None
+    parked_on: str | None
 
 
 def new_row(
@@ -55,6 +56,7 @@ def new_row(
     retry_of: int | None = None,
     fingerprint: str | None = None,
     parent: int | None = None,
+    parked_on: str | None = None,
 ) -> New:
     """Return a pending occurrence; what is left out is the job's own."""
     priority = spec.policies.priority if priority is None else priority
@@ -74,6 +76,7 @@ def new_row(
         payload=payload,
         fingerprint=fingerprint,
         parent=parent,
+        parked_on=parked_on,
     )
 
 

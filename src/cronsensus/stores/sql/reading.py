@@ -25,27 +25,23 @@ _NEWEST = 1 << 62
 def occurrence(tx: Transaction, number: int) -> Occurrence | None:
     """Return one occurrence."""
     rows = tx.send_last("occurrence", occurrence=number, space=tx.namespace) if is_id(number) else ()
-    return read_one(rows[0], _occurrence, f"run {number}") if rows else None
+    return read_one(rows[0], read_occurrence, f"run {number}") if rows else None
 
 
-def occurrences(
+def occurrence_rows(
     tx: Transaction, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
-) -> list[Occurrence]:
-    """Return occurrences by id."""
+) -> Sequence[AnyRow]:
+    """Return a page of occurrences by id, as they stand there."""
     asked, also = _matching(where)
     name, beginning = ("newest_occurrences", _NEWEST) if newest_first else ("oldest_occurrences", 0)
-
-    def fetch(after: int, size: int) -> Sequence[AnyRow]:
-        return tx.send(name, also=also, space=tx.namespace, after=after, size=size, **asked).rows
-
     first = beginning if after is None else after
-    return tx.unreadable.page(limit, first, fetch, _occurrence, lambda row: f"run {row.id}")
+    return tx.send_last(name, also=also, space=tx.namespace, after=first, size=limit, **asked)
 
 
 def ended_badly(tx: Transaction, since: datetime, after: int, limit: int) -> list[Occurrence]:
     """Return what failed, or was missed or cancelled, since a moment, by time."""
     rows = tx.send_last("ended_badly", space=tx.namespace, since=to_micros(since), after=after, size=limit)
-    return tx.unreadable.readable(rows, _occurrence, lambda row: f"run {row.id}")
+    return tx.unreadable.readable(rows, read_occurrence, lambda row: f"run {row.id}")
 
 
 def decided(tx: Transaction, after: int, limit: int) -> list[LedgerRange]:
@@ -79,7 +75,8 @@ def _matching(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
     return asked, also
 
 
-def _occurrence(row: AnyRow) -> Occurrence:
+def read_occurrence(row: AnyRow) -> Occurrence:
+    """Return an occurrence."""
     args, kwargs = read_payload(row.payload)
     return Occurrence(
         id=row.id,

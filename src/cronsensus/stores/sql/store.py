@@ -17,6 +17,8 @@ from cronsensus.model.occurrence import (
     Enqueued,
     Item,
     Note,
+    Occurrence,
+    OccurrenceFilter,
     Takeover,
 )
 from cronsensus.model.session import LockGrant
@@ -43,7 +45,7 @@ from cronsensus.stores.sql import (
     stepping,
     version,
 )
-from cronsensus.stores.sql.dialect import Reading, TryAgain
+from cronsensus.stores.sql.dialect import AnyRow, Reading, TryAgain
 from cronsensus.stores.sql.handle import SqlHandle, repeated
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
@@ -351,7 +353,20 @@ class SqlStore(SqlHandle):
     _history = reads(reading_jobs.history)
     _ranges = reads(reading_jobs.ranges)
     _occurrence = reads(reading.occurrence)
-    _occurrences = reads(reading.occurrences)
+    _occurrence_rows = reads(reading.occurrence_rows)
+
+    def _occurrences(
+        self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
+    ) -> list[Occurrence]:
+        """Return occurrences by id: one trip, where all of a page can be read."""
+
+        def fetch(after: int | None, size: int) -> Sequence[AnyRow]:
+            return self._occurrence_rows(where, after, size, newest_first=newest_first)
+
+        return self._definitions.unreadable.page(
+            limit, after, fetch, reading.read_occurrence, lambda row: f"run {row.id}"
+        )
+
     _runs = reads(reading.runs)
     _logs = reads(reading.logs)
     _sessions = reads(reading.sessions)

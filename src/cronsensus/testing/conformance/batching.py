@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,8 +15,9 @@ from cronsensus.instants import LATEST
 from cronsensus.model.batch import Children, item_key
 from cronsensus.model.ends import Again, End, Parked
 from cronsensus.model.occurrence import Claim, Item
-from cronsensus.model.plan import VerdictRange
+from cronsensus.model.plan import PlannedOccurrence, VerdictRange
 from cronsensus.model.states import Origin, State
+from cronsensus.model.step import Step, Want
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import an_end, give_back, settle
@@ -244,6 +246,26 @@ class Batching(StoreTest):
         assert [(claim.id, "a file")] == [(one.id, one.on) for one in self.store.parked()]
         assert not self.store.complete_list(claim.id, 1)
         assert self.store.awaken([claim.id]) == 1
+
+    def test_what_is_planned_parked_is_due_never_until_it_is_woken(self) -> None:
+        self.define(self.job(overlap="allow", grace="1s"))
+        self.clock.advance(minute(1) - START)
+        self.session()
+        planned = PlannedOccurrence(minute(1), LATEST, None, "upstreams")
+        made = replace(self.plan(minute(1)), occurrences=(planned,))
+        want = Want(limit=5, functions=("job",), lease=HOUR)
+        done = self.store.step("s1", Step(plans=(made,), want=want))
+        assert (done.carried_out, done.claims) == ((True,), ())
+        [one] = self.all()
+        assert (one.state, one.due_at, one.parked_on, one.token) == (State.PENDING, LATEST, "upstreams", 0)
+        [sleeper] = self.store.parked()
+        assert (sleeper.id, sleeper.on, sleeper.scheduled_for) == (one.id, "upstreams", minute(1))
+        self.clock.advance(DAY)
+        self.session("s2")
+        assert self.claim("s2") == [], "and it is not missed(late)"
+        assert self.store.awaken([one.id]) == 1
+        claim = self.take("s2")
+        assert (claim.due_at, claim.created_at, self.look(claim).parked_on) == (minute(1), minute(1), None)
 
     def test_what_is_due_never_is_parked_only_if_it_was_parked(self) -> None:
         self.queue()

@@ -1,6 +1,6 @@
 -- Carry plans out. A plan is {job, name, revision, watermark seen, active seen, watermark, next due, not before,
--- cancel previous, {{nominal, key, due, expires}, …}, {{last, text of the range without its id}, …}, definition, function
--- of the job if the session has told it}.
+-- cancel previous, {{nominal, key, due, expires, parked}, …}, {{last, text of the range without its id}, …}, definition,
+-- function of the job if the session has told it}.
 -- needs: occurrences jobs
 
 -- Whether everything that the plan rests on is as it was when the plan was made, and its time comes by `til`. Two nodes that
@@ -35,12 +35,12 @@ local function fire_one(plan, til)
     end
   end
   for _, one in ipairs(planned) do
-    local nominal, key, due, expires = unpack(one, 1, 4)
+    local nominal, key, due, expires, parked = unpack(one, 1, 5)
     -- It may have been acquired by name, or backfilled, before its time.
     if call('HEXISTS', of_job(job, 'keys'), key) == 0 then
       create(job, {
         key = key, origin = 'schedule', nominal = nominal, due = due, expires = expires,
-        priority = row.priority, payload = row.payload, keep = row.keep,
+        priority = row.priority, payload = row.payload, keep = row.keep, parked = parked,
       })
     end
   end

@@ -150,8 +150,8 @@ local function look_for_pruning_after(keep, job)
 end
 
 -- Make a new occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and may have
--- nominal, expires, retry_of, fingerprint, parent, level. It is pending, or it runs from the start: then the row has attempt, token,
--- session, node, started, too. With an id of its own it is made only if its key is free; nil: it is not.
+-- nominal, expires, retry_of, fingerprint, parent, parked, level. It is pending, or it runs from the start: then the row has
+-- attempt, token, session, node, started, too. With an id of its own it is made only if its key is free; nil: it is not.
 local function create(job, row)
   local id = row.id or next_number('occurrence', NUMBER)
   row.job = job
@@ -161,7 +161,7 @@ local function create(job, row)
     'priority', row.priority, 'level', row.level, 'payload', row.payload, 'created', NOW,
   }
   for _, name in ipairs({
-    'nominal', 'expires', 'retry_of', 'fingerprint', 'parent', 'attempt', 'token', 'session', 'node', 'started',
+    'nominal', 'expires', 'retry_of', 'fingerprint', 'parent', 'attempt', 'token', 'session', 'node', 'started', 'parked',
   }) do
     if row[name] then
       values[#values + 1] = name

@@ -104,7 +104,7 @@ def only_plan(tx: Transaction, step: Step, plan: Plan) -> tuple[Plan, JobSpec, W
     if spec is None or spec.function not in want.functions or spec.policies.concurrency is not None:
         return None
     alone = plan.active_seen == 0 or spec.policies.overlap == "allow"
-    usual = len(plan.occurrences) == 1 and not plan.verdicts and not plan.cancel_previous and alone
+    usual = len(plan.occurrences) == len(plan.awake) == 1 and not plan.verdicts and not plan.cancel_previous and alone
     return (plan, spec, want) if usual else None
 
 

@@ -35,7 +35,7 @@ end
 local won, taken, specs
 local usual = claims and not names and #plans > 0 and #plans <= limit
 for _, plan in ipairs(usual and plans or {}) do
-  usual = usual and #plan[10] == 1 and #plan[11] == 0 and not plan[9] and plan[5] == 0 and plan[13]
+  usual = usual and #plan[10] == 1 and not plan[10][1][5] and #plan[11] == 0 and not plan[9] and plan[5] == 0 and plan[13]
     and not left_out[plan[1]]
 end
 if usual then
