@@ -2,6 +2,8 @@
 
 ::
 
+    keep_at_gate() ─▶ at its gate
+                          │
     begin_at() ──▶ waiting ──▶ begin_due()
                                    │
     reserve() ──▶ reserved ──▶ a slot is free
@@ -13,7 +15,8 @@
 Endings stay here until the store has answered; they can be said again, so an answer that was lost is asked for again.
 Executors' threads, the heartbeat and the node's rounds come here; what follows an ending is decided in the rounds. But
 the slot of an attempt that ended passes to what is reserved at once, on the thread that tells of the end: in a long
-queue of short jobs a round takes longer than many runs.
+queue of short jobs a round takes longer than many runs. And what is due begins on the timer's thread, or on that which
+asks gates, where the rounds' thread waits for the store: a claim goes to the active runs under one lock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Wakes batches whose items are done: when an item ends on this node, and every 5 s for all that is parked.
+"""Asks who may go on: claims at their gates, batches whose items are done, and what comes after other jobs.
+
+When an item or an upstream ends on this node, when it has planned what waits for others, and every 5 s for all that is
+parked.
 
 A batch that sleeps is woken by whoever finds that nothing it waits for is open. Of two nodes whose items end in one
 instant, each asks after the commit of its own, so at least one finds none open. What is lost, because a node died in
