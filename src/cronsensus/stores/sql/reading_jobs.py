@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros
@@ -19,6 +19,8 @@ from cronsensus.stores.sql.occurrence_rows import instant, micros
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import read_one, whole
 
+T = TypeVar("T")
+
 
 def job(tx: Transaction, name: str) -> JobView | None:
     """Return one job, retired or not."""
@@ -29,46 +31,34 @@ def job(tx: Transaction, name: str) -> JobView | None:
 def jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobView]:
     """Return jobs by name, in the order of code points."""
     also = () if retired else ("living",)
-
-    def fetch(after: str, size: int) -> Sequence[AnyRow]:
-        rows = tx.send("jobs", also=also, space=tx.namespace, after=after, size=size).rows
-        with suppress(StoreCorrupt):  # all in one statement; from here on they are known
-            specs_of(tx, {row.id: row for row in rows})
-        return rows
-
-    return tx.unreadable.page(
-        limit,
-        after,
-        fetch,
-        lambda row: _view(tx, row),
-        lambda row: f"job {row.name!r}",
-        position=lambda row: row.name,
-    )
+    return _by_name(tx, "jobs", after, limit, lambda row: _view(tx, row), also=also)
 
 
 def edges(tx: Transaction, after: str, limit: int) -> list[JobSpec]:
     """Return the definitions of living jobs that come after others, by name."""
+    return _by_name(tx, "edges", after, limit, lambda row: _spec(tx, row))
 
+
+def _by_name(
+    tx: Transaction, statement: str, after: str, limit: int, read: Callable[[AnyRow], T], *, also: Sequence[str] = ()
+) -> list[T]:
     def fetch(after: str, size: int) -> Sequence[AnyRow]:
-        rows = tx.send("edges", space=tx.namespace, after=after, size=size).rows
-        with suppress(StoreCorrupt):  # as above
+        rows = tx.send(statement, also=also, space=tx.namespace, after=after, size=size).rows
+        with suppress(StoreCorrupt):  # all in one statement; from here on they are known
             specs_of(tx, {row.id: row for row in rows})
         return rows
 
-    return tx.unreadable.page(
-        limit,
-        after,
-        fetch,
-        lambda row: specs_of(tx, {row.id: row})[row.id],
-        lambda row: f"job {row.name!r}",
-        position=lambda row: row.name,
-    )
+    return tx.unreadable.page(limit, after, fetch, read, lambda row: f"job {row.name!r}", position=lambda row: row.name)
+
+
+def _spec(tx: Transaction, row: AnyRow) -> JobSpec:
+    return specs_of(tx, {row.id: row})[row.id]
 
 
 def _view(tx: Transaction, row: AnyRow) -> JobView:
     return JobView(
         id=row.id,
-        spec=specs_of(tx, {row.id: row})[row.id],
+        spec=_spec(tx, row),
         revision=whole(row.revision),
         watermark=from_micros(row.watermark),
         horizon=instant(row.horizon),
