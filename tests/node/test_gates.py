@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.ends import Final, Parked
@@ -131,8 +132,6 @@ def test_what_its_gate_lets_through_under_a_lost_lease_goes_back(scene: AtGate) 
 
 
 def test_a_reserved_claim_waits_for_its_gate_and_then_for_a_slot(scene: AtGate) -> None:
-    from msgspec import structs
-
     reserved = structs.replace(scene.claim(2), reserved=True)
     scene.active_runs.keep_at_gate(scene.clock.monotonic(), reserved, scene.lease)
     scene.active_runs._batches.on_gate(reserved, RUN, {})
@@ -152,7 +151,7 @@ def test_an_error_of_the_store_at_a_gate_tells_of_each_claim_that_is_left(
     monkeypatch.setattr("cronsensus.node.upstreams.Gates.read", away)
     monkeypatch.setattr(type(watch), "store", scene.store)
     monkeypatch.setattr(type(watch), "_wake_thread", lambda _: None)
-    watch.ask([scene.asked], ())
+    watch.ask_at_gates([scene.asked], ())
     watch.look()
     scene.next_round()
     assert (scene.back, scene.ends) == ([1], [])

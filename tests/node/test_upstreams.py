@@ -75,6 +75,7 @@ def store() -> Counted:
 def watch(store: Counted, woken: list[None]) -> BatchWatch:
     found = BatchWatch(store, ManualClock(START), {}, lambda: woken.append(None))
     found.learn(SPECS)
+    found.on_told = lambda: None  # each test turns it by hand: its own thread would be quicker at times
     return found
 
 
@@ -131,7 +132,7 @@ def test_a_claim_that_stood_at_its_gate_while_its_upstream_ended_is_claimed_anew
     [first] = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for == TIMES[0]]
     store._world.clock.advance(after)
     settle(store, [an_end(id=first.id, token=first.token, session="node", state=State.SUCCEEDED)])
-    found.ask([claim], ())
+    found.ask_at_gates([claim], ())
     found._ask_gates()
     assert told == [(claim.id, decision)]
 

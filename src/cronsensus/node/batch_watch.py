@@ -198,7 +198,7 @@ class BatchWatch:
 
     # --- may a claim begin? -------------------------------------------------------------------------------------------
 
-    def ask(self, claims: Sequence[Claim], together: Collection[Ended]) -> None:
+    def ask_at_gates(self, claims: Sequence[Claim], together: Collection[Ended]) -> None:
         """Have claims asked about at their gates, on the thread: ``on_gate`` is told of each.
 
         What was claimed ``together`` with them is known to be active. That may be over by then: what is parked because

@@ -148,7 +148,7 @@ class Claiming:
             self._active_runs.keep_at_gate(self._begins_at(claim, claimed_by, sample), claim, lease)
         if behind:
             together = {(one.job, one.scheduled_for) for one in claims if one.scheduled_for is not None}
-            self._batches.ask(behind, together)
+            self._batches.ask_at_gates(behind, together)
 
     def _begin_all(
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
@@ -241,7 +241,7 @@ class Claiming:
         seen = ClockSample(self._store.now(), self._clock.monotonic())
         if _has_gate(claim):
             self._active_runs.keep_at_gate(seen.time_of(claim.due_at), claim, lease)
-            self._batches.ask([claim], ())
+            self._batches.ask_at_gates([claim], ())
             return
         if claim.reserved:
             self._active_runs.reserve([claim], lease)

@@ -257,13 +257,13 @@ class Round:
 
         deadlines: list[Cancellable] = []
 
-        def begin() -> None:
+        def begin_and_rearm() -> None:
             self.active_runs.begin_meanwhile()
             following = self.active_runs.begins_in
             if following is not None and 0 < following <= SOON:
-                deadlines.append(after(following, begin))
+                deadlines.append(after(following, begin_and_rearm))
 
-        deadlines.append(after(soon, begin))
+        deadlines.append(after(soon, begin_and_rearm))
         try:
             yield
         finally:
