@@ -17,12 +17,14 @@ import pytest
 
 from cronsensus import Retry, Run, Scheduler, every
 from cronsensus.audit import audit
-from cronsensus.batches import batch_by_hand
+from cronsensus.batching import pages as batch_items
+from cronsensus.batching.declare import batch_by_hand
+from cronsensus.batching.waking import BatchWaker
 from cronsensus.errors import BatchFailed, InvalidOption, RunFailed, StoreUnavailable
 from cronsensus.model.batch import shown_key
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.node import batch_items, batch_watch
+from cronsensus.node import waking
 from cronsensus.stores.memory import MemoryStore
 
 
@@ -536,8 +538,8 @@ def test_a_batch_that_is_retried_does_only_what_was_not_done(url):
 
 
 def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
-    monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
-    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
+    monkeypatch.setattr(BatchWaker, "ended", lambda *_: None)
+    monkeypatch.setattr(waking, "SWEEP", 0.3)
     scheduler = Scheduler(url)
 
     @scheduler.job(items=range(5))
@@ -548,12 +550,12 @@ def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
 
 
 def test_a_node_that_knows_nothing_of_a_batch_wakes_it_when_its_waker_has_died(sqlite_url, monkeypatch):
-    real = batch_watch.BatchWatch.request_sweep
-    monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
+    real = waking.Waking.request_sweep
+    monkeypatch.setattr(BatchWaker, "ended", lambda *_: None)
     monkeypatch.setattr(
-        batch_watch.BatchWatch, "request_sweep", lambda watch: None if "work" in watch._registry else real(watch)
+        waking.Waking, "request_sweep", lambda one: None if "work" in one.wakers[0]._registry else real(one)
     )
-    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
+    monkeypatch.setattr(waking, "SWEEP", 0.3)
     runs_it, has_another = Scheduler(sqlite_url, node="a"), Scheduler(sqlite_url, node="b")
 
     @runs_it.job()
@@ -568,14 +570,14 @@ def test_a_node_that_knows_nothing_of_a_batch_wakes_it_when_its_waker_has_died(s
 
 def test_where_nothing_is_parked_nobody_asks_what_is(url, monkeypatch):
     asked: list[float] = []
-    real = batch_watch.BatchWatch._pages
+    real = waking.Waking._pages
 
     def pages(watch):
         asked.append(time.monotonic())
         return real(watch)
 
-    monkeypatch.setattr(batch_watch.BatchWatch, "_pages", pages)
-    monkeypatch.setattr(batch_watch, "SWEEP", 0.01)
+    monkeypatch.setattr(waking.Waking, "_pages", pages)
+    monkeypatch.setattr(waking, "SWEEP", 0.01)
     scheduler = Scheduler(url)
     go = threading.Event()
 

@@ -7,27 +7,27 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from cronsensus import Run, Scheduler, at, cron, every
+from cronsensus.after.crossing import CameAfter, unpack
+from cronsensus.after.upstreams import Gates, Upstream, UpstreamResults, last_until
+from cronsensus.after.waking import UpstreamWaker
 from cronsensus.audit import audit
 from cronsensus.dashboard import dashboard
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.why import why
-from cronsensus.model.batch import Sleeper
 from cronsensus.model.gate import After, Gate, Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.parking import Sleeper
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
-from cronsensus.node import batch_watch
-from cronsensus.node.executors import behind
-from cronsensus.node.upstreams import Gates, Upstream, UpstreamResults, last_until
+from cronsensus.node import waking
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.typed import Types
 from tests.dashboard.browser import Browser
@@ -290,7 +290,7 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
         monkeypatch.setattr(MemoryStore, verb, counted)
     assert Gates(scheduler.store).decide(report, one)[0] == Gate("wait", "for often")
     assert sum(reads.values()) <= 5
-    monkeypatch.setattr("cronsensus.node.upstreams.MOST_IN_PERIOD", 100)
+    monkeypatch.setattr("cronsensus.after.upstreams.MOST_IN_PERIOD", 100)
     assert Gates(scheduler.store).decide(report, one)[0] == Gate("skip", "upstream missing: often")
 
 
@@ -298,9 +298,8 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
 
 
 def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
-    monkeypatch.setattr(batch_watch.BatchWatch, "tell_ended", lambda *_: None)
-    monkeypatch.setattr(batch_watch.BatchWatch, "tell", lambda *_: None)
-    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
+    monkeypatch.setattr(UpstreamWaker, "ended", lambda *_: None)
+    monkeypatch.setattr(waking, "SWEEP", 0.3)
     scheduler = Scheduler(url)
 
     @scheduler.job(every("2s"))
@@ -344,7 +343,7 @@ def test_what_comes_after_a_run_that_was_pruned_meanwhile_says_so(url):
 
 
 def test_what_waits_too_long_is_skipped(url, monkeypatch):
-    monkeypatch.setattr(batch_watch, "SWEEP", 0.2)
+    monkeypatch.setattr(waking, "SWEEP", 0.2)
     scheduler = Scheduler(url)
 
     @scheduler.job(every("1h"))
@@ -677,7 +676,7 @@ def test_the_thread_that_begins_everything_else_reads_nothing_for_a_gate(monkeyp
 
     with scheduler:
         wait_until(lambda: claimed["second"] >= 3)
-    assert set(by) == {"cronsensus-batches"}
+    assert set(by) == {"cronsensus-waking"}
     assert claimed["second"] <= claimed["first"], "each is claimed once: it is neither claimed to be parked nor in vain"
 
 
@@ -712,7 +711,7 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
 @pytest.mark.parametrize("others", [True, False])
 def test_what_an_earlier_release_held_goes_on_in_one_that_has_no_such_edge(sqlite_url, monkeypatch, others):
     """It slept for ever, and as it counts as active, each later time was skipped by overlap."""
-    monkeypatch.setattr(batch_watch, "SWEEP", 0.3)
+    monkeypatch.setattr(waking, "SWEEP", 0.3)
 
     on = threading.Event()
 
@@ -810,7 +809,6 @@ def test_a_model_of_a_function_that_cannot_be_imported_there_travels_as_json():
 
     results = UpstreamResults({"extract": Types(extract)}, {"extract": extract})
     one = Upstream("extract", datetime(2026, 11, 20, tzinfo=UTC), "succeeded", extract(), 7)
-    call: Any = SimpleNamespace(
-        registered=SimpleNamespace(upstreams=results), run=SimpleNamespace(came_after={"extract": (one,)})
-    )
-    assert behind.read(behind.write(call))["extract"][0].result == {"days": {"1": 2}}
+    reader, packed = CameAfter({"extract": (one,)}, results).pack()
+    assert reader.endswith(":unpack")
+    assert unpack(packed).times["extract"][0].result == {"days": {"1": 2}}

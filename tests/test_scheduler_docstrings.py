@@ -15,6 +15,7 @@ MODULES = (
     "cronsensus.job",
     "cronsensus.model.job",
     "cronsensus.node.run",
+    "cronsensus.run",
     "cronsensus.operations",
     "cronsensus.runs",
     "cronsensus.scheduler",

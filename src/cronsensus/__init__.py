@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from cronsensus.model.job import JobDefaults, JobSpec, Policies
     from cronsensus.model.occurrence import Occurrence
     from cronsensus.model.states import Origin, State
-    from cronsensus.node.run import Run, current_run
     from cronsensus.once.once import Once
+    from cronsensus.run import Run, current_run
     from cronsensus.scheduler import Scheduler
     from cronsensus.stores import open_store
     from cronsensus.stores.base import Store
@@ -159,7 +159,7 @@ _ELSEWHERE = {
     "Once": "once.once",
     "Origin": "model.states",
     "Policies": "model.job",
-    "Run": "node.run",
+    "Run": "run",
     "Scheduler": "scheduler",
     "Settings": "config",
     "State": "model.states",
@@ -169,7 +169,7 @@ _ELSEWHERE = {
     "any_of": "triggers",
     "at": "triggers",
     "cron": "triggers",
-    "current_run": "node.run",
+    "current_run": "run",
     "every": "triggers",
     "load_settings": "config",
     "open_store": "stores",

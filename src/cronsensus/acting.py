@@ -7,14 +7,14 @@ the nodes, so that they look at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from cronsensus.batching.batch import is_batch
 from cronsensus.declared import Declarations
-from cronsensus.errors import InvalidOption, UnknownJob
+from cronsensus.errors import UnknownJob
 from cronsensus.handle import Handle
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Occurrence
-from cronsensus.node.batch import is_batch
 from cronsensus.opened import OpenedStore
 from cronsensus.scheduler_setup import Setup
 from cronsensus.stores.base import Store
@@ -24,14 +24,6 @@ MOST_AT_ONCE = 1000
 """Most occurrences that are made in one step: a longer transaction would keep the nodes waiting for the lock."""
 
 T = TypeVar("T")
-
-
-class Named(Protocol):
-    """Something with a job's name: a ``Job``, a ``JobSpec``."""
-
-    @property
-    def name(self) -> str:
-        """Return the name."""
 
 
 class Acts:
@@ -92,18 +84,6 @@ class Acts:
             return UNTYPED
         registered = function.registered
         return registered.result_types if run is not None and is_batch(registered, run) else registered.types
-
-
-def name_of(job: str | Named) -> str:
-    """Return a job's name.
-
-    Raises:
-        InvalidOption: ``job`` is something else.
-    """
-    name = job if isinstance(job, str) else getattr(job, "name", None)
-    if not isinstance(name, str):
-        raise InvalidOption(f"{job!r} is neither a job nor a job's name; declare it with @scheduler.job(…) first")
-    return name
 
 
 def unknown_job(job: str) -> str:

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
+from cronsensus.batching.batch import Batch
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidDuration, InvalidOption, InvalidTrigger, UnknownJob
 from cronsensus.functions import Function
 from cronsensus.instants import EPOCH
 from cronsensus.model.gate import After
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.node.executors.base import Registered
+from cronsensus.node.registered import Registered
 from cronsensus.triggers import Trigger
 
 
@@ -276,7 +277,7 @@ def check_arguments(
 
     A job that runs by itself must be complete; one that only runs when told to may get its arguments then.
     """
-    if function.registered.batch is not None:
+    if function.registered.part(Batch) is not None:
         if args:
             return function.bind(args, kwargs)  # of shards
         return (), function.registered.types.write_arguments((), kwargs, what=f"arguments of {function.name!r}")[1]
@@ -296,3 +297,23 @@ def _two(name: str, first: Function, second: Function) -> str:
             "one), or a loop (give each job its own name=…)"
         )
     return f"{name!r} is declared twice, at {first.place} and at {second.place}; give one of them another name=…"
+
+
+class Named(Protocol):
+    """Something with a job's name: a ``Job``, a ``JobSpec``."""
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+
+
+def name_of(job: str | Named) -> str:
+    """Return a job's name.
+
+    Raises:
+        InvalidOption: ``job`` is something else.
+    """
+    name = job if isinstance(job, str) else getattr(job, "name", None)
+    if not isinstance(name, str):
+        raise InvalidOption(f"{job!r} is neither a job nor a job's name; declare it with @scheduler.job(…) first")
+    return name

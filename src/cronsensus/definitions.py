@@ -6,17 +6,18 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
-from cronsensus.acting import Acts, Named
-from cronsensus.batches import BatchOptions, read_batch
+from cronsensus.acting import Acts
+from cronsensus.after.declare import DEFAULTS, AfterOptions, Upstreams, read_after
+from cronsensus.batching.declare import BatchOptions, read_batch
 from cronsensus.config import UNSET, Unset
 from cronsensus.declared import (
     Declaration,
+    Named,
     check_arguments,
     declare,
     require_room_for_jitter,
     require_trigger,
 )
-from cronsensus.dependencies import DEFAULTS, AfterOptions, Upstreams, read_after
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
 from cronsensus.functions import Function, look_at, refuse_method
@@ -128,14 +129,12 @@ class Definitions:
             refuse_method(looked_at)
             batch = read_batch(looked_at, of_batch, tuple(args), kwargs or {})
             if batch is not None:
-                registered = dataclasses.replace(looked_at.registered, batch=batch)
-                looked_at = dataclasses.replace(looked_at, registered=registered)
+                looked_at = dataclasses.replace(looked_at, registered=looked_at.registered.with_part(batch))
             chosen, options = trigger, dict(policies)
             behind = read_after(looked_at.name, of_after, trigger, self._declared, policies)
             if behind is not None:
                 chosen, options = behind.trigger, {**DEFAULTS, **policies}
-                registered = dataclasses.replace(looked_at.registered, upstreams=behind.results)
-                looked_at = dataclasses.replace(looked_at, registered=registered)
+                looked_at = dataclasses.replace(looked_at, registered=looked_at.registered.with_part(behind.results))
             declaration = dataclasses.replace(
                 declare(looked_at, chosen, args, kwargs, options),
                 within=None if overdue is None else parse_duration(overdue, what="overdue"),

@@ -35,7 +35,8 @@
     ├── PayloadMismatch              another payload under a key that was used before
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
     ├── AlertNotSent                 a receiver did not take a message; it is sent again
-    ├── BatchFailed                  more items of a batch failed than ``tolerate`` allows
+    ├── FailedForGood                trying it again would find the same
+    │   └── BatchFailed              more items of a batch failed than ``tolerate`` allows
     ├── NodeFailed                   ``Scheduler.run``: this node could not go on, and has ended
     └── TaskControl                  raised *by* a job to steer its own run
         ├── Retry                    try again later, although the code did not fail
@@ -241,7 +242,11 @@ class NodeFailed(CronsensusError):
     """The node could not go on, and has ended; its runs are left to others."""
 
 
-class BatchFailed(CronsensusError):
+class FailedForGood(CronsensusError):
+    """Trying it again would find the same."""
+
+
+class BatchFailed(FailedForGood):
     """More items of a batch failed than it tolerates."""
 
 

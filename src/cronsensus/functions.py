@@ -17,8 +17,8 @@ from typing import Any
 
 from cronsensus.errors import InvalidOption, UnsupportedFunction
 from cronsensus.model.job import Executor, check_choice
-from cronsensus.node.executors.base import Registered
-from cronsensus.node.run import Run
+from cronsensus.node.registered import Registered
+from cronsensus.node.run import BaseRun
 from cronsensus.typed import signature_of
 
 _OFTEN_THE_RUN = ("run", "ctx", "context", "self")
@@ -239,7 +239,7 @@ def _is_run(annotation: object, names: dict[str, Any]) -> bool:
         return any(_is_run(part, names) for part in typing.get_args(annotation))
     if typing.get_origin(annotation) is typing.Annotated:
         return _is_run(typing.get_args(annotation)[0], names)
-    return annotation is Run
+    return isinstance(annotation, type) and issubclass(annotation, BaseRun)
 
 
 def _run_parameter(

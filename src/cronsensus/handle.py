@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
-from cronsensus.batches import refuse_item
+from cronsensus.batching.declare import refuse_item
+from cronsensus.batching.pages import Results, items_of
 from cronsensus.clock import SystemClock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidTransition, OccurrenceForgotten, RunFailed
@@ -15,7 +16,6 @@ from cronsensus.interrupts import Event
 from cronsensus.model.batch import MOST_ITEMS, Children
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.node.batch_items import Results, items_of
 from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.node.loops import refuse_to_block
 from cronsensus.stores.base import Store

@@ -11,8 +11,8 @@ from cronsensus.calls import Call, CallOptions, read_options, require_call
 from cronsensus.functions import mark_async
 from cronsensus.handle import Handle
 from cronsensus.model.job import JobSpec
-from cronsensus.node.run import Run
 from cronsensus.operations import JobWithOptions, Operations
+from cronsensus.run import Run
 from cronsensus.triggers import Trigger
 from cronsensus.twins import require_reason, twin
 

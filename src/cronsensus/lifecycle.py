@@ -301,6 +301,8 @@ class Lifecycle:
         """
         from cronsensus.node.node import Node
         from cronsensus.node.settings import NodeSettings
+        from cronsensus.rooms import ROOMS
+        from cronsensus.run import Run
 
         settings = self._setup.settings
         return Node(
@@ -323,6 +325,8 @@ class Lifecycle:
             on_failed=failed,
             heartbeat=self._opened.heartbeat(),
             bus=self._bus,
+            rooms=ROOMS,
+            make_run=Run,
         )
 
     def _new_session(self) -> SessionSpec:

@@ -11,10 +11,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, unknown_job
-from cronsensus.batches import batch_by_hand
+from cronsensus.acting import MOST_AT_ONCE, Acts, unknown_job
+from cronsensus.after.downstream import chain_from, names_after, retry_downstream
+from cronsensus.batching.batch import Batch
+from cronsensus.batching.declare import batch_by_hand
+from cronsensus.batching.pages import Pages, write_pages
+from cronsensus.batching.phases import as_items
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
-from cronsensus.dependencies import chain_from, names_after, retry_downstream
+from cronsensus.declared import Named, name_of
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
 from cronsensus.handle import Handle, R_co, cancel, retry, retry_chain
 from cronsensus.instants import format_instant, read_instant
@@ -22,8 +26,6 @@ from cronsensus.known_keys import enqueue, first_mismatch
 from cronsensus.model.job import JobSpec, refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Item, OccurrenceFilter, check_key
 from cronsensus.model.states import Origin, State
-from cronsensus.node.batch import as_items
-from cronsensus.node.batch_items import Pages, write_pages
 from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.rewinding import rewind_job
 from cronsensus.runs import next_time
@@ -316,7 +318,7 @@ class Operations:
         name, operator = name_of(job), self._acts.operator(by)
         refuse_while_loading("triggers")
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
-        if function is not None and spec is not None and function.registered.batch is None:
+        if function is not None and spec is not None and function.registered.part(Batch) is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
         # With all that comes after it, where this process is the first to say so.
         mine = {name, *names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}

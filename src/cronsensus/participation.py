@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from cronsensus.node.node import Node
-    from cronsensus.node.run import Run
+    from cronsensus.node.run import BaseRun
 
 T = TypeVar("T")
 
@@ -364,7 +364,7 @@ class _Here:
         aio = sys.modules.get("asyncio")
         # The one that asks and raises nothing.
         self.loop: asyncio.AbstractEventLoop | None = None if aio is None else aio._get_running_loop()  # noqa: SLF001
-        self._run: Run | None = current_run()
+        self._run: BaseRun | None = current_run()
         self._node: Node | None = None
         self._hurries = False
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
-from cronsensus.acting import Acts, Named, name_of, unknown_job
+from cronsensus.acting import Acts, unknown_job
+from cronsensus.declared import Named, name_of
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidDuration, InvalidOption, UnknownJob
 from cronsensus.model.job import JobSpec

@@ -18,7 +18,7 @@ from cronsensus.cli.demo.screen import Lanes, Screen
 from cronsensus.cli.demo.trace import TRACE, Line, Tail, count, traced
 from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import scheduled_key
-from cronsensus.node.run import Run
+from cronsensus.run import Run
 
 PATIENCE = 60.0
 ENDS = 200.0

@@ -3,7 +3,7 @@
 import json
 from datetime import timedelta
 
-from cronsensus.dependencies import downstream
+from cronsensus.after.downstream import downstream
 from cronsensus.insight.graph import graph_of
 from cronsensus.model.gate import Rule
 

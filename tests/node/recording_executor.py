@@ -10,7 +10,8 @@ from typing import Any
 from cronsensus.clock import Clock
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import SessionSpec
-from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.base import Call, Executor
+from cronsensus.node.registered import Registered
 from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store

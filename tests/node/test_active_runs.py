@@ -18,9 +18,11 @@ from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.active_runs import ActiveRuns
-from cronsensus.node.batch_watch import BatchWatch
-from cronsensus.node.executors.base import Call, Registered
+from cronsensus.node.executors.base import Call
+from cronsensus.node.registered import Registered
 from cronsensus.node.run_events import RunEvents
+from cronsensus.node.waking import Waking
+from cronsensus.rooms import ROOMS
 from cronsensus.testing.conformance.fixtures import LEASE, START
 from tests.node.recording_executor import RecordingExecutor
 
@@ -74,19 +76,18 @@ class Scene:
         self.thread.abandoned = self.process.abandoned = 1
         self.run_log = Noted()
         self.events: list[str] = []
+        registry = {"work": Registered("work", print, "thread"), "apart": Registered("apart", print, "process")}
+        self.waking = Waking(self.store, self.clock, registry, lambda: None, ROOMS)  # type: ignore[arg-type]
         self.active_runs = ActiveRuns(
             self.store,  # type: ignore[arg-type]
             self.clock,
-            registry={
-                "work": Registered("work", print, "thread"),
-                "apart": Registered("apart", print, "process"),
-            },
+            registry=registry,
             executors={"thread": self.thread, "process": self.process},
             wake=lambda: self.events.append("wake"),
             on_work=lambda: self.events.append("work"),
             run_log=self.run_log,  # type: ignore[arg-type]
             run_events=RunEvents(Bus(self.clock), "me"),
-            batches=BatchWatch(self.store, self.clock, {}, lambda: None),  # type: ignore[arg-type]
+            waking=self.waking,
         )
         self.lease = self.leased("s1")
 

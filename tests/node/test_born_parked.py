@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from cronsensus.after.room import after
+from cronsensus.after.waking import Ended
 from cronsensus.clock import ManualClock
 from cronsensus.model.ends import End, Final
 from cronsensus.model.gate import After, Rule, Which
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
-from cronsensus.node.batch_watch import BatchWatch
+from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import LEASE, MINUTE, START, a_session
@@ -65,10 +67,10 @@ class Night:
         self.woken: list[str] = []
         self.nodes = {name: self._node(name) for name in "PE"}
 
-    def _node(self, name: str) -> BatchWatch:
-        node = BatchWatch(self.store, self.clock, {}, lambda: self.woken.append(name))
+    def _node(self, name: str) -> Waking:
+        node = Waking(self.store, self.clock, {}, lambda: self.woken.append(name), [after])
         node.on_told = lambda: None
-        node.learn(self.specs)
+        node.learn(self.store.look())
         return node
 
     def do(self, step: str) -> None:
@@ -76,7 +78,7 @@ class Night:
             case "P commits":
                 assert carry_out(self.store, [self.down]) == [True]
             case "P looks":
-                self.nodes["P"].tell_planned((self.down,))
+                self.nodes["P"].planned((self.down,))
                 self.nodes["P"].look()
             case "E commits" if self.ends is None:
                 assert carry_out(self.store, [self.up]) == [True]
@@ -84,10 +86,11 @@ class Night:
                 then = Final(self.ends or State.SUCCEEDED)
                 assert settle(self.store, [End.of(self.claim, then)])[0].accepted
             case "E looks" if self.ends is None:
-                self.nodes["E"].tell_planned((self.up,))
+                self.nodes["E"].planned((self.up,))
                 self.nodes["E"].look()
             case _:
-                self.nodes["E"].tell_ended("up", TIME)
+                [waker] = self.nodes["E"].wakers
+                self.nodes["E"].tell([(waker, Ended("up", TIME))])
                 self.nodes["E"].look()
 
 

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from msgspec import structs
 
+from cronsensus.after.upstreams import Gates
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership.lease import SessionLease
@@ -19,12 +20,11 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
-from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
-from cronsensus.node.upstreams import Gates
+from cronsensus.node.waking import Waking
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, take
@@ -83,7 +83,7 @@ class Bench(Scene):
             self.active_runs,
             registry=self.active_runs._registry,
             run_log=self.run_log,  # type: ignore[arg-type]
-            batches=self.active_runs._batches,
+            waking=self.waking,
         )
 
     def takes(self, limit: int = 4, *, lease: SessionLease | None = None, sample: ClockSample | None = None) -> int:
@@ -144,7 +144,7 @@ def test_a_node_has_as_much_room_as_slots_are_free(bench):
 def test_what_was_won_begins_when_it_is_due(bench, due_in):
     bench.claims.given = [bench.taken(due_in=due_in)]
     assert bench.takes() == 1
-    assert bench.run_log.of("started") == [(tuple(bench.claims.given),)]
+    assert bench.run_log.of("started") == [(bench.claims.given,)]
     if due_in:
         assert bench.waits() == pytest.approx([due_in.total_seconds()])
     else:
@@ -313,7 +313,7 @@ BEHIND = JobSpec(name="second", function="f", policies=Policies(overlap="allow")
 
 
 @pytest.mark.parametrize("decision", ["wait", "skip"])
-def test_what_a_gate_settled_is_not_given_back_because_the_next_one_could_not_be_asked(bench, monkeypatch, decision):
+def test_claims_of_which_one_cannot_be_asked_about_all_go_back_and_none_is_settled(bench, monkeypatch, decision):
     """Two ends of one claim would be sent, and one of them refused."""
     answers: Iterator[tuple[Gate, dict[str, Any]]] = iter([(Gate(decision, "for first"), {})])
 
@@ -325,11 +325,11 @@ def test_what_a_gate_settled_is_not_given_back_because_the_next_one_could_not_be
     monkeypatch.setattr(Gates, "decide", decide)
     now = bench.clock.now()
     bench.claims.given = [structs.replace(bench.taken(one), scheduled_for=now, spec=BEHIND) for one in (1, 2)]
-    monkeypatch.setattr(BatchWatch, "store", bench.claims)
-    monkeypatch.setattr(BatchWatch, "_wake_thread", lambda _: None)
+    monkeypatch.setattr(Waking, "store", bench.claims)
+    bench.waking.on_told = lambda: None
     bench.takes(2)
     assert (len(bench.active_runs.known()), bench.active_runs.begins_in) == (2, None)
-    bench.claiming._batches.look()
+    bench.waking.look()
     bench.active_runs.collect()
-    assert [one.id for one in bench.active_runs._ends.values()] == [1]
-    assert [one.claim.id for one in bench.active_runs._given_back] == [2]
+    assert not bench.active_runs._ends
+    assert [one.claim.id for one in bench.active_runs._given_back] == [1, 2]

@@ -12,11 +12,12 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import Origin, State
-from cronsensus.node.executors.base import Call, Done, Executor, Registered
+from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.threads import ThreadExecutor
-from cronsensus.node.run import Run
+from cronsensus.node.registered import Registered
+from cronsensus.run import Run
 from cronsensus.testing.conformance.steps import take
 from tests.test_node_crank import LEASE, Bench
 

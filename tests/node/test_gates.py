@@ -1,4 +1,4 @@
-"""A claim that stands at its gate, which is asked on another thread: known, bounded, and begun or settled once."""
+"""A claim that is asked about on another thread: it is known, bounded, and begun or settled once."""
 
 import threading
 from typing import Any
@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from cronsensus.after.admission import UpstreamAdmission
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.ends import Final, Parked
-from cronsensus.model.gate import Gate
 from cronsensus.model.states import State
 from cronsensus.node.active_runs import ActiveRuns
+from cronsensus.node.hooks import Begin
+from cronsensus.node.waking import Answer, Waking
 from tests.node.test_active_runs import KEY, RETURNED, Scene
 
-RUN, WAIT, SKIP = Gate("run"), Gate("wait", "for first"), Gate("skip", "upstream failed: first")
+RUN, WAIT = Begin(), Parked("upstreams", reason="waits for first")
+SKIP = Final(State.SKIPPED, "upstream failed: first")
 
 
 class AtGate(Scene):
@@ -22,11 +25,11 @@ class AtGate(Scene):
     def __init__(self) -> None:
         super().__init__()
         self.asked = self.claim()
-        self.active_runs.keep_at_gate(self.clock.monotonic(), self.asked, self.lease)
+        self.active_runs.begin_if(self.clock.monotonic(), self.asked, self.lease)
 
-    def answer(self, gate: Gate | None) -> None:
+    def answer(self, answer: Answer) -> None:
         """Answer on another thread, as the watch does."""
-        thread = threading.Thread(target=self.active_runs._batches.on_gate, args=(self.asked, gate, {}))
+        thread = threading.Thread(target=self.waking.on_answer, args=(self.asked, answer))
         thread.start()
         thread.join()
 
@@ -74,8 +77,8 @@ def test_what_its_gate_lets_through_begins_on_the_thread_that_asked(scene: AtGat
 def test_what_is_claimed_ahead_begins_at_its_time_and_not_when_its_gate_says_yes() -> None:
     scene = AtGate()
     later = scene.claim(2)
-    scene.active_runs.keep_at_gate(scene.clock.monotonic() + 5, later, scene.lease)
-    scene.active_runs._batches.on_gate(later, RUN, {})
+    scene.active_runs.begin_if(scene.clock.monotonic() + 5, later, scene.lease)
+    scene.waking.on_answer(later, RUN)
     scene.next_round()
     assert (scene.begun, scene.active_runs.begins_in) == ([], 5)
     scene.clock.advance(5)
@@ -83,15 +86,9 @@ def test_what_is_claimed_ahead_begins_at_its_time_and_not_when_its_gate_says_yes
     assert scene.begun == [2]
 
 
-@pytest.mark.parametrize(
-    ("gate", "end"),
-    [
-        (WAIT, Parked("upstreams", reason="waits for first")),
-        (SKIP, Final(State.SKIPPED, "upstream failed: first")),
-    ],
-)
-def test_what_it_does_not_let_through_is_settled_once_by_the_next_round(scene: AtGate, gate: Gate, end: Any) -> None:
-    scene.answer(gate)
+@pytest.mark.parametrize("end", [WAIT, SKIP])
+def test_what_it_does_not_let_through_is_settled_once_by_the_next_round(scene: AtGate, end: Any) -> None:
+    scene.answer(end)
     assert (scene.ends, scene.active_runs.known()) == ([], {KEY})
     for _ in range(2):
         scene.next_round()
@@ -104,10 +101,10 @@ def test_what_cannot_be_asked_goes_back(scene: AtGate) -> None:
     assert (scene.back, scene.ends, scene.begun) == ([1], [], [])
 
 
-@pytest.mark.parametrize("gate", [RUN, WAIT, SKIP, None])
+@pytest.mark.parametrize("answer", [RUN, WAIT, SKIP, None])
 @pytest.mark.parametrize("way", ["cancelled", "disowned", "node ends"])
 def test_what_is_withdrawn_while_it_is_asked_about_is_neither_begun_nor_settled_twice(
-    scene: AtGate, way: str, gate: Gate | None
+    scene: AtGate, way: str, answer: Answer
 ) -> None:
     match way:
         case "cancelled":
@@ -117,7 +114,7 @@ def test_what_is_withdrawn_while_it_is_asked_about_is_neither_begun_nor_settled_
         case _:
             scene.active_runs.cut_off_all()
     scene.next_round()
-    scene.answer(gate)
+    scene.answer(answer)
     scene.next_round()
     assert (scene.begun, scene.ends) == ([], [])
     assert scene.back == [1] * (way != "disowned")
@@ -133,8 +130,8 @@ def test_what_its_gate_lets_through_under_a_lost_lease_goes_back(scene: AtGate) 
 
 def test_a_reserved_claim_waits_for_its_gate_and_then_for_a_slot(scene: AtGate) -> None:
     reserved = structs.replace(scene.claim(2), reserved=True)
-    scene.active_runs.keep_at_gate(scene.clock.monotonic(), reserved, scene.lease)
-    scene.active_runs._batches.on_gate(reserved, RUN, {})
+    scene.active_runs.begin_if(scene.clock.monotonic(), reserved, scene.lease)
+    scene.waking.on_answer(reserved, RUN)
     scene.next_round()
     assert (scene.begun, len(scene.active_runs.reserved)) == ([], 1)
     scene.active_runs.begin_reserved(1)
@@ -147,12 +144,12 @@ def test_an_error_of_the_store_at_a_gate_tells_of_each_claim_that_is_left(
     def away(*_: Any) -> Any:
         raise StoreUnavailable("it is away")
 
-    watch = scene.active_runs._batches
-    monkeypatch.setattr("cronsensus.node.upstreams.Gates.read", away)
-    monkeypatch.setattr(type(watch), "store", scene.store)
-    monkeypatch.setattr(type(watch), "_wake_thread", lambda _: None)
-    watch.ask_at_gates([scene.asked], ())
-    watch.look()
+    monkeypatch.setattr(UpstreamAdmission, "concerns", lambda *_: True)
+    monkeypatch.setattr(UpstreamAdmission, "admit", away)
+    monkeypatch.setattr(Waking, "store", scene.store)
+    scene.waking.on_told = lambda: None
+    scene.waking.ask([scene.asked], ())
+    scene.waking.look()
     scene.next_round()
     assert (scene.back, scene.ends) == ([1], [])
 

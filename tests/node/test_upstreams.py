@@ -5,16 +5,18 @@ from typing import Any
 
 import pytest
 
+from cronsensus.after.room import after
+from cronsensus.after.upstreams import Gates
+from cronsensus.after.waking import Ended, Held
 from cronsensus.clock import ManualClock
-from cronsensus.model.batch import Sleeper
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.gate import After, Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.parking import Sleeper
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
-from cronsensus.node.batch_watch import BatchWatch
-from cronsensus.node.upstreams import Gates
+from cronsensus.node.waking import Waking
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
@@ -72,11 +74,17 @@ def store() -> Counted:
     return store
 
 
-def watch(store: Counted, woken: list[None]) -> BatchWatch:
-    found = BatchWatch(store, ManualClock(START), {}, lambda: woken.append(None))
-    found.learn(SPECS)
+def watch(store: Counted, woken: list[None]) -> Waking:
+    found = Waking(store, ManualClock(START), {}, lambda: woken.append(None), [after])
     found.on_told = lambda: None  # each test turns it by hand: its own thread would be quicker at times
+    found.learn(store.look())
+    store.reads.clear()
     return found
+
+
+def tell(waking: Waking, *told: Any) -> None:
+    [waker] = waking.wakers
+    waking.tell([(waker, what) for what in told])
 
 
 def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_counts(store):
@@ -100,7 +108,9 @@ def test_what_is_known_to_be_active_is_not_asked_for(store):
 
 def test_one_that_waits_for_nothing_else_is_woken_by_one_read_however_many_sleep(store):
     woken: list[None] = []
-    watch(store, woken)._look_behind([("first", TIMES[7])])
+    waking = watch(store, woken)
+    tell(waking, Ended("first", TIMES[7]))
+    waking.look()
     assert (store.reads["occurrences"], store.reads["sleeping"]) == (1, 0)
     assert TIMES[7] not in {one.scheduled_for for one in store.parked(limit=NIGHTS)}
     assert len(store.parked(limit=NIGHTS)) == NIGHTS - 1
@@ -108,32 +118,36 @@ def test_one_that_waits_for_nothing_else_is_woken_by_one_read_however_many_sleep
 
 
 def test_many_that_may_go_on_are_found_by_one_look_at_all_that_sleep(store):
-    watch(store, [])._look_behind([("first", time) for time in TIMES[:20]])
+    waking = watch(store, [])
+    tell(waking, *(Ended("first", time) for time in TIMES[:20]))
+    waking.look()
     assert (store.reads["occurrences"], store.reads["sleeping"]) == (0, 1)
     assert len(store.parked(limit=NIGHTS)) == NIGHTS - 20
 
 
 def test_what_has_just_ended_goes_before_a_second_look_at_what_fell_asleep(store):
-    one = watch(store, [])
-    one._ended.add(("first", TIMES[0]))
-    held = store.parked(limit=NIGHTS)
-    one._look_at_held(held)
-    assert len(one._held) == NIGHTS - 8
+    [waker] = watch(store, []).wakers
+    told: dict[Any, None] = {Held(one): None for one in store.parked(limit=NIGHTS)}
+    waker.ready(store, told)
+    assert len(told) == NIGHTS - 8
+    told[Ended("first", TIMES[0])] = None
+    assert len(waker.ready(store, told)) == 1
+    assert len(told) == NIGHTS - 8
 
 
 @pytest.mark.parametrize(("after", "decision"), [(0.4, "run"), (2.0, None)])
 def test_a_claim_that_stood_at_its_gate_while_its_upstream_ended_is_claimed_anew(store, after, decision):
     """Its record would say that it began before; the audit, which sees no gate, would accuse it."""
-    found, told = watch(store, []), []
-    found.on_gate = lambda claim, gate, _: told.append((claim.id, gate and gate.decision))
+    found, told = watch(store, []), list[tuple[int, str | None]]()
+    found.on_answer = lambda claim, answer: told.append((claim.id, None if answer is None else "run"))
     [parked] = [one for one in store.parked(limit=NIGHTS) if one.scheduled_for == TIMES[0]]
     store.awaken([parked.id])
     [claim] = take(store, "node", 9, ("second",), lease=LEASE)
     [first] = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for == TIMES[0]]
     store._world.clock.advance(after)
     settle(store, [an_end(id=first.id, token=first.token, session="node", state=State.SUCCEEDED)])
-    found.ask_at_gates([claim], ())
-    found._ask_gates()
+    found.ask([claim], ())
+    found.look()
     assert told == [(claim.id, decision)]
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from cronsensus.node import batch, batch_items
-from cronsensus.node.batch_watch import BatchWatch
+from cronsensus.batching import pages, phases
+from cronsensus.node.waking import Waking
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
 from tests.simulation.cluster import Parts, Simulation, simulate
@@ -21,8 +21,8 @@ FORGETS = {"remembers": Parts(), "forgets": Parts(forgets=True), "prunes": Parts
 @pytest.fixture(autouse=True)
 def short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let lists have several pages, between which a lister may die."""
-    monkeypatch.setattr(batch_items, "PAGE", 4)
-    monkeypatch.setattr(batch, "PAGE", 4)
+    monkeypatch.setattr(pages, "PAGE", 4)
+    monkeypatch.setattr(phases, "PAGE", 4)
 
 
 def night(seed: int, parts: Parts | None = None) -> Simulation:
@@ -69,10 +69,10 @@ def test_a_store_that_prunes_what_a_retry_collects_is_found_out() -> None:
 
 
 def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BatchWatch, "_sweep", lambda _: True)
+    monkeypatch.setattr(Waking, "_sweep", lambda _: True)
     assert found_out()
 
 
 def test_a_batch_that_does_not_wait_for_its_items_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "phase", lambda listed, *_: "list" if listed is None else "collect")
+    monkeypatch.setattr(phases, "phase", lambda listed, *_: "list" if listed is None else "collect")
     assert found_out()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from cronsensus.after import upstreams
 from cronsensus.model.gate import Gate
-from cronsensus.node import upstreams
-from cronsensus.node.batch_watch import BatchWatch
+from cronsensus.node.waking import Waking
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
 from tests.simulation.cluster import Parts, Simulation, simulate
@@ -63,7 +63,7 @@ def test_a_store_that_prunes_what_is_waited_for_is_found_out() -> None:
 
 
 def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BatchWatch, "_sweep", lambda _: True)
+    monkeypatch.setattr(Waking, "_sweep", lambda _: True)
     assert found_out()
 
 

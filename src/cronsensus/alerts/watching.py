@@ -38,11 +38,12 @@ from cronsensus.insight.why import why
 from cronsensus.insight.words import exact
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.logger import Logger
+from cronsensus.model.ends import Again
 from cronsensus.model.job import ALERT, JobSpec, is_internal
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
-from cronsensus.node.items import Watching
-from cronsensus.node.run import Run
+from cronsensus.node.hooks import EndsAs
+from cronsensus.node.run import BaseRun
 from cronsensus.stores.base import Store
 
 EVERY = timedelta(seconds=2)
@@ -104,7 +105,7 @@ class Alerts:
     def function_of(self, alert: Alert) -> Callable[..., Any]:
         """Return what the job of an alert calls."""
 
-        def watch(run: Run) -> None:
+        def watch(run: BaseRun) -> None:
             self._turn(alert, run)
 
         return watch
@@ -140,7 +141,7 @@ class Alerts:
                     ", ".join(jobs[:5]) + (" …" if len(jobs) > 5 else ""),
                 )
 
-    def _turn(self, alert: Alert, run: Run) -> None:
+    def _turn(self, alert: Alert, run: BaseRun) -> None:
         store = self._store()
         mine = store.occurrence(run.id)
         mark = begin(store) if mine is None or mine.note is None else _decode(mine.note)
@@ -151,7 +152,8 @@ class Alerts:
                 if error.after is None:
                     raise
                 raise Retry(str(error), after=error.after) from error
-        raise Watching(after=0 if mark.letter else EVERY.total_seconds(), state=json.encode(mark).decode())
+        after = timedelta(0) if mark.letter else EVERY
+        raise EndsAs(Again(after, failed=False, note=json.encode(mark).decode()), "watching")
 
     def _sent(self, alert: Alert, store: Store, mark: Mark) -> Mark:
         """Send what an earlier look has found; return the mark without it."""

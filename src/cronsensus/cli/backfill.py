@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import click
 
 from cronsensus.acting import MOST_AT_ONCE
+from cronsensus.after.downstream import Downstream
+from cronsensus.after.downstream import downstream as behind_of
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.group import Command
@@ -14,8 +16,6 @@ from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
 from cronsensus.cli.terminal import clean
 from cronsensus.cli.zones import default_zone
-from cronsensus.dependencies import Downstream
-from cronsensus.dependencies import downstream as behind_of
 from cronsensus.insight.backfill_plan import BackfillPlan, plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from cronsensus.after.downstream import chain_from, names_after
+from cronsensus.batching.batch import Batch
 from cronsensus.cli.app import code_at_hand, complete_job, opened_store
 from cronsensus.cli.backfill import backfill
 from cronsensus.cli.enqueue import enqueue
@@ -19,7 +21,6 @@ from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
 from cronsensus.cli.zones import JobZones, default_zone
 from cronsensus.codec import dumps_masked
-from cronsensus.dependencies import chain_from, names_after
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import Handle
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
@@ -147,7 +148,7 @@ def _state(view: JobView, zone: tzinfo) -> Cell:
 def _follow(one: Enqueued | Handle) -> str:
     code = Invocation.current().scheduler
     function = None if code is None else code.declared.function_of(one.job)
-    is_batch = function is not None and function.registered.batch is not None
+    is_batch = function is not None and function.registered.part(Batch) is not None
     return f"cronsensus runs {'watch' if is_batch else 'logs -f'} {one.id}"
 
 

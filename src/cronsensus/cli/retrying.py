@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from cronsensus.batches import refuse_item
+from cronsensus.after.downstream import names_after, retried_already
+from cronsensus.batching.declare import refuse_item
 from cronsensus.cli.output import Output, message
-from cronsensus.dependencies import names_after, retried_already
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import retry
 from cronsensus.insight.as_data import made_data

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from cronsensus.after.downstream import retry_downstream
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.errors import CommandError
@@ -17,7 +18,6 @@ from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.retrying import print_left_out, print_retries, require_retryable, retry_runs
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.cli.zones import JobZones
-from cronsensus.dependencies import retry_downstream
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import cancel as cancel_run
 from cronsensus.handle import retry_chain

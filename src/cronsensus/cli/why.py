@@ -6,6 +6,7 @@ from datetime import datetime
 
 import click
 
+from cronsensus.after.upstreams import last_until
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
@@ -19,7 +20,6 @@ from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.why import why as explained
 from cronsensus.insight.words import exact, read_time
 from cronsensus.model.job import JobView
-from cronsensus.node.upstreams import last_until
 from cronsensus.stores.base import Store
 
 _LOOKED_AT = 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cronsensus.after.downstream import names_after
 from cronsensus.dashboard.actions import Action, Form, Given, Text, find_run, run_form, runs_elsewhere
-from cronsensus.dependencies import names_after
 from cronsensus.handle import retry_chain
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.states import State

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from cronsensus.after.downstream import names_after
 from cronsensus.codec import dumps
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, retired, runs_elsewhere
 from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
-from cronsensus.dependencies import names_after
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.lookup import require_job
 from cronsensus.masking import mask_data

@@ -25,7 +25,7 @@ from cronsensus.errors import NotTheHolder
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import Lease, LeaseRef
 from cronsensus.lock.worker_pool import submit
-from cronsensus.node.run import Run, current_run
+from cronsensus.node.run import BaseRun, current_run
 
 Kind = Literal["block", "thread", "object", "run"]
 Here = threading.Thread | asyncio.Task[object]
@@ -71,7 +71,7 @@ class OwnedLease:
             return True
         return by.done() if isinstance(by, asyncio.Task) else not by.is_alive()
 
-    def is_of(self, run: Run | None) -> bool:
+    def is_of(self, run: BaseRun | None) -> bool:
         """Whether it belongs to this run."""
         return self._run is not None and self._run() is run
 
@@ -256,7 +256,7 @@ class _Leases:
 _thread = _OfThread()
 
 
-def _ends_with(run: Run, lease: Lease) -> None:
+def _ends_with(run: BaseRun, lease: Lease) -> None:
     kept, name = weakref.ref(lease), f"{run.job} {run.key}"
 
     def end() -> None:

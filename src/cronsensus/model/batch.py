@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.states import State
@@ -58,16 +57,6 @@ class Children:
     def total(self) -> int:
         """How many there are, as far as was counted."""
         return self.open + self.not_done + self.succeeded + self.skipped
-
-
-class Sleeper(NamedTuple):
-    """An occurrence that is parked until it is woken; ``on``: what it waits for."""
-
-    id: int
-    job: str
-    on: str
-    scheduled_for: datetime | None
-    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

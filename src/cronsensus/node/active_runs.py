@@ -2,7 +2,7 @@
 
 ::
 
-    keep_at_gate() ─▶ at its gate
+    begin_if() ──▶ asked about
                           │
     begin_at() ──▶ waiting ──▶ begin_due()
                                    │
@@ -27,34 +27,31 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import ExcInfo, Logger, together
 from cronsensus.membership.lease import SessionLease
-from cronsensus.model.batch import Sleeper
 from cronsensus.model.ending import Ending
-from cronsensus.model.ends import End, Final, Parked, is_snoozed
-from cronsensus.model.gate import Gate
+from cronsensus.model.ends import End, Final, Then, is_snoozed
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Claim, Cut, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.model.stuck import overrun_of
-from cronsensus.node.batch import adder, is_batch, phases
-from cronsensus.node.batch_watch import BatchWatch
-from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.base import Call, Executor
 from cronsensus.node.executors.result import describe
+from cronsensus.node.hooks import FREELY, Begin
 from cronsensus.node.progress import ProgressBuffer
+from cronsensus.node.registered import Registered
 from cronsensus.node.reserved import Reserved
-from cronsensus.node.run import Run
+from cronsensus.node.run import BaseRun
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction, uncommitted
 from cronsensus.node.said import Key, Said
-from cronsensus.node.upstreams import CameAfter
+from cronsensus.node.waking import Answer, Told, Waking
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
 
@@ -64,7 +61,7 @@ _LOST = "lease lost"
 
 
 class _Waiting(NamedTuple):
-    """A claim that was made ahead, and when it begins; one that stands at its gate, never."""
+    """A claim that was made ahead, and when it begins; one that is asked about, never."""
 
     at: float
     claim: Claim
@@ -100,7 +97,8 @@ class ActiveRuns:
         on_work: Callable[[], None],
         run_log: RunLog,
         run_events: RunEvents,
-        batches: BatchWatch,
+        waking: Waking,
+        make_run: Callable[..., BaseRun] = BaseRun,
         zone: str = "UTC",
     ) -> None:
         self._store = store
@@ -112,19 +110,20 @@ class ActiveRuns:
         self._on_work = on_work
         self._run_log = run_log
         self._run_events = run_events
-        self._batches = batches
+        self._waking = waking
+        self._make_run = make_run
         self._zone = zone
-        self._to_tell: dict[Key, list[Callable[[], None]]] = {}
-        """Of ends that the store has yet to take: who is told then, because something may go on."""
-        self.upstreams: dict[Key, CameAfter] = {}
-        """Of claims that are to begin: what they came after."""
+        self._to_tell: dict[Key, list[Told]] = {}
+        """Of ends that the store has yet to take: what is looked at then, because something may go on."""
+        self._begins: dict[Key, Begin] = {}
+        """Of claims that are to begin: what features want with them."""
         self.in_doubt = False
         self.progress_buffer = ProgressBuffer(clock, wake)
         self._waiting: dict[Key, _Waiting] = {}
-        self._at_gate: dict[Key, float] = {}
-        """When claims begin that are asked about, if their gates let them through."""
-        self._through: deque[tuple[Claim, Gate | None]] = deque()
-        """What their gates said; ``None``: they could not be asked."""
+        self._asked: dict[Key, float] = {}
+        """When claims begin that are asked about, if they may."""
+        self._answers: deque[tuple[Claim, Answer]] = deque()
+        """What was answered."""
         self._active: dict[Key, Call] = {}
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
         self._ends: dict[Key, End] = {}
@@ -139,10 +138,7 @@ class ActiveRuns:
         self._interrupted: set[Key] = set()
         self._unwanted: dict[Key, str] = {}
         """Claims that had not begun when their occurrences were cancelled, and why."""
-        self._over: deque[int] = deque()
-        """Batches that have ended: what is reserved of their items is not begun."""
-        batches.on_over = self._over.append
-        batches.on_gate = self._pass_gate
+        waking.on_answer = self._take_answer
         self.reserved = Reserved(clock, self._active)
         self._lock = self.reserved.lock
         """Held while a claim goes to the active runs: what looks at both must not find it in neither."""
@@ -215,7 +211,7 @@ class ActiveRuns:
                 )
         return unable
 
-    def runs(self, run: Run) -> bool:
+    def runs(self, run: BaseRun) -> bool:
         """Whether ``run`` is active here."""
         return any(call.run is run for call in list(self._active.values()))
 
@@ -273,7 +269,7 @@ class ActiveRuns:
 
         What has not begun goes back in the next round, and the store cancels it there.
         """
-        self._batches.doubt()
+        self._waking.doubt()
         # What waits first: the slot of what is stopped passes to it at once, and it would be overlooked.
         with self.reserved.lock:
             waiting = [*self.reserved.keys(), *self._waiting]
@@ -331,9 +327,14 @@ class ActiveRuns:
         """Start a run in the first ``begin_due`` that comes at or after ``at`` (monotonic seconds)."""
         self._wait(at, claim, lease)
 
-    def keep_at_gate(self, at: float, claim: Claim, lease: SessionLease) -> None:
-        """Start a run at ``at`` (monotonic seconds), or at once if that is over, when its gate lets it through."""
-        self._at_gate[claim.id, claim.token] = at
+    def note(self, claim: Claim, begin: Begin) -> None:
+        """Note what features want with a claim that is to begin."""
+        if begin is not FREELY:
+            self._begins[claim.id, claim.token] = begin
+
+    def begin_if(self, at: float, claim: Claim, lease: SessionLease) -> None:
+        """Start a run at ``at`` (monotonic seconds), or at once if that is over, when it is answered that it may."""
+        self._asked[claim.id, claim.token] = at
         self._wait(math.inf, claim, lease)
 
     def _wait(self, at: float, claim: Claim, lease: SessionLease) -> None:
@@ -344,40 +345,39 @@ class ActiveRuns:
         if nothing_held:
             self._on_work()
 
-    def _pass_gate(self, claim: Claim, gate: Gate | None, upstreams: CameAfter) -> None:
-        """Take what the gate of a claim says, on the thread that asked it."""
-        key, passes = (claim.id, claim.token), gate is not None and (gate.decision == "run" or claim.listed is not None)
+    def _take_answer(self, claim: Claim, answer: Answer) -> None:
+        """Take what becomes of a claim, on the thread that asked."""
+        key = claim.id, claim.token
         with self._lock:
-            at, waiting = self._at_gate.pop(key, None), self._waiting.get(key)
+            at, waiting = self._asked.pop(key, None), self._waiting.get(key)
             if at is None or waiting is None:
                 return  # it was withdrawn meanwhile
-            # A batch that has been listed went through its gate: what is retried of its upstreams does not undo it.
-            if passes and not claim.reserved:
-                self._waiting[key] = waiting._replace(at=at)
-            self.upstreams[key] = upstreams
-            self._through.append((claim, Gate("run") if passes else gate))
-        if passes:
+            if isinstance(answer, Begin):
+                self.note(claim, answer)
+                if not claim.reserved:
+                    self._waiting[key] = waiting._replace(at=at)
+            self._answers.append((claim, answer))
+        if isinstance(answer, Begin):
             self.begin_meanwhile()
         self._wake()
 
-    def _take_in_gates(self) -> None:
-        """Settle the claims that their gates do not let through, and reserve those that wait for a slot as well."""
-        while self._through:
-            claim, gate = self._through.popleft()
-            key = (claim.id, claim.token)
-            if gate is not None and gate.decision == "run":
+    def _take_in_answers(self) -> None:
+        """Settle the claims that may not begin, and reserve those that wait for a slot as well."""
+        while self._answers:
+            claim, answer = self._answers.popleft()
+            key = claim.id, claim.token
+            if isinstance(answer, Begin):
                 self._run_log.started([claim])
                 if claim.reserved and (waiting := self._waiting.get(key)) is not None:
-                    upstreams = self.upstreams.get(key, {})
                     self._withdraw(key)
-                    self.upstreams[key] = upstreams
+                    self.note(claim, answer)
                     self.reserve([claim], waiting.lease)
             elif self._withdraw(key) is None:
                 continue
-            elif gate is None:
+            elif answer is None:
                 self._give_back(claim, None)
             else:
-                self.hold(claim, gate)
+                self.close(claim, answer)
 
     def reserve(self, claims: Sequence[Claim], lease: SessionLease) -> None:
         """Keep claims until slots are free."""
@@ -458,19 +458,18 @@ class ActiveRuns:
         if registered is None or not self._is_able(claim, lease):
             self._give_back(claim, None)
             return None
-        add_items = adder(registered, claim, lambda: self._batches.store)
-        if is_batch(registered, claim):
-            registered = phases(registered, claim, self._batches.store)
+        begin = self._begins.pop((claim.id, claim.token), FREELY)
+        if begin.perform is not None:
+            registered = begin.perform(registered, claim)
         run_transaction = RunTransaction(self._store, claim, self.progress_buffer, registered.types)
-        run = Run(
+        run = self._make_run(
             claim,
             namespace=self._store.namespace,
             on_progress=self.progress_buffer.progress,
             on_line=self.progress_buffer.line,
             run_transaction=run_transaction,
             trusted=lambda: lease.trusted,
-            add_items=add_items,
-            upstreams=self.upstreams.pop((claim.id, claim.token), {}),
+            extras=begin.extras,
             zone=claim.spec.zone or self._zone,
         )
         return Call(claim, run, registered)
@@ -559,8 +558,7 @@ class ActiveRuns:
         if (tell := self._to_tell.pop(key, None)) is not None and (
             answer.state is not State.PENDING or is_snoozed(end.then)
         ):
-            for one in tell:
-                one()
+            self._waking.tell(tell)
         if answer.accepted:
             if committing is not None and answer.state is State.SUCCEEDED:
                 # Its effects are in the same database, and are forgotten with its end: then it has to run again.
@@ -571,7 +569,7 @@ class ActiveRuns:
         self._run_events.settled(answer, end)
 
     def _give_back(self, claim: Claim, cut: Cut | None) -> None:
-        self.upstreams.pop((claim.id, claim.token), None)
+        self._begins.pop((claim.id, claim.token), None)
         self._given_back.append(GiveBack(claim=claim, cut=cut))
 
     def say_again(self, key: Key) -> bool:
@@ -585,14 +583,8 @@ class ActiveRuns:
                 return False
         return True
 
-    def close_item(self, claim: Claim) -> None:
-        """Settle an item that is not begun, because its batch is over."""
-        self._to_settle(claim, End.of(claim, Final(State.CANCELLED, Reason.BATCH_ENDED)))
-
-    def hold(self, claim: Claim, gate: Gate) -> None:
-        """Settle a claim that its gate does not let through: it is parked, or skipped."""
-        waits = gate.decision == "wait"
-        then = Parked("upstreams", reason=f"waits {gate.reason}") if waits else Final(State.SKIPPED, gate.reason)
+    def close(self, claim: Claim, then: Then) -> None:
+        """Settle a claim that is not begun."""
         self._to_settle(claim, End.of(claim, then))
 
     def give_back(self, claim: Claim) -> None:
@@ -618,8 +610,8 @@ class ActiveRuns:
         """Let a claim wait no longer; ``None``: it does not wait."""
         with self._lock:
             waiting = self._waiting.pop(key, None)
-            self._at_gate.pop(key, None)
-        self.upstreams.pop(key, None)
+            self._asked.pop(key, None)
+        self._begins.pop(key, None)
         return self.reserved.remove(key) if waiting is None else waiting.claim
 
     def cut_off_all(self) -> None:
@@ -628,7 +620,7 @@ class ActiveRuns:
         with self._lock:
             waiting = [one.claim for one in self._waiting.values()]
             self._waiting.clear()
-            self._at_gate.clear()
+            self._asked.clear()
         for claim in waiting:
             self._give_back(claim, None)
         self.reserved.close()
@@ -638,17 +630,18 @@ class ActiveRuns:
         self._active.clear()
 
     def collect(self) -> None:
-        """Decide what follows the endings that came in, what gates said, and what was cancelled before it began."""
-        self._take_in_gates()
+        """Decide what follows the endings and answers that came in, and what was cancelled before it began."""
+        self._take_in_answers()
         while self._unwanted:
             key, reason = self._unwanted.popitem()
             if (claim := self._withdraw(key)) is not None:
                 self._give_back(claim, None)
             else:  # it has begun meanwhile
                 self.cancel({key[0]: reason}, {key})
-        while self._over:
-            for claim in self.reserved.take_items(self._over.popleft()):
-                self.close_item(claim)
+        while self._waking.refused:
+            applies, then = self._waking.refused.popleft()
+            for claim in self.reserved.take(applies):
+                self.close(claim, then)
         while self._ended:
             call, ending, lease_lost = self._ended.popleft()
             key = (call.claim.id, call.claim.token)
@@ -686,17 +679,7 @@ class ActiveRuns:
 
     def _to_settle(self, claim: Claim, end: End, raised: ExcInfo = None) -> None:
         self._ends[claim.id, claim.token] = end
-        tell: list[Callable[[], None]] = []
-        if claim.parent is not None:
-            tell.append(partial(self._batches.tell, claim.parent, claim.spec.function))
-        elif isinstance(end.then, Parked) and end.then.listed is None:
-            held = Sleeper(claim.id, claim.job, end.then.on, claim.scheduled_for, claim.created_at)
-            tell.append(partial(self._batches.tell_held, held, claim.spec))
-        elif isinstance(end.then, Parked):
-            tell.append(partial(self._batches.tell, claim.id, claim.spec.function))
-        at = claim.scheduled_for if isinstance(end.then, Final) else None
-        if at is not None and self._batches.has_dependents(claim.job):
-            tell.append(partial(self._batches.tell_ended, claim.job, at))
+        tell = self._waking.ended(claim, end.then)
         if tell:
             self._to_tell[claim.id, claim.token] = tell
         self._run_log.ended(claim, end, raised)

@@ -21,13 +21,14 @@ from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.node.active_runs import ActiveRuns
-from cronsensus.node.batch_watch import BatchWatch
-from cronsensus.node.executors.base import Registered
+from cronsensus.node.hooks import Begin
 from cronsensus.node.lead_time import ClockSample
+from cronsensus.node.registered import Registered
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
+from cronsensus.node.waking import Waking
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
 
@@ -49,7 +50,7 @@ class Claiming:
         *,
         registry: Mapping[str, Registered],
         run_log: RunLog,
-        batches: BatchWatch,
+        waking: Waking,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -57,7 +58,7 @@ class Claiming:
         self._active_runs = active_runs
         self._registry = registry
         self._run_log = run_log
-        self._batches = batches
+        self._waking = waking
         self._answers_lost = False
         self._claims = 0
         """How many steps brought work."""
@@ -139,22 +140,34 @@ class Claiming:
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
-        claims = self._without_ended_batches(claims)
-        behind = [claim for claim in claims if _has_gate(claim)]
-        free = [claim for claim in claims if not _has_gate(claim)] if behind else claims
+        free, asked = self._decide(claims, lease)
         self._begin_all(free, lease, claimed_by, sample)
-        for claim in behind:
+        # After what is free to begin: the store is asked about these.
+        for claim in asked:
+            self._active_runs.begin_if(self._begins_at(claim, claimed_by, sample), claim, lease)
+        if asked:
+            self._waking.ask(asked, claims)
+
+    def _decide(self, claims: Sequence[Claim], lease: SessionLease) -> tuple[list[Claim], list[Claim]]:
+        """Return the claims that may begin, and those that the store is to be asked about; end those that may not."""
+        free: list[Claim] = []
+        asked: list[Claim] = []
+        for claim in claims:
             self._note_if_forgotten(claim, lease)
-            self._active_runs.keep_at_gate(self._begins_at(claim, claimed_by, sample), claim, lease)
-        if behind:
-            together = {(one.job, one.scheduled_for) for one in claims if one.scheduled_for is not None}
-            self._batches.ask_at_gates(behind, together)
+            match self._waking.decide(claim):
+                case Begin() as begin:
+                    self._active_runs.note(claim, begin)
+                    free.append(claim)
+                case None:
+                    asked.append(claim)
+                case then:
+                    self._active_runs.close(claim, then)
+        return free, asked
 
     def _begin_all(
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         for claim in claims:
-            self._note_if_forgotten(claim, lease)
             if claim.reserved:
                 continue
             if claim.due_at <= claim.claimed_at:
@@ -179,23 +192,6 @@ class Claiming:
             return claimed_by
         at = ClockSample(claim.claimed_at, claimed_by).time_of(claim.due_at)
         return at if sample is None else min(at, sample.time_of(claim.due_at))
-
-    def _without_ended_batches(self, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """Return claims without items of batches that are over: those end here."""
-        if all(claim.parent is None for claim in claims):
-            return claims
-        try:
-            over = self._batches.over(claims)
-        except StoreError:
-            # An item of a batch that was cancelled is not run because it could not be asked.
-            for claim in claims:
-                if claim.parent is not None:
-                    self._active_runs.give_back(claim)
-            return [claim for claim in claims if claim.parent is None]
-        for claim in claims:
-            if claim.parent in over:
-                self._active_runs.close_item(claim)
-        return [claim for claim in claims if claim.parent not in over]
 
     def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""
@@ -236,12 +232,13 @@ class Claiming:
 
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
-        if not self._without_ended_batches([claim]):
+        free, asked = self._decide([claim], lease)
+        if not free and not asked:
             return
         seen = ClockSample(self._store.now(), self._clock.monotonic())
-        if _has_gate(claim):
-            self._active_runs.keep_at_gate(seen.time_of(claim.due_at), claim, lease)
-            self._batches.ask_at_gates([claim], ())
+        if asked:
+            self._active_runs.begin_if(seen.time_of(claim.due_at), claim, lease)
+            self._waking.ask(asked, ())
             return
         if claim.reserved:
             self._active_runs.reserve([claim], lease)
@@ -250,10 +247,6 @@ class Claiming:
         else:
             self._active_runs.begin_at(seen.time_of(claim.due_at), claim, lease)
         self._run_log.started([claim])
-
-
-def _has_gate(claim: Claim) -> bool:
-    return claim.scheduled_for is not None and claim.spec.after is not None
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from cronsensus.bus import Bus
@@ -21,15 +21,17 @@ from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.session import Renewal, SessionSpec, SessionView
-from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.base import Call, Executor
 from cronsensus.node.executors.logs import RunLogHandler
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.result import stack_of
 from cronsensus.node.executors.threads import ThreadExecutor
+from cronsensus.node.hooks import Room
 from cronsensus.node.listener import Listener
+from cronsensus.node.registered import Registered
 from cronsensus.node.round import Round
-from cronsensus.node.run import Run
+from cronsensus.node.run import BaseRun
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.stats import NodeStats
 from cronsensus.stores.base import Store
@@ -69,6 +71,8 @@ class Node:
         evidence: Callable[[SessionView], bool] = is_dead,
         heartbeat: Heartbeat | None = None,
         bus: Bus | None = None,
+        rooms: Sequence[Room] = (),
+        make_run: Callable[..., BaseRun] = BaseRun,
     ) -> None:
         """Make a node on handles of its own on ``store``.
 
@@ -86,6 +90,8 @@ class Node:
             evidence: tells whether the process of a session is certainly gone.
             heartbeat: renews the session, and all else of this process in the store; ``None``: one of its own.
             bus: is told of the node's events.
+            rooms: of the features that take part.
+            make_run: makes the ``Run`` of each attempt, with what features add to it.
         """
         self._store = store.sibling()
         self._settings = settings
@@ -117,6 +123,8 @@ class Node:
             after=self._timer.after,
             evidence=evidence,
             bus=bus,
+            rooms=rooms,
+            make_run=make_run,
         )
         self._heartbeat = heartbeat or Heartbeat(store, clock)
         self._renewer = SessionRenewer(
@@ -201,7 +209,7 @@ class Node:
         self._heartbeat.add(self._renewer)
         self._timer.after(STUCK_LOOK, self._look_at_rounds)
 
-    def runs(self, run: Run | None) -> bool:
+    def runs(self, run: BaseRun | None) -> bool:
         """Whether ``run`` is one of those that this node runs now."""
         return run is not None and self.round.active_runs.runs(run)
 
@@ -255,7 +263,7 @@ class Node:
             _log.warning("the session could not be closed, others will notice within its lease: %s", error)
         _leave_logs(self)
         self._listener.stop()
-        self.round.batches.stop()
+        self.round.waking.stop()
         for executor in self._executors.values():
             executor.close()
         self._timer.close()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from cronsensus.clock import Clock
 from cronsensus.model.occurrence import LogLine, Note
-from cronsensus.node.run import Run
+from cronsensus.node.run import BaseRun
 
 EVERY = 0.5
 """Least seconds between two writes while an attempt runs."""
@@ -40,7 +40,7 @@ class ProgressBuffer:
         self._flushed_at = -1e9
         self._process = os.getpid()
 
-    def progress(self, run: Run, done: float, total: float) -> None:
+    def progress(self, run: BaseRun, done: float, total: float) -> None:
         """Note how far a run is; the last word counts. In a forked child nothing is noted: no node would read it."""
         if self._process != os.getpid():
             return  # the lock may be held by a thread that does not exist here
@@ -52,7 +52,7 @@ class ProgressBuffer:
         if first:
             self._wake()
 
-    def line(self, run: Run, line: LogLine) -> None:
+    def line(self, run: BaseRun, line: LogLine) -> None:
         """Note a line; not in a forked child."""
         if self._process != os.getpid():
             return

@@ -123,10 +123,10 @@ class Reserved:
                     return one.call.claim
         return None
 
-    def take_items(self, batch: int) -> list[Claim]:
-        """Let the items of a batch wait no longer, and return them."""
+    def take(self, applies: Callable[[Claim], bool]) -> list[Claim]:
+        """Let those wait no longer to which something applies, and return them."""
         with self.lock:
-            found = [one for one in self._waiting if one.call.claim.parent == batch]
+            found = [one for one in self._waiting if applies(one.call.claim)]
             for one in found:
                 self._waiting.remove(one)
         return [one.call.claim for one in found]

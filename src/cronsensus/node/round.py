@@ -38,20 +38,23 @@ from cronsensus.model.stuck import is_stuck
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.backoff import backoff
-from cronsensus.node.batch_watch import BatchWatch
 from cronsensus.node.careful import Careful
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.executors.base import Executor, Registered
+from cronsensus.node.executors.base import Executor
 from cronsensus.node.herd import Herd
+from cronsensus.node.hooks import Room
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.pace import STALLED, Pace, Queue
 from cronsensus.node.reconciling import Reconciling
+from cronsensus.node.registered import Registered
+from cronsensus.node.run import BaseRun
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.session import OwnSession
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import NEVER, Adopt, Facts, Fired, Firing, Look, Memory, Release, Sleep, Work
 from cronsensus.node.stats import NodeStats
+from cronsensus.node.waking import Waking
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
 
@@ -84,7 +87,7 @@ class Round:
 
     Attributes:
         active_runs: what the node runs; for executors and the heartbeat too.
-        batches: wakes batches whose items are done.
+        waking: asks who may begin and who may go on, for the features of the node.
         reconciling: told by each renewal what the store believes this node to run.
         draining: whether it takes nothing new.
         notified: whether a notification came since the last round began; set by the listener.
@@ -110,6 +113,8 @@ class Round:
         after: Callable[[float, Callable[[], None]], Cancellable] | None = None,
         evidence: Callable[[SessionView], bool] = is_dead,
         bus: Bus | None = None,
+        rooms: Sequence[Room] = (),
+        make_run: Callable[..., BaseRun] = BaseRun,
     ) -> None:
         """Make the rounds of one node.
 
@@ -129,6 +134,8 @@ class Round:
             after: calls something in so many seconds, on a thread that waits for nothing; ``None``: there is none.
             evidence: tells whether the process of a session is certainly gone.
             bus: is told of the node's events.
+            rooms: of the features that take part.
+            make_run: makes the ``Run`` of each attempt, with what features add to it.
         """
         self._store = store
         self._clock = clock
@@ -155,7 +162,7 @@ class Round:
             self.notified = True  # it knows that there is work: a look before would only say so again
             wake()
 
-        self.batches = BatchWatch(store, clock, registry, wake_to_claim)
+        self.waking = Waking(store, clock, registry, wake_to_claim, rooms)
         self.active_runs = ActiveRuns(
             store,
             clock,
@@ -165,11 +172,12 @@ class Round:
             on_work=on_work,
             run_log=self._run_log,
             run_events=self._run_events,
-            batches=self.batches,
+            waking=self.waking,
+            make_run=make_run,
             zone=settings.zone,
         )
         self._claiming = Claiming(
-            store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log, batches=self.batches
+            store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log, waking=self.waking
         )
         self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_to_look, ask=ask_again)
         self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_to_look)
@@ -344,8 +352,7 @@ class Round:
             _log.warning(
                 "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), then
             )
-        self.batches.parked = view.parked
-        self.batches.learn(one.spec for one in view.jobs)
+        self.waking.learn(view)
         self.watch.looked(view.jobs, view.now)
         self._claiming.look(lease, view, asked)
         self.reconciling.look(lease, view)
@@ -369,7 +376,7 @@ class Round:
             self.watch.decided(fired.won, view.now)
             self._run_log.fired(fired.won, lost=fired.lost)
             self._run_events.fired(fired.won)
-            self.batches.tell_planned(fired.won)
+            self.waking.planned(fired.won)
         if fired.created > fired.claimed:
             self._store.notify()
         return fired
@@ -405,7 +412,7 @@ class Round:
             self.notified |= again
         self._session.say_again()
         if upkeep.sweep:
-            self.batches.request_sweep()
+            self.waking.request_sweep()
         if upkeep.prune:
             now = self._clock.monotonic()
             if self._store.prune(limit=PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:

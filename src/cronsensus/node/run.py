@@ -1,24 +1,22 @@
-"""``Run``: what a job function may know and say about the attempt that it is."""
+"""What a job function may know and say about the attempt that it is, whatever features there are."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import Context, ContextVar
 from datetime import datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedFunction, UnsupportedTransaction
+from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTransaction
 from cronsensus.interrupts import Event
 from cronsensus.logger import ExcInfo, Logger
-from cronsensus.model.batch import shown_key
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
 from cronsensus.model.states import Origin
+from cronsensus.node.hooks import NOTHING
 from cronsensus.node.run_transaction import RunTransaction
-from cronsensus.node.upstreams import Upstream, Upstreams
 from cronsensus.triggers.zones import load_zone
 from cronsensus.typed import Types
 
@@ -31,63 +29,29 @@ _log = Logger("cronsensus.node")
 
 Result = TypeVar("Result")
 
-_current: ContextVar[Run | None] = ContextVar("cronsensus_run", default=None)
+_current: ContextVar[BaseRun | None] = ContextVar("cronsensus_run", default=None)
 
 
 _OF_THE_NODE = frozenset({
-    "at_end", "came_after", "ended", "is_over", "line", "may_begin", "may_have_committed", "over", "raised", "stop",
+    "at_end", "ended", "extras", "is_over", "line", "may_begin", "may_have_committed", "over", "raised", "stop",
     "type_result", "was_cut_off",
 })  # fmt: skip
 """What completion leaves out: the node and its executors call it."""
 
 
-class Run:
-    """One attempt to execute one occurrence. Given to a job function that annotates a parameter with ``Run``.
-
-    Example:
-        >>> from cronsensus import Run, Scheduler
-        >>> with Scheduler("memory://") as scheduler:
-        ...
-        ...     @scheduler.job()
-        ...     def count(run: Run) -> int:
-        ...         for done in range(3):
-        ...             run.check()  # raises if the run should stop
-        ...             run.progress(done, 3)
-        ...         return run.attempt
-        ...
-        ...     count.enqueue().result("10s")
-        1
-
-    Attributes:
-        job: the job's name.
-        namespace: keeps applications on one store apart.
-        key: the occurrence's key; with ``job`` it names the occurrence for ever. For a scheduled one it is the nominal
-            time, which other jobs have as well: to name this work elsewhere, use ``idempotency_key``.
-        scheduled_for: the nominal time, aware, UTC; ``None`` for enqueued work. Its day is not always that of the job's
-            zone: for a date use ``local_time``.
-        zone: the name of the job's time zone: that of its trigger, else the scheduler's.
-        attempt: 1, 2, ….
-        token: fencing token: pass it to what you write to elsewhere, and let that refuse smaller ones.
-        lease_lost: set when this node can no longer be sure that the run is its own; another node may be running it.
-            The result will be refused. Set by the local monotonic clock *before* another node can take the run over,
-            unless this process was frozen.
-        cancelled: set when the run should stop: an operator asked, the lease is lost, the time is up, or the node
-            drains out.
-        batch: the number of the batch that this is an item of.
-        is_over: whether the function has returned or raised.
-    """
+class BaseRun:
+    """One attempt to execute one occurrence, as far as the node knows of it; see ``cronsensus.run``."""
 
     def __init__(
         self,
         claim: Claim,
         *,
         namespace: str = "default",
-        on_progress: Callable[[Run, float, float], None] | None = None,
-        on_line: Callable[[Run, LogLine], None] | None = None,
+        on_progress: Callable[[BaseRun, float, float], None] | None = None,
+        on_line: Callable[[BaseRun, LogLine], None] | None = None,
         run_transaction: RunTransaction | None = None,
         trusted: Callable[[], bool] = lambda: True,
-        add_items: Callable[[Iterable[Any]], int] | None = None,
-        upstreams: Mapping[str, tuple[Upstream[Any], ...]] = MappingProxyType({}),
+        extras: Mapping[str, Any] = NOTHING,
         zone: str = "UTC",
     ) -> None:
         self.id: int = claim.id
@@ -108,9 +72,9 @@ class Run:
         self._on_line = on_line
         self._run_transaction = run_transaction
         self._trusted = trusted
-        self._add_items = add_items
-        self.came_after = upstreams
-        self.batch: int | None = claim.parent
+        self.extras = extras
+        """What features have left for it."""
+        self._parent = claim.parent
         self._at_end: list[Callable[[], None]] = []
         self.is_over = False
         self.zone = zone
@@ -167,42 +131,6 @@ class Run:
         """Keep a log line with the run. Records of the ``logging`` module made by the job arrive here by themselves."""
         if self._on_line is not None:
             self._on_line(self, line)
-
-    @property
-    def shard(self) -> int:
-        """Which shard this is, counted from 0, of a job with ``shards=``; 0: it has none."""
-        return self._shard[0]
-
-    @property
-    def shards(self) -> int:
-        """How many shards the job has; 1: it has none."""
-        return self._shard[1]
-
-    @property
-    def _shard(self) -> tuple[int, int]:
-        number, _, many = shown_key(self.key).partition("/") if self.batch is not None else ("", "", "")
-        return (int(number), int(many)) if number.isdecimal() and many.isdecimal() else (0, 1)
-
-    @property
-    def upstream(self) -> Upstreams:
-        """What this run came after: ``run.upstream[extract].result``; see ``after=`` of ``Scheduler.job``."""
-        return Upstreams(self.came_after, of_item=self.batch is not None)
-
-    def add_items(self, items: Iterable[Any]) -> int:
-        """Add items to the batch that this run is an item, or the lister, of; return how many.
-
-        One whose key the batch has already is not run again.
-
-        Raises:
-            UnsupportedFunction: the run belongs to no batch, or is in a process of its own.
-            InvalidPayload, InvalidOption: one of them cannot be an item.
-        """
-        if self._add_items is None:
-            raise UnsupportedFunction(
-                f"this run of {self.job!r} cannot add items: it belongs to no batch, or runs in a process of its own "
-                "(executor='process'), which has no connection to the store; add them in its lister, or use a thread"
-            )
-        return self._add_items(items)
 
     def check(self) -> None:
         """Raise if the run should stop; call it between the steps of a long job in a thread.
@@ -369,7 +297,7 @@ class Run:
         return f"<Run {self.job} {self.key} attempt={self.attempt} token={self.token}>"
 
 
-def current_run() -> Run | None:
+def current_run() -> BaseRun | None:
     """Return the run that this code is part of, or ``None``.
 
     A context variable: it crosses into tasks that the job starts, and into threads started with
@@ -378,11 +306,11 @@ def current_run() -> Run | None:
     return _current.get()
 
 
-def run_of(context: Context) -> Run | None:
+def run_of(context: Context) -> BaseRun | None:
     """Return the run that code in ``context`` is part of."""
     return context.get(_current)
 
 
-def enter_run(run: Run | None) -> None:
+def enter_run(run: BaseRun | None) -> None:
     """Make ``run`` the current one in this context; executors call it at the start of a run's own context."""
     _current.set(run)

@@ -99,9 +99,9 @@ class RunLog:
     def _goes_on(self, claim: Claim, then: Again | Parked, about: dict[str, Any]) -> None:
         match then:
             case Parked(listed=None):
-                _log.debug("%s waits for its upstreams", _run(claim), extra=about)
+                _log.debug("%s waits for its %s", _run(claim), then.on, extra=about)
             case Parked(listed=listed):
-                _log.info("%s waits for its %s items", _run(claim), listed, extra=about)
+                _log.info("%s waits for its %s %s", _run(claim), listed, then.on, extra=about)
             case Again(failed=False, note=None):
                 words = "%s waits: %s; it looks again in %.1fs"
                 _log.info(words, _run(claim), then.reason or "not yet", then.after.total_seconds(), extra=about)

@@ -34,7 +34,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, RunError
 from cronsensus.model.states import State
 from cronsensus.node.executors.result import describe
-from cronsensus.node.run import Run, current_run, enter_run
+from cronsensus.node.run import BaseRun, current_run, enter_run
 from cronsensus.node.run_transaction import UNCOMMITTED
 from cronsensus.once.acquiring import Got, acquire, give_back
 from cronsensus.once.choices import OnBusy, OnError
@@ -467,7 +467,7 @@ def _names(chain: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, st
     return tuple(held.name for held in chain if held.claims is claims and not held.is_over)
 
 
-def _ends(outer: Run | None, chain: tuple[OwnedClaim, ...]) -> None:
+def _ends(outer: BaseRun | None, chain: tuple[OwnedClaim, ...]) -> None:
     enter_run(outer)
     _chain.set(chain)
 

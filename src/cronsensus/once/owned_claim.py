@@ -30,10 +30,10 @@ from cronsensus.model.ends import Again, End
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Note, Occurrence, scheduled_key
 from cronsensus.model.step import GiveBack, Step
-from cronsensus.node.run import Run
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.once.background_queue import BackgroundQueue
 from cronsensus.once.payloads import Difference, difference
+from cronsensus.run import Run
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")

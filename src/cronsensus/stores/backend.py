@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from cronsensus.model.acquiring import Ask, NotWon
-from cronsensus.model.batch import Children, Sleeper
+from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
@@ -28,6 +28,7 @@ from cronsensus.model.occurrence import (
     RunView,
     Takeover,
 )
+from cronsensus.model.parking import Sleeper
 from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State

@@ -22,7 +22,7 @@ from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidOption, StoreError, StoreFull
 from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, NotWon
-from cronsensus.model.batch import Children, Sleeper
+from cronsensus.model.batch import Children
 from cronsensus.model.ends import Final
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
@@ -41,6 +41,7 @@ from cronsensus.model.occurrence import (
     check_key,
     name_of,
 )
+from cronsensus.model.parking import Sleeper
 from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView, check_lease, check_lock
 from cronsensus.model.states import State, require_transition

@@ -21,8 +21,10 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
-from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.run import Run
+from cronsensus.node.executors.base import Call, Executor
+from cronsensus.node.registered import Registered
+from cronsensus.node.run import BaseRun
+from cronsensus.run import Run
 
 HERE = str(Path(__file__).parent)
 PATIENCE = 60.0
@@ -120,12 +122,12 @@ class Bench:
             assert time.monotonic() < end, f"{what}: in vain"
             time.sleep(0.002)
 
-    def _on_progress(self, run: Run, done: float, total: float) -> None:
+    def _on_progress(self, run: BaseRun, done: float, total: float) -> None:
         with self.changed:
             self.progress.append((done, total))
             self.changed.notify_all()
 
-    def _on_line(self, run: Run, line: LogLine) -> None:
+    def _on_line(self, run: BaseRun, line: LogLine) -> None:
         with self.changed:
             self.lines.append(line)
             self.changed.notify_all()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cronsensus.errors import Cancel, Retry, Skip
-from cronsensus.node.run import Run, current_run
+from cronsensus.run import Run, current_run
 
 FOREVER = 3600
 

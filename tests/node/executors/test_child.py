@@ -17,9 +17,10 @@ from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import Origin
-from cronsensus.node.executors.base import Call, Registered
+from cronsensus.node.executors.base import Call
+from cronsensus.node.registered import Registered
 from cronsensus.node.executors.processes import ProcessExecutor
-from cronsensus.node.run import Run
+from cronsensus.run import Run
 
 print("imported as", __name__, flush=True)
 

@@ -8,7 +8,8 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import LogLine
 from cronsensus.node.executors.logs import LONGEST_LINE, MOST_LINES, RunLogHandler
 from cronsensus.node.executors.threads import ThreadExecutor
-from cronsensus.node.run import Run, enter_run
+from cronsensus.node.run import enter_run
+from cronsensus.run import Run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

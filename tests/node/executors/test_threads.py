@@ -397,9 +397,10 @@ from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import Origin
-from cronsensus.node.executors.base import Call, Registered
+from cronsensus.node.executors.base import Call
+from cronsensus.node.registered import Registered
 from cronsensus.node.executors.threads import ThreadExecutor
-from cronsensus.node.run import Run
+from cronsensus.run import Run
 
 now = datetime.now(UTC)
 claim = Claim(id=1, spec=JobSpec(name="j", function="j"), key="k", origin=Origin.ENQUEUE, scheduled_for=None,

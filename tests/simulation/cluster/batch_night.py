@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, cast
 
 from cronsensus.audit import audit
+from cronsensus.batching.batch import Batch
 from cronsensus.errors import CoordinationError, UnknownJob
 from cronsensus.instants import LATEST
 from cronsensus.model.batch import shown_key
@@ -22,7 +23,6 @@ from cronsensus.model.ending import EndingKind
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Reason, State
-from cronsensus.node.items import Batch
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.cranks import Crank
 from tests.simulation.cluster.faults import Fault, Kind
@@ -182,7 +182,7 @@ class BatchTroubles(Troubles):
 
     def _arm(self, node: SimulatedNode, kind: Kind) -> None:
         rng = self._stage.chance["troubles"]
-        cranks: Sequence[Crank] = [node.turning, node.batching, *node.phases]
+        cranks: Sequence[Crank] = [node.turning, node.waking, *node.phases]
         rng.choice(cranks).fault = Fault(kind, rng.choice([0, 0, 1, 1, 2, 3]), self._while())
 
 

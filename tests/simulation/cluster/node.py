@@ -10,9 +10,11 @@ from cronsensus.interrupts import Event
 from cronsensus.membership.heartbeat import SOONEST, Heartbeat
 from cronsensus.membership.timer import Timer
 from cronsensus.model.session import SessionSpec, SessionView
-from cronsensus.node.executors.base import Executor, Registered
+from cronsensus.node.executors.base import Executor
 from cronsensus.node.node import LAST_WORDS, Node
+from cronsensus.node.registered import Registered
 from cronsensus.node.settings import NodeSettings
+from cronsensus.rooms import ROOMS
 from cronsensus.stores.base import Store
 from tests.simulation.cluster.clocks import SECOND, NodeClock
 from tests.simulation.cluster.cranks import Crank
@@ -58,7 +60,7 @@ class SimulatedNode(Node):
                     one,
                     _never,
                     scenario.executors[one],
-                    batch=scenario.batches.get(one),
+                    parts=() if one not in scenario.batches else (scenario.batches[one],),
                 )
                 for one in sorted(functions)
             },
@@ -67,11 +69,12 @@ class SimulatedNode(Node):
             on_drained=lambda: self.leave(0),
             evidence=stage.is_dead,
             heartbeat=cast("Heartbeat", _Heartbeat(self.beating)),
+            rooms=ROOMS,
         )
-        self.batching = Crank(self, f"{name}.batches", self.round.batches.look)
+        self.waking = Crank(self, f"{name}.batches", self.round.waking.look)
         self.phases: list[Crank] = []
         """Of batches that list or collect here."""
-        self.round.batches.on_told = self.batching.wake
+        self.round.waking.on_told = self.waking.wake
 
     def _event(self) -> Event:
         return cast("Event", _Waker(self.turning))
@@ -89,7 +92,7 @@ class SimulatedNode(Node):
         self.turning.wake()
         self.beating.wake()
         if self.stage.scenario.batches or self.stage.scenario.afters:
-            self.batching.wake()
+            self.waking.wake()
 
     def leave(self, after: int) -> None:
         """Leave in order: drain, let runs end for a while, stop them, close the session, exit."""

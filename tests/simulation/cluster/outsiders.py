@@ -17,9 +17,10 @@ from cronsensus.model.ends import End
 from cronsensus.model.occurrence import Claim, RunError
 from cronsensus.model.session import LockGrant, SessionSpec
 from cronsensus.model.step import Step
-from cronsensus.node.executors.base import Call, Registered
-from cronsensus.node.run import Run
+from cronsensus.node.executors.base import Call
+from cronsensus.node.registered import Registered
 from cronsensus.retry import settle
+from cronsensus.run import Run
 from tests.simulation.cluster.clocks import SECOND, NodeClock
 from tests.simulation.cluster.judge import Judge
 from tests.simulation.cluster.node import HOST

@@ -7,9 +7,9 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+from cronsensus.batching.batch import Batch
 from cronsensus.model.gate import After
 from cronsensus.model.job import Executor, JobSpec, Policies
-from cronsensus.node.items import Batch
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 from tests.simulation.cluster.clocks import SECOND, START
 

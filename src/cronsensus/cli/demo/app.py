@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from cronsensus.cli.demo.screen import PICTURES, SHRINK
 from cronsensus.cli.demo.trace import LEASH, traced
-from cronsensus.node.run import Run
+from cronsensus.run import Run
 from cronsensus.scheduler import Scheduler
 from cronsensus.triggers import cron, every
 

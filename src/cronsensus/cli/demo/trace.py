@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.node.run import Run
+from cronsensus.run import Run
 
 TRACE = "CRONSENSUS_DEMO_TRACE"
 """The variable that names the file to append to."""

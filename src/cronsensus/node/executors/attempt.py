@@ -21,10 +21,11 @@ from cronsensus.interrupts import Condition
 from cronsensus.logger import Logger
 from cronsensus.membership.timer import Deadline, Timer
 from cronsensus.model.ending import Ending
-from cronsensus.node.executors.base import Call, Done, Registered, with_run
+from cronsensus.node.executors.base import Call, Done, with_run
 from cronsensus.node.executors.result import cannot_be_called, raised, returned
 from cronsensus.node.forks import Stepwise, leave_if_forked
-from cronsensus.node.run import Run, enter_run
+from cronsensus.node.registered import Registered
+from cronsensus.node.run import BaseRun, enter_run
 from cronsensus.this_process import this_process
 from cronsensus.typed import UNTYPED, Types
 
@@ -152,7 +153,7 @@ class Attempts(Generic[A]):
         return left
 
 
-def perform_call(run: Run, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
+def perform_call(run: BaseRun, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
     """Call a function with what a store keeps, as its annotations name it, and with its ``Run``. Raises nothing."""
     try:
         args, kwargs = arguments(run, registered, args, kwargs)
@@ -162,7 +163,7 @@ def perform_call(run: Run, registered: Registered, args: tuple[Any, ...], kwargs
 
 
 def arguments(
-    run: Run, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: BaseRun, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call: typed, and with its ``Run`` where the function wants one.
 
@@ -174,7 +175,7 @@ def arguments(
 
 
 def perform(
-    run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], types: Types = UNTYPED
+    run: BaseRun, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], types: Types = UNTYPED
 ) -> Ending:
     """Call ``function`` on this thread, in a fresh context whose current run is ``run``, and return how that ended.
 
@@ -193,7 +194,7 @@ def perform(
     return returned(value, types)
 
 
-def _invoke(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _invoke(run: BaseRun, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     enter_run(run)
     value = function(*args, **kwargs)
     if isinstance(value, CoroutineType):

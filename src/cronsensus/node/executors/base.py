@@ -2,72 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
 from cronsensus.model.ending import Ending
-from cronsensus.model.job import Executor as ExecutorName
 from cronsensus.model.occurrence import Claim
-from cronsensus.node.items import Batch
-from cronsensus.node.run import Run
-from cronsensus.node.upstreams import UpstreamResults
-from cronsensus.typed import UNTYPED, Types
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A function that this node's own code registered under a name.
-
-    Attributes:
-        run_parameter: name of the parameter annotated with ``Run``, if there is one.
-        before_run: how many arguments may go by position before it.
-        types: what the function's annotations make of JSON.
-        batch: how its items come to be, if it is called once for each item of a list.
-        upstreams: how it reads what the jobs returned that its own comes after.
-    """
-
-    name: str
-    function: Callable[..., Any]
-    executor: ExecutorName
-    run_parameter: str | None = None
-    before_run: int = sys.maxsize
-    types: Types = field(default=UNTYPED, repr=False, compare=False)
-    batch: Batch | None = field(default=None, repr=False, compare=False)
-    upstreams: UpstreamResults | None = field(default=None, repr=False, compare=False)
-
-    @classmethod
-    def of(
-        cls, name: str, function: Callable[..., Any], executor: ExecutorName, run_parameter: str | None, before_run: int
-    ) -> Registered:
-        """Register a function with what its annotations say."""
-        return cls(name, function, executor, run_parameter, before_run, Types(function, run_parameter))
-
-    @property
-    def returning(self) -> Callable[..., Any] | None:
-        """What returns the result of a nominal time: of a batch what collects, if anything does."""
-        return self.function if self.batch is None else self.batch.collect
-
-    @property
-    def result_types(self) -> Types:
-        """What the annotations of that make of JSON."""
-        return self.types if self.batch is None else Types(self.batch.collect)
+from cronsensus.node.registered import Registered
+from cronsensus.node.run import BaseRun
 
 
 class Call(Struct, frozen=True):
     """One attempt, ready to run."""
 
     claim: Claim
-    run: Run
+    run: BaseRun
     registered: Registered
 
 
 def with_run(
-    run: Run, parameter: str | None, before: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: BaseRun, parameter: str | None, before: int, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments with the ``Run`` where the function wants one: by position if others follow it."""
     if parameter is None:

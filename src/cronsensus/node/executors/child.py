@@ -42,10 +42,8 @@ from cronsensus.clock import SystemClock
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine, RunError
-from cronsensus.node.executors import behind
 from cronsensus.node.executors.attempt import perform_call
-from cronsensus.node.executors.base import Registered
-from cronsensus.node.executors.importing import Target, load, mark_child_process
+from cronsensus.node.executors.importing import Target, load, load_name, mark_child_process
 from cronsensus.node.executors.logs import LineBudget, RunLogHandler
 from cronsensus.node.executors.protocol import (
     Begin,
@@ -63,7 +61,8 @@ from cronsensus.node.executors.protocol import (
 from cronsensus.node.executors.result import STOPPED, cancelled, raised, stack_at
 from cronsensus.node.executors.surroundings import Surroundings
 from cronsensus.node.forks import block, unblock
-from cronsensus.node.run import Run
+from cronsensus.node.registered import Registered
+from cronsensus.node.run import BaseRun
 
 PROGRESS_EVERY = 0.1
 """Seconds between two reports of progress; in between only the latest is kept."""
@@ -157,7 +156,7 @@ class Child:
         self._calls: SimpleQueue[Begin | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._number = 0
-        self._run: Run | None = None
+        self._run: BaseRun | None = None
         self._inside = False
         self._stopping = False
         self._where = ""
@@ -176,18 +175,19 @@ class Child:
     def _serve(self, begin: Begin) -> None:
         number, budget = begin.number, LineBudget()
 
-        def on_progress(_: Run, done: float, total: float) -> None:
+        def on_progress(_: BaseRun, done: float, total: float) -> None:
             done, total = float(done), float(total)
             if math.isfinite(done) and math.isfinite(total):
                 self._reporter.progress(Progress(number, done, total))
 
-        def on_line(_: Run, line: LogLine) -> None:
+        def on_line(_: BaseRun, line: LogLine) -> None:
             kept = budget.take(line)
             if kept is not None:
                 self._reporter.send(Line(number, kept))
 
         claim, namespace = begin.claim(), begin.namespace
-        run = Run(claim, namespace=namespace, on_progress=on_progress, on_line=on_line, zone=begin.zone)
+        make_run = load_name(begin.run)
+        run = make_run(claim, namespace=namespace, on_progress=on_progress, on_line=on_line, zone=begin.zone)
         with self._lock:
             self._number, self._run = number, run
         process = os.getpid()
@@ -204,14 +204,14 @@ class Child:
         self._reporter.flush()
         self._reporter.send(End(number, ending))
 
-    def _call(self, begin: Begin, run: Run) -> Ending:
+    def _call(self, begin: Begin, run: BaseRun) -> Ending:
         signal.signal(signal.SIGTERM, self._terminate)  # again: the job before may have put its own there
         self._inside, before = True, None
         try:
             if self._stopping:
                 return cancelled(run, detail="before it began")
             function = self._find(begin.target)
-            run.came_after = behind.read(begin.upstreams)
+            run.extras = {name: load_name(reader)(packed) for name, (reader, packed) in begin.extras.items()}
             before = Surroundings()
             registered = Registered.of(begin.job, function, "process", begin.run_parameter, begin.before_run)
             return perform_call(run, registered, begin.args, begin.kwargs)

@@ -153,6 +153,12 @@ def locate(function: Callable[..., Any]) -> Target:
     return Target(module, name, tuple(steps), path, main_module)
 
 
+def load_name(name: str) -> Any:
+    """Import one of our own: ``"module:name"``."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def load(target: Target) -> Callable[..., Any]:
     """Import a function, in the child.
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from cronsensus.clock import Clock
 from cronsensus.model.occurrence import LogLine
 from cronsensus.node.executors.result import clean
-from cronsensus.node.run import Run, current_run
+from cronsensus.node.run import BaseRun, current_run
 
 MOST_LINES = 1_000
 LONGEST_LINE = 4_096
@@ -63,7 +63,7 @@ class RunLogHandler(logging.Handler):
         self._behind.addHandler(self)
         self._clock = clock
         self._last_resort = last_resort
-        self._budgets: WeakKeyDictionary[Run, LineBudget] = WeakKeyDictionary()
+        self._budgets: WeakKeyDictionary[BaseRun, LineBudget] = WeakKeyDictionary()
         self._budgets_lock = threading.Lock()
         self._inside = threading.local()
         self._process = os.getpid()
@@ -128,7 +128,7 @@ class RunLogHandler(logging.Handler):
         self._budgets, self._budgets_lock = WeakKeyDictionary(), threading.Lock()
         self._process = os.getpid()
 
-    def _budget(self, run: Run) -> LineBudget:
+    def _budget(self, run: BaseRun) -> LineBudget:
         with self._budgets_lock:
             budget = self._budgets.get(run)
             if budget is None:

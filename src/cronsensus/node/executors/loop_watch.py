@@ -17,7 +17,7 @@ from cronsensus.logger import Logger
 from cronsensus.node.executors.attempt import Attempts
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.result import stack_of
-from cronsensus.node.run import Run, run_of
+from cronsensus.node.run import BaseRun, run_of
 
 _log = Logger("cronsensus.runs")
 
@@ -139,7 +139,7 @@ def _tell(home: Home, open_: Collection[OnLoop], seconds: float) -> None:
     )  # fmt: skip
 
 
-def _holder(home: Home, open_: Collection[OnLoop]) -> Run | None:
+def _holder(home: Home, open_: Collection[OnLoop]) -> BaseRun | None:
     """Return the run whose code the loop is in; ``None`` if it is in other code, or nobody can tell."""
     loop = home.pulse.loop
     try:

@@ -14,7 +14,6 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
-from cronsensus.node.executors import behind
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.importing import Target
 
@@ -36,7 +35,13 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
 
 
 class Begin(msgspec.Struct, tag="begin", frozen=True):
-    """Run a function. ``number`` counts the calls of a child; messages of an earlier one are old news."""
+    """Run a function.
+
+    Attributes:
+        number: counts the calls of a child; messages of an earlier one are old news.
+        run: the class of its run, as ``"module:name"``.
+        extras: what features have left for the run: by name, what reads it there, and what that is called with.
+    """
 
     number: int
     target: Target
@@ -56,13 +61,14 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
     session: str
     claimed_at: datetime
     zone: str
-    upstreams: dict[str, behind.Behind]
+    run: str
+    extras: dict[str, tuple[str, Any]]
     parent: int | None
 
     @classmethod
     def of(cls, number: int, call: Call, target: Target) -> Begin:
         """Build the message for a call."""
-        claim, registered = call.claim, call.registered
+        claim, registered, kind = call.claim, call.registered, type(call.run)
         return cls(
             number=number,
             target=target,
@@ -82,7 +88,8 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             session=claim.session,
             claimed_at=claim.claimed_at,
             zone=call.run.zone,
-            upstreams=behind.write(call),
+            run=f"{kind.__module__}:{kind.__qualname__}",
+            extras={name: one.pack() for name, one in call.run.extras.items() if hasattr(one, "pack")},
             parent=claim.parent,
         )
 

@@ -28,9 +28,9 @@ from msgspec import structs
 
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import (
-    BatchFailed,
     Cancel,
     CronsensusError,
+    FailedForGood,
     InvalidDuration,
     InvalidPayload,
     LeaseLost,
@@ -41,11 +41,11 @@ from cronsensus.errors import (
 )
 from cronsensus.masking import mask
 from cronsensus.model.ending import Ending
-from cronsensus.model.ends import Again, Parked
+from cronsensus.model.ends import Again
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
-from cronsensus.node.items import Asleep, Watching
-from cronsensus.node.run import Run
+from cronsensus.node.hooks import EndsAs
+from cronsensus.node.run import BaseRun
 from cronsensus.typed import UNTYPED, Types, signature_of
 
 LONGEST_MESSAGE = 2_000
@@ -110,13 +110,13 @@ def cannot_be_called(
     return False
 
 
-def raised(error: BaseException, run: Run) -> Ending:
+def raised(error: BaseException, run: BaseRun) -> Ending:
     """Return the ending of a function that raised ``error``."""
     try:
         ending = _raised(error, run)
         if ending.kind == "raised" and run.was_cut_off(error):
             ending = structs.replace(ending, cut_off=True)
-        if issubclass(type(error), BatchFailed):
+        if issubclass(type(error), FailedForGood):
             return ending
         # Of one with a text that is cut in the record, the log gets the record: megabytes in a line stop its handlers.
         if ending.error is not None and len(ending.error.message) >= LONGEST_MESSAGE:
@@ -128,7 +128,7 @@ def raised(error: BaseException, run: Run) -> Ending:
         return Ending(kind="raised", error=describe(error, but=second))
 
 
-def _raised(error: BaseException, run: Run) -> Ending:
+def _raised(error: BaseException, run: BaseRun) -> Ending:
     control: Any = _only(error)
     # The class itself, not isinstance: that asks the object, which may claim anything or raise.
     kind = type(control)
@@ -137,10 +137,8 @@ def _raised(error: BaseException, run: Run) -> Ending:
         return Ending(kind="skipped", reason=_said(control))
     if issubclass(kind, Retry):
         return _retry(control)
-    if issubclass(kind, Asleep):
-        return Ending(kind="snoozed", reason=_said(control), then=Parked("items", control.listed))
-    if issubclass(kind, Watching):
-        return _snooze(control, note=control.state)
+    if issubclass(kind, EndsAs):
+        return Ending(kind="snoozed", reason=_said(control), then=control.then)
     if issubclass(kind, Snooze):
         return _snooze(control)
     if issubclass(kind, Cancel):
@@ -157,8 +155,8 @@ def _raised(error: BaseException, run: Run) -> Ending:
     if is_task_cancelled(control):
         by = "by the job itself, by the application, or by its event loop shutting down"
         return _failed(error, f"the job's task was cancelled, but not by cronsensus: {by}")
-    if issubclass(kind, BatchFailed):  # its items have ended: trying it again would count the same
-        return Ending(kind="raised", error=RunError(type="BatchFailed", message=_message(error)), hopeless=True)
+    if issubclass(kind, FailedForGood):
+        return Ending(kind="raised", error=RunError(type=kind.__name__, message=_message(error)), hopeless=True)
     return Ending(kind="raised", error=describe(error))
 
 
@@ -173,13 +171,13 @@ def timed_out(timeout: timedelta | None, *, traceback: str = "", detail: str = "
     )
 
 
-def cancelled(run: Run, *, detail: str = "", error: RunError | None = None, begun: bool = True) -> Ending:
+def cancelled(run: BaseRun, *, detail: str = "", error: RunError | None = None, begun: bool = True) -> Ending:
     """Return the ending of an attempt that was stopped on request."""
     reason = run.cancel_reason or Reason.OPERATOR
     return Ending(kind="cancelled", reason=f"{reason} ({detail})" if detail else reason, error=error, begun=begun)
 
 
-def never_begun(run: Run) -> Ending:
+def never_begun(run: BaseRun) -> Ending:
     """Return the ending of an attempt that was stopped before its function was called."""
     return cancelled(run, detail="before it began", begun=False)
 
@@ -263,12 +261,12 @@ def _retry(control: Retry) -> Ending:
     return Ending(kind="retry", reason=_said(control), retry_after=after, error=error)
 
 
-def _snooze(control: Snooze, note: str | None = None) -> Ending:
+def _snooze(control: Snooze) -> Ending:
     try:
         after = parse_duration(control.after, what="Snooze(after=…)")
     except InvalidDuration as invalid:
         return Ending(kind="raised", error=describe(invalid))
-    return Ending(kind="snoozed", reason=_said(control), then=Again(after, failed=False, note=note))
+    return Ending(kind="snoozed", reason=_said(control), then=Again(after, failed=False))
 
 
 def _failed(error: BaseException, message: str) -> Ending:

@@ -10,11 +10,12 @@ from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.codec import read_payload
-from cronsensus.model.batch import Children, Sleeper
+from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.parking import Sleeper
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.memory.handle import Handle, writes

@@ -8,11 +8,12 @@ from typing import Any
 
 from cronsensus.codec import clean, dumps, loads
 from cronsensus.instants import from_micros, to_micros
-from cronsensus.model.batch import Children, Sleeper
+from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.parking import Sleeper
 from cronsensus.model.session import SessionView
 from cronsensus.stores.redis.codec import (
     children,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cronsensus.instants import LATEST_MICROS, from_micros
-from cronsensus.model.batch import Children, Sleeper
+from cronsensus.model.batch import Children
+from cronsensus.model.parking import Sleeper
 from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.occurrence_rows import instant, is_id

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Seque
 from itertools import islice
 from typing import Any, TypeVar
 
+from cronsensus.batching.batch import Batch
 from cronsensus.clock import SystemClock
 from cronsensus.codec import dumps
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidPayload
 from cronsensus.model.batch import MOST_ITEMS, item_key, shown_key
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
-from cronsensus.node.items import Batch
 from cronsensus.stores.base import Store
 from cronsensus.typed import Types
 

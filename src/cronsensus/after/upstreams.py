@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
-from cronsensus.model.batch import Sleeper
 from cronsensus.model.gate import Gate, Rule, Verdict, gate, is_against
 from cronsensus.model.job import JobSpec, JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.parking import Sleeper
 from cronsensus.model.states import State
+from cronsensus.node.registered import Part
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_range
 from cronsensus.triggers import Trigger
@@ -34,7 +35,7 @@ looked at alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamResults:
+class UpstreamResults(Part):
     """How this program reads what the jobs returned that a job of its code comes after.
 
     Attributes:
@@ -115,7 +116,7 @@ class Upstreams:
         return len(self._found)
 
 
-CameAfter = dict[str, tuple[Upstream[Any], ...]]
+Found = Mapping[str, tuple[Upstream[Any], ...]]
 """What a run came after, by job."""
 
 
@@ -173,7 +174,7 @@ class Gates:
             decided = next((one for one in ranges if one.range.first <= time <= one.range.last), None)
             self._seen[job, time] = _without_occurrence(view, time, decided)
 
-    def decide(self, spec: JobSpec, one: Sleeper, results: UpstreamResults | None = None) -> tuple[Gate, CameAfter]:
+    def decide(self, spec: JobSpec, one: Sleeper, results: UpstreamResults | None = None) -> tuple[Gate, Found]:
         """Return what to do with an occurrence of a job, and what it came after.
 
         One without a nominal time has no gate. ``results``: how what the upstreams returned is read; else it is not.

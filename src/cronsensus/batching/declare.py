@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
+from cronsensus.batching.batch import Batch
 from cronsensus.errors import InvalidOption, InvalidTransition
 from cronsensus.functions import Function, is_async, run_parameter_of
 from cronsensus.model.batch import Tolerance
 from cronsensus.model.occurrence import Occurrence
-from cronsensus.node.items import Batch
 from cronsensus.typed import UNTYPED
 
 MOST_SHARDS = 10_000
@@ -81,7 +81,7 @@ def batch_by_hand(
     if function is None:
         return Batch((), "enqueue_batch", _untyped, key_of=item_key)
     function.require_item(kwargs)
-    known = function.registered.batch
+    known = function.registered.part(Batch)
     key_of = item_key or (None if known is None else known.key_of)
     return Batch((), "enqueue_batch", lambda item: function.bind((item,), kwargs), key_of=key_of)
 

@@ -1,21 +1,35 @@
-"""Carry what a run came after into a process of its own: results as JSON text, read there by what annotations say."""
+"""What a run came after, also in a process of its own: results as JSON text, read there by what annotations say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from cronsensus.after.upstreams import Found, Upstream, UpstreamResults
 from cronsensus.errors import InvalidPayload, UnsupportedFunction
-from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.importing import Target, load, locate
-from cronsensus.node.upstreams import Upstream, UpstreamResults
 from cronsensus.typed import UNTYPED, Types, to_plain
 
 
-class Behind(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class CameAfter:
+    """What a run came after, by job; ``results``: how this program reads what they returned."""
+
+    times: Found
+    results: UpstreamResults | None = None
+
+    def pack(self) -> tuple[str, Any]:
+        """Return it as a message can hold it, and what reads that."""
+        results = self.results or UpstreamResults()
+        return f"{__name__}:unpack", msgspec.to_builtins(
+            {job: _packed(job, some, results) for job, some in self.times.items()}
+        )
+
+
+class _Packed(msgspec.Struct, frozen=True):
     """One upstream of a run.
 
     Attributes:
@@ -27,13 +41,7 @@ class Behind(msgspec.Struct, frozen=True):
     times: list[tuple[datetime, str, str | None, int | None]]
 
 
-def write(call: Call) -> dict[str, Behind]:
-    """Return what a run came after, as a message can hold it."""
-    results = call.registered.upstreams or UpstreamResults()
-    return {job: _behind(job, some, results) for job, some in call.run.came_after.items()}
-
-
-def _behind(job: str, some: tuple[Upstream[Any], ...], results: UpstreamResults) -> Behind:
+def _packed(job: str, some: tuple[Upstream[Any], ...], results: UpstreamResults) -> _Packed:
     function, types = results.functions.get(job), results.types.get(job, UNTYPED)
     target = None
     if function is not None:
@@ -42,7 +50,7 @@ def _behind(job: str, some: tuple[Upstream[Any], ...], results: UpstreamResults)
         except UnsupportedFunction:
             types = UNTYPED  # nobody could read it there by its annotation
     times = [(one.scheduled_for, one.verdict, _text(one.result, types), one.run) for one in some]
-    return Behind(target, times)
+    return _Packed(target, times)
 
 
 def _text(result: Any, types: Types) -> str | None:
@@ -52,15 +60,16 @@ def _text(result: Any, types: Types) -> str | None:
         return UNTYPED.write_result(to_plain(result))
 
 
-def read(behind: Mapping[str, Behind]) -> dict[str, tuple[Upstream[Any], ...]]:
+def unpack(packed: Any) -> CameAfter:
     """Return what a run came after, in the process that runs it.
 
     Raises:
         Exception: whatever an upstream's module raises when it is imported.
     """
-    return {job: tuple(_upstreams(job, one)) for job, one in behind.items()}
+    upstreams = msgspec.convert(packed, dict[str, _Packed])
+    return CameAfter({job: tuple(_upstreams(job, one)) for job, one in upstreams.items()})
 
 
-def _upstreams(job: str, behind: Behind) -> list[Upstream[Any]]:
-    types = UNTYPED if behind.target is None else Types(load(behind.target))
-    return [Upstream(job, at, verdict, types.read_result(text), run) for at, verdict, text, run in behind.times]
+def _upstreams(job: str, packed: _Packed) -> list[Upstream[Any]]:
+    types = UNTYPED if packed.target is None else Types(load(packed.target))
+    return [Upstream(job, at, verdict, types.read_result(text), run) for at, verdict, text, run in packed.times]

@@ -1,4 +1,4 @@
-"""Run a batch: list its items, sleep, collect. Each phase is an attempt of the batch's own occurrence.
+"""Run a batch: list its items, park, collect. Each phase is an attempt of the batch's own occurrence.
 
 ::
 
@@ -17,15 +17,17 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from cronsensus.batching.batch import Batch, batch_of, is_batch
+from cronsensus.batching.pages import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
 from cronsensus.errors import BatchFailed, InvalidOption
 from cronsensus.logger import Logger
 from cronsensus.model.batch import MOST_ITEMS, Children, Phase, item_key, phase, shown_key
+from cronsensus.model.ends import Parked
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, Reason, State
-from cronsensus.node.batch_items import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
-from cronsensus.node.executors.base import Registered
-from cronsensus.node.items import Asleep, Batch
-from cronsensus.node.run import Run
+from cronsensus.node.hooks import EndsAs
+from cronsensus.node.registered import Registered
+from cronsensus.node.run import BaseRun
 from cronsensus.stores.base import Store
 from cronsensus.typed import Types
 
@@ -37,28 +39,6 @@ _GONE = (
     "that are missing (batches by hand: enqueue_batch with another key)"
 )
 _MOST_RETRIES = 100
-
-
-def is_batch(registered: Registered, claim: Claim | Occurrence) -> bool:
-    """Whether an occurrence is a batch; else it is an item of one, or a call of its own.
-
-    Of a job without ``items=`` only what ``enqueue_batch`` made is.
-    """
-    if claim.parent is not None:
-        return False
-    return claim.origin is Origin.BATCH or (registered.batch is not None and claim.origin is not Origin.ENQUEUE)
-
-
-def batch_of(registered: Registered) -> Batch:
-    """Return how the items of a function come to be; of one without ``items=`` only by hand."""
-    if registered.batch is not None:
-        return registered.batch
-
-    def bind(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        given, named = registered.types.write_arguments((item,), {})
-        return tuple(given), named
-
-    return Batch(lister=(), lister_name="items", bind=bind)
 
 
 def adder(registered: Registered, claim: Claim, store: Callable[[], Store]) -> Callable[[Iterable[Any]], int] | None:
@@ -77,19 +57,19 @@ def adder(registered: Registered, claim: Claim, store: Callable[[], Store]) -> C
 def phases(registered: Registered, claim: Claim, store: Store) -> Registered:
     """Return what is called for a batch in place of its job's function."""
     batch = batch_of(registered)
-    turn = _Turn(claim, batch, store, registered.types)
+    attempt = _Attempt(claim, batch, store, registered.types)
     return dataclasses.replace(
         registered,
-        function=turn.on_loop if batch.on_loop else turn.here,
+        function=attempt.on_loop if batch.on_loop else attempt.here,
         executor="async" if batch.on_loop else "thread",
         run_parameter="run",
         before_run=0,
         types=Types(batch.collect),
-        batch=None,
+        parts=(),
     )
 
 
-class _Turn:
+class _Attempt:
     """One attempt of a batch."""
 
     def __init__(self, claim: Claim, batch: Batch, store: Store, types: Types) -> None:
@@ -107,7 +87,7 @@ class _Turn:
 
     # Called with no arguments of the job's: those are passed to the items.
 
-    def here(self, *_: Any, run: Run, **__: Any) -> Any:
+    def here(self, *_: Any, run: BaseRun, **__: Any) -> Any:
         """Do what comes next, on this thread."""
         self._look_back()
         while self._next() == "list":
@@ -115,7 +95,7 @@ class _Turn:
         collect = self._batch.collect
         return None if collect is None else collect(self._results, **_named(self._batch.collect_run, run))
 
-    async def on_loop(self, *_: Any, run: Run, **__: Any) -> Any:
+    async def on_loop(self, *_: Any, run: BaseRun, **__: Any) -> Any:
         """Do what comes next, on an event loop; what asks the store does so on a thread."""
         import asyncio
 
@@ -157,14 +137,14 @@ class _Turn:
         """Return ``"list"`` or ``"collect"``.
 
         Raises:
-            Asleep: items are open.
+            EndsAs: items are open.
             BatchFailed: too many of them failed, or some are gone and cannot be had again.
         """
         tolerance = self._batch.tolerance
         children = self._store.children([self._claim.id], limit=tolerance.counts)[self._claim.id]
         step = phase(self._listed, children, tolerance)
         if step == "wait":
-            raise Asleep("waits for its items", listed=self._listed)
+            raise EndsAs(Parked("items", self._listed), "waits for its items")
         if step in {"stop", "fail"}:
             raise BatchFailed(self._said(stopped=step == "stop"))
         if step == "collect" and (gone := self._count_missing()):
@@ -199,7 +179,7 @@ class _Turn:
 
     # --- the list ---------------------------------------------------------------------------------------------------
 
-    def _items(self, run: Run) -> Iterable[Any]:
+    def _items(self, run: BaseRun) -> Iterable[Any]:
         if self._claim.origin is Origin.BATCH:
             self._list_again()
             return ()
@@ -235,7 +215,7 @@ class _Turn:
             parent=self._claim.id,
         )
 
-    def _write_all(self, run: Run, items: Iterable[Any]) -> None:
+    def _write_all(self, run: BaseRun, items: Iterable[Any]) -> None:
         pages = self._pages()
         for item in items:
             if pages.add(item):
@@ -246,7 +226,7 @@ class _Turn:
         pages.write()
         self._note_listed(pages.count + self._again)
 
-    async def _write_all_on_loop(self, run: Run) -> None:
+    async def _write_all_on_loop(self, run: BaseRun) -> None:
         import asyncio
 
         if self._claim.origin is Origin.BATCH:
@@ -298,7 +278,7 @@ def _only_failed(children: Children) -> Children:
     return Children(children.state, failed=children.failed)
 
 
-def _named(parameter: str | None, run: Run) -> dict[str, Run]:
+def _named(parameter: str | None, run: BaseRun) -> dict[str, BaseRun]:
     return {} if parameter is None else {parameter: run}
 
 

@@ -1,0 +1,18 @@
+"""What a run has of what it came after."""
+
+from __future__ import annotations
+
+from cronsensus.after.admission import CAME_AFTER
+from cronsensus.after.crossing import CameAfter
+from cronsensus.after.upstreams import Upstreams
+from cronsensus.node.run import BaseRun
+
+
+class ComesAfter(BaseRun):
+    """A run that may come after others."""
+
+    @property
+    def upstream(self) -> Upstreams:
+        """What this run came after: ``run.upstream[extract].result``; see ``after=`` of ``Scheduler.job``."""
+        found: CameAfter | None = self.extras.get(CAME_AFTER)
+        return Upstreams({} if found is None else found.times, of_item=self._parent is not None)

@@ -1,0 +1,92 @@
+"""May an item of a batch begin, and what is called for a batch?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from cronsensus.batching.batch import is_batch, tolerance_of
+from cronsensus.batching.phases import adder, phases
+from cronsensus.clock import Clock
+from cronsensus.model.batch import Children, Tolerance
+from cronsensus.model.ends import Final, Then
+from cronsensus.model.occurrence import Claim
+from cronsensus.model.states import Reason, State
+from cronsensus.node.hooks import Admission, Begin, Host
+from cronsensus.node.registered import Registered
+from cronsensus.stores.base import Store
+
+TRUSTED = 1.0
+"""Seconds for which a batch that was open counts as open: an item of it begins without asking."""
+ENDED = Final(State.CANCELLED, Reason.BATCH_ENDED)
+"""What becomes of an item that has not begun when its batch is over."""
+ADD_ITEMS = "add_items"
+"""The name of the extra of a run that adds items to its batch."""
+
+
+class BatchAdmission(Admission):
+    """Runs a batch by its phases, and starts no item of a batch that is over."""
+
+    def __init__(self, host: Host) -> None:
+        self._registry = host.registry
+        self._clock: Clock = host.clock
+        self._store: Callable[[], Store] = host.store
+        self._refuse = host.refuse
+        self._open_at: dict[int, float] = {}
+        """When batches were seen to be open."""
+        self._doubts = 0
+
+    def concerns(self, claim: Claim) -> bool:
+        """Return whether a claim is an item, or a batch of a function that is known here."""
+        if claim.parent is not None:
+            return True
+        registered = self._registry.get(claim.spec.function)
+        return registered is not None and is_batch(registered, claim)
+
+    def decide(self, claim: Claim) -> Begin | Then | None:
+        """Let begin what is a batch itself, and an item whose batch was open a moment ago."""
+        if claim.parent is None:
+            return self._begin(claim)
+        # With ``stop_after`` each item is asked about: what was claimed when the last failed is all that may still run.
+        trusted = self._clock.monotonic() - self._open_at.get(claim.parent, -TRUSTED) < TRUSTED
+        return self._begin(claim) if trusted and not self._tolerance(claim).stop_after else None
+
+    def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin | Then]:  # noqa: ARG002
+        """Let begin the items whose batches are open, and end the others."""
+        tolerances = {claim.parent: self._tolerance(claim) for claim in claims if claim.parent is not None}
+        asked_at, doubts = self._clock.monotonic(), self._doubts
+        found = store.children(list(tolerances), limit=max(one.stop_after or 1 for one in tolerances.values()))
+        over = {batch for batch, children in found.items() if begins_nothing(children, tolerances[batch])}
+        for batch in over:
+            self.close(batch)
+        if doubts == self._doubts:  # else this answer may be from before the operator acted
+            still = {batch: at for batch, at in list(self._open_at.items()) if asked_at - at < TRUSTED}
+            self._open_at = still | dict.fromkeys(set(found) - over, asked_at)
+        return {claim.id: ENDED if claim.parent in over else self._begin(claim) for claim in claims}
+
+    def doubt(self) -> None:
+        """Ask of the next item whether its batch is open."""
+        self._doubts += 1
+        self._open_at = {}
+
+    def close(self, batch: int) -> None:
+        """Begin no further item of a batch that was found to be over."""
+        self._open_at.pop(batch, None)
+        self._refuse(lambda claim: claim.parent == batch, ENDED)
+
+    def _begin(self, claim: Claim) -> Begin:
+        registered = self._registry.get(claim.spec.function)
+        if registered is None:
+            return Begin()
+        add = adder(registered, claim, self._store)
+        return Begin({ADD_ITEMS: add}, None if claim.parent is not None else self._perform)
+
+    def _perform(self, registered: Registered, claim: Claim) -> Registered:
+        return phases(registered, claim, self._store())
+
+    def _tolerance(self, claim: Claim) -> Tolerance:
+        return tolerance_of(self._registry.get(claim.spec.function))
+
+
+def begins_nothing(children: Children, tolerance: Tolerance) -> bool:
+    """Whether no item of a batch is begun any more: it is over, gone, or enough of its items have failed."""
+    return children.state is None or children.state.final or tolerance.stops(children)

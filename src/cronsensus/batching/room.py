@@ -1,0 +1,13 @@
+"""What batches do at a node: their items are admitted, and they are woken."""
+
+from __future__ import annotations
+
+from cronsensus.batching.admission import BatchAdmission
+from cronsensus.batching.waking import BatchWaker
+from cronsensus.node.hooks import Hooks, Host
+
+
+def batching(host: Host) -> Hooks:
+    """Make the hooks of batches for a node."""
+    admission = BatchAdmission(host)
+    return Hooks(admission, BatchWaker(host, admission))

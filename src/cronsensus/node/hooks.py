@@ -1,0 +1,168 @@
+"""What a feature may do to the runs of a node, from a room of its own.
+
+::
+
+    a claim ─────────────────▶ Admission.decide ──▶ Begin, or what becomes of it instead
+                                    │  only the store can say
+                                    └──▶ Admission.admit, on the thread of waking.py
+    an end, accepted ────────▶ Waker.ended   ┐
+    a plan, carried out ─────▶ Waker.planned ├──▶ Waker.ready, on that thread ──▶ Store.awaken
+    all that is parked ──────▶ Waker.sweep   ┘
+
+The node knows these classes and no feature. Its rounds' thread starts everybody's runs, so nothing that it calls here
+may ask the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from cronsensus.clock import Clock
+from cronsensus.errors import Snooze
+from cronsensus.model.ends import Then
+from cronsensus.model.occurrence import Claim
+from cronsensus.model.parking import Sleeper
+from cronsensus.model.plan import Plan
+from cronsensus.node.registered import Registered
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import View
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Portable(Protocol):
+    """An extra of a run that goes along where the job runs in a process of its own."""
+
+    def pack(self) -> tuple[str, Any]:
+        """Return ``"module:function"`` and what that is called with there, in plain JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A claim may begin.
+
+    Attributes:
+        extras: what the ``Run`` has of the feature, by a name of its choice.
+        perform: makes of the job's function what is called in its place; ``None``: the function itself is.
+    """
+
+    extras: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    perform: Callable[[Registered, Claim], Registered] | None = None
+
+    def beside(self, other: Begin) -> Begin:
+        """Return what two features want together; of two functions the first one's is called."""
+        return Begin({**self.extras, **other.extras}, self.perform or other.perform)
+
+
+FREELY = Begin()
+"""Of a claim in which no feature has a say."""
+
+
+class Admission:
+    """Says whether a claim may begin. One for each node. Unless overridden it has no say."""
+
+    def concerns(self, claim: Claim) -> bool:  # noqa: ARG002
+        """Return whether it has a say in a claim."""
+        return False
+
+    def decide(self, claim: Claim) -> Begin | Then | None:  # noqa: ARG002
+        """Decide by what is known here; ``None``: the store is to be asked. Called by any thread."""
+        return None
+
+    def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin | Then]:
+        """Decide by what the store says, on the thread of ``waking.py``; by number of the occurrence.
+
+        What is left out goes back, and is claimed anew. The claims take slots until they are decided.
+
+        Args:
+            store: a handle of that thread's own.
+            claims: those that it concerns and could not decide.
+            company: what was claimed in the same steps, and is active or was a moment ago.
+
+        Raises:
+            StoreError: they cannot be decided now; all of them go back.
+        """
+        raise NotImplementedError
+
+    def doubt(self) -> None:
+        """Decide nothing more by what the store said before: an operator has just acted."""
+
+
+class Waker:
+    """Finds what is parked and may go on. One for each node. Unless overridden it finds nothing.
+
+    Waking too often costs a look, and two at once do no harm: what an occurrence does then is decided by what is
+    recorded. What is lost because a node died, an operator acted or a run expired is found by a sweep.
+
+    Attributes:
+        on: what it wakes: what is parked with this word.
+        pause: least seconds between two calls of ``ready``.
+    """
+
+    on = ""
+    pause = 0.005
+
+    def learn(self, view: View) -> None:
+        """Take in what a look showed; on the thread of the node's rounds."""
+
+    def ended(self, claim: Claim, then: Then) -> Hashable | None:  # noqa: ARG002
+        """Return what is to be looked at once the store has accepted this end; ``None``: nothing. Any thread."""
+        return None
+
+    def planned(self, plans: Sequence[Plan]) -> Iterable[Hashable]:  # noqa: ARG002
+        """Return what is to be looked at after these plans were carried out."""
+        return ()
+
+    def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:  # noqa: ARG002
+        """Take some of what is to be looked at out of ``told``, the most urgent first; return whom to wake.
+
+        Called again for as long as anything is left, with what came meanwhile. A call should take few milliseconds:
+        claims that are asked about wait for it.
+
+        Raises:
+            StoreError: it is asked again, with all that there was.
+        """
+        told.clear()
+        return ()
+
+    def sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:  # noqa: ARG002
+        """Begin to look at all that is parked; return what is called with each page, and returns whom to wake."""
+        return lambda _: ()
+
+
+class Host(NamedTuple):
+    """What a feature may use of the node that it is made for.
+
+    Attributes:
+        registry: the functions that can be run here, by name; it may grow.
+        clock: for waits.
+        store: gives a handle for what runs and features ask, beside the node's own; any thread.
+        refuse: ends what waits here for a slot, where the first says so, as the second says; any thread.
+    """
+
+    registry: Mapping[str, Registered]
+    clock: Clock
+    store: Callable[[], Store]
+    refuse: Callable[[Callable[[Claim], bool], Then], None]
+
+
+class Hooks(NamedTuple):
+    """What one feature does at one node."""
+
+    admission: Admission | None = None
+    waker: Waker | None = None
+
+
+Room = Callable[[Host], Hooks]
+"""What makes the hooks of a feature."""
+
+
+class EndsAs(Snooze):
+    """Raised by a feature's own code in place of a job's: the attempt ends as it says."""
+
+    def __init__(self, then: Then, message: str) -> None:
+        super().__init__(message)
+        self.then = then

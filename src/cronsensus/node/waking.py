@@ -1,0 +1,298 @@
+"""The thread that asks the store who may go on: claims that a feature has a say in, and what is parked.
+
+When a claim comes that only the store can decide, when an end was accepted or a plan carried out that something may
+wait for, and every 5 s for all that is parked. Not on the rounds' thread, which starts everybody's runs: with a store
+far away, what waits for others would make strangers late.
+
+What is parked is woken by whoever finds that nothing it waits for is open. Of two nodes that end the last two things
+in one instant, each looks after the commit of its own, so at least one finds none open. While a look at the store shows
+that anything is parked, the nodes of the active set sweep, whatever jobs they have; where nothing is, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
+from cronsensus.logger import Logger
+from cronsensus.model.ends import Then
+from cronsensus.model.occurrence import Claim
+from cronsensus.model.parking import Sleeper
+from cronsensus.model.plan import Plan
+from cronsensus.node import turn_order
+from cronsensus.node.hooks import FREELY, Begin, Host, Room, Waker
+from cronsensus.node.registered import Registered
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import View
+
+_log = Logger("cronsensus.node")
+
+SWEEP = turn_order.SWEEP.total_seconds()
+"""Least seconds between two sweeps of all that is parked."""
+IDLE = 3600.0
+"""Seconds until the next look where none is wanted; each request wakes the thread."""
+RETRY = 1.0
+"""Seconds after which what could not be asked is asked again."""
+PAGE = 200
+
+Answer = Begin | Then | None
+"""What becomes of a claim; ``None``: it could not be asked, and goes back."""
+Told = tuple[Waker, Hashable]
+
+
+class Waking:
+    """Asks the admissions and wakers of all rooms, on one thread and one handle, from the first question on.
+
+    Attributes:
+        on_told: has ``look`` called soon; a simulation turns it by hand.
+        on_answer: told, on the thread, what becomes of a claim that was asked about.
+        refused: what is to be ended of what waits here for a slot: which claims, and as what.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        registry: Mapping[str, Registered],
+        wake: Callable[[], None],
+        rooms: Sequence[Room] = (),
+    ) -> None:
+        """Make the hooks of ``rooms``; ``wake`` has the node claim, where something was woken."""
+        self._of = store
+        self._clock = clock
+        self._wake = wake
+        self._own: Store | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._event = Event()
+        self._hurry = Event()
+        """Set beside the other one where a claim waits to be decided: that waits for no pause."""
+        self._stopping = Event()
+        self._asked: list[Claim] = []
+        self._company: list[Claim] = []
+        self._told: dict[Waker, dict[Hashable, None]] = defaultdict(dict)
+        self._looked_at = self._swept_at = float("-inf")
+        self._sweep_at: float | None = None
+        self.refused: deque[tuple[Callable[[Claim], bool], Then]] = deque()
+        self.on_told: Callable[[], None] = self._wake_thread
+        self.on_answer: Callable[[Claim, Answer], None] = lambda *_: None
+        host = Host(registry, clock, lambda: self.store, lambda applies, then: self.refused.append((applies, then)))
+        hooks = [room(host) for room in rooms]
+        self.admissions = [one.admission for one in hooks if one.admission is not None]
+        self.wakers = [one.waker for one in hooks if one.waker is not None]
+
+    @property
+    def store(self) -> Store:
+        """A handle for what runs and features ask, beside the node's own."""
+        with self._lock:
+            if self._own is None:
+                self._own = self._of.sibling()
+            return self._own
+
+    def stop(self) -> None:
+        """Ask nothing more, and close the handle."""
+        with self._lock:
+            self._stopping.set()
+            thread = self._thread
+        self._event.set()
+        self._hurry.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+        if self._own is not None:
+            self._own.close()
+
+    # --- may a claim begin? -------------------------------------------------------------------------------------------
+
+    def decide(self, claim: Claim) -> Begin | Then | None:
+        """Decide what becomes of a claim by what is known here; ``None``: ``ask``. Asks no store."""
+        begin, known = FREELY, True
+        for admission in self.admissions:
+            if not admission.concerns(claim):
+                continue
+            match admission.decide(claim):
+                case None:
+                    known = False
+                case Begin() as answer:
+                    begin = answer if begin is FREELY else begin.beside(answer)
+                case then:
+                    return then
+        return begin if known else None
+
+    def ask(self, claims: Sequence[Claim], company: Collection[Claim]) -> None:
+        """Have the store asked about claims, on the thread: ``on_answer`` is told of each.
+
+        Args:
+            claims: what ``decide`` cannot decide.
+            company: what was claimed in the same step.
+        """
+        with self._lock:
+            self._asked += claims
+            self._company += company
+        self._hurry.set()
+        self.on_told()
+
+    def doubt(self) -> None:
+        """Trust nothing that the store said before: an operator has just cancelled something that runs here."""
+        for admission in self.admissions:
+            admission.doubt()
+
+    def _ask_admissions(self) -> None:
+        with self._lock:
+            claims, self._asked = self._asked, []
+            company, self._company = self._company, []
+        if not claims:
+            return
+        answers: dict[int, Answer] = {}
+        with self._surviving("Claims that were asked about go back"):
+            answers = self._answers(claims, company)
+        for claim in claims:
+            with self._surviving("A claim that was asked about is looked for again"):
+                self.on_answer(claim, answers.get(claim.id))
+
+    @contextmanager
+    def _surviving(self, then: str) -> Iterator[None]:
+        """Keep the thread alive whatever is raised."""
+        try:
+            yield
+        except StoreError as error:
+            _log.debug("the store could not be asked. %s: %s", then, error)
+        except Exception:  # noqa: BLE001 - logged
+            _log.exception("a mistake in cronsensus; please report it. %s", then)
+
+    def _answers(self, claims: Sequence[Claim], company: Collection[Claim]) -> dict[int, Answer]:
+        """Return what all admissions say together; the first that refuses a claim decides."""
+        answers: dict[int, Answer] = dict.fromkeys((claim.id for claim in claims), FREELY)
+        for admission in self.admissions:
+            left = [one for one in claims if isinstance(answers[one.id], Begin) and admission.concerns(one)]
+            said: dict[int, Answer] = {one.id: admission.decide(one) for one in left}
+            if unknown := [one for one in left if said[one.id] is None]:
+                said |= admission.admit(self.store, unknown, company)
+            for number, answer in said.items():
+                answers[number] = _together(answers[number], answer)
+        return answers
+
+    # --- what may go on? ----------------------------------------------------------------------------------------------
+
+    def ended(self, claim: Claim, then: Then) -> list[Told]:
+        """Return what ``tell`` is to be told once the store has accepted this end; any thread."""
+        return [(waker, what) for waker in self.wakers if (what := waker.ended(claim, then)) is not None]
+
+    def planned(self, plans: Sequence[Plan]) -> None:
+        """Take in plans that were carried out, by now committed."""
+        if told := [(waker, what) for waker in self.wakers for what in waker.planned(plans)]:
+            self.tell(told)
+
+    def learn(self, view: View) -> None:
+        """Take in what a look showed."""
+        for waker in self.wakers:
+            waker.learn(view)
+
+    def tell(self, told: Sequence[Told]) -> None:
+        """Have something looked at, on the thread."""
+        with self._lock:
+            for waker, what in told:
+                self._told[waker][what] = None
+        self.on_told()
+
+    def request_sweep(self) -> None:
+        """Have the thread sweep all that is parked, ``SWEEP`` after the last time at the earliest."""
+        if self._sweep_at is None:
+            self._sweep_at = max(self._clock.monotonic(), self._swept_at + SWEEP)
+            self.on_told()
+
+    def look(self) -> float:
+        """Decide what was asked, wake what may go on, and sweep if that is due; return the seconds until it is.
+
+        Raises nothing; what could not be asked is asked again.
+        """
+        self._ask_admissions()
+        self._looked_at = self._clock.monotonic()
+        try:
+            while any(self._told.values()) and not self._stopping.is_set():
+                for waker in self.wakers:
+                    self._wake_ready(waker)
+            if self._sweep_at is not None and self._looked_at >= self._sweep_at:
+                self._sweep()
+                self._sweep_at, self._swept_at = None, self._looked_at
+        except StoreError as error:
+            _log.debug("what is parked and may go on could not be looked for: %s", error)
+            self._sweep_at = self._looked_at + RETRY
+        except Exception:  # noqa: BLE001 - logged
+            if not self._stopping.is_set():
+                _log.exception("a mistake in cronsensus; please report it. What is parked is looked at again")
+            self._sweep_at = self._looked_at + SWEEP
+        return IDLE if self._sweep_at is None else max(0.0, self._sweep_at - self._clock.monotonic())
+
+    def _wake_ready(self, waker: Waker) -> None:
+        """Wake some of what may go on of what was told; claims that are asked about go between two such steps."""
+        with self._lock:
+            told = self._told.pop(waker, {})
+        if not told:
+            return
+        before = dict(told)
+        try:
+            self._awaken(waker.ready(self.store, told))
+        except StoreError:
+            told = before
+            raise
+        finally:
+            with self._lock:
+                if told:
+                    self._told[waker] = told | self._told[waker]
+        self._ask_admissions()
+
+    def _sweep(self) -> None:
+        """Wake what may go on of all that is parked."""
+        sweeps: dict[str, Callable[[Sequence[Sleeper]], Collection[int]]] | None = None
+        for page in self._pages():
+            if sweeps is None:
+                sweeps = {waker.on: waker.sweep(self.store) for waker in self.wakers}
+            for on, sweep in sweeps.items():
+                if parked := [one for one in page if one.on == on]:
+                    self._awaken(sweep(parked))
+
+    def _pages(self) -> Iterator[list[Sleeper]]:
+        last = 0
+        while page := self.store.parked(after=last, limit=PAGE):
+            yield page
+            if len(page) < PAGE:
+                return
+            last = page[-1].id
+
+    def _awaken(self, numbers: Collection[int]) -> None:
+        if numbers and self.store.awaken(numbers):
+            self._wake()
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _wake_thread(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, name="cronsensus-waking", daemon=True)
+                self._thread.start()
+        self._event.set()
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._stopping.is_set():
+            self._event.wait(wait)
+            pause = max((waker.pause for waker in self.wakers), default=0.0)
+            while self._hurry.wait(max(0.0, self._looked_at + pause - self._clock.monotonic())):
+                self._hurry.clear()
+                if self._stopping.is_set():
+                    return
+                self._ask_admissions()
+            self._event.clear()
+            wait = self.look()
+
+
+def _together(before: Answer, answer: Answer) -> Answer:
+    """Return what two features say of one claim, of which the first lets it begin."""
+    if not isinstance(before, Begin) or not isinstance(answer, Begin):
+        return answer
+    return answer if before is FREELY else before.beside(answer)

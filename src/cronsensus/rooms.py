@@ -1,0 +1,9 @@
+"""Which features take part in what a node runs. Left out of this list, one is gone."""
+
+from __future__ import annotations
+
+from cronsensus.after.room import after
+from cronsensus.batching.room import batching
+from cronsensus.node.hooks import Room
+
+ROOMS: tuple[Room, ...] = (batching, after)

@@ -1,0 +1,78 @@
+"""Features stand in rooms of their own: the node names none, and a new one is a file."""
+
+import ast
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+import cronsensus.node
+from cronsensus import Run, Scheduler, rooms
+from cronsensus.insight.waiting import why_it_waits
+from cronsensus.model.states import State
+from cronsensus.node import waking
+from tests.node import waits_for_a_file
+from tests.node.waits_for_a_file import waiting_for_files, waits_for
+from tests.test_dependencies import wait_until
+
+NODE = Path(cronsensus.node.__file__).parent
+FEATURES = ("batch", "upstream", "downstream", "dependent", "shard", "add_items", "celery", "rabbit", "django")
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """Give each name that code uses; comments and docstrings may tell what for."""
+    for one in ast.walk(tree):
+        match one:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)) | ast.Attribute(attr=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.ImportFrom(module=str(name)) | ast.alias(name=name):
+                yield name
+            case _:
+                pass
+
+
+def test_no_line_of_the_node_names_a_feature() -> None:
+    found = {
+        f"{path.relative_to(NODE)}: {name}"
+        for path in NODE.rglob("*.py")
+        for name in names(ast.parse(path.read_text("utf-8")))
+        if any(feature in name.lower() for feature in FEATURES)
+    }
+    assert not found, "a feature has a room of its own, and hooks itself into the node: see node/hooks.py"
+
+
+def test_a_new_thing_that_a_run_may_wait_for_is_one_short_file() -> None:
+    assert len(Path(waits_for_a_file.__file__).read_text("utf-8").splitlines()) <= 120
+
+
+def test_a_made_up_feature_parks_and_wakes_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "ROOMS", (*rooms.ROOMS, waiting_for_files))
+    monkeypatch.setattr(waking, "SWEEP", 0.2)
+    scheduler, path = Scheduler(f"sqlite:///{tmp_path}/jobs.db"), tmp_path / "day.csv"
+
+    @scheduler.job()
+    @waits_for(path)
+    def load(run: Run) -> str:
+        return str(run.extras["file"])
+
+    @scheduler.job()
+    def other() -> str:
+        return "not asked"
+
+    with scheduler:
+        handle, stranger = load.enqueue(), other.enqueue()
+        assert stranger.result("10s") == "not asked"
+        wait_until(lambda: [one.on for one in scheduler.store.parked()] == ["file"])
+        row = scheduler.store.occurrence(handle.id)
+        view = scheduler.store.job("load")
+        assert view is not None and row is not None  # noqa: PT018
+        said = why_it_waits(scheduler.store, view, row, scheduler.store.now(), UTC).text
+        assert said == "It is parked: it waits for day.csv."
+        path.write_text("42", "utf-8")
+        assert handle.result("10s") == "42"
+        seen = scheduler.store.occurrence(handle.id)
+        assert seen is not None
+        assert (seen.state, seen.attempt, seen.failures) == (State.SUCCEEDED, 1, 0)
