@@ -19,6 +19,7 @@ from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.executors.base import Call
+from cronsensus.node.holding import Running
 from cronsensus.node.registered import Registered
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.waking import Waking
@@ -106,7 +107,13 @@ class Scene:
     def begun(self, number: int = 1, *, lease: SessionLease | None = None, **more: Any) -> Call:
         claim = self.claim(number, **more)
         self.active_runs.begin(claim, lease or (self.lease if claim.session == "s1" else self.leased(claim.session)))
-        return self.active_runs._active[claim.id, claim.token]
+        held = self.active_runs._held[claim.id, claim.token]
+        assert isinstance(held, Running)
+        return held.call
+
+    @property
+    def interrupted(self) -> set[tuple[int, int]]:
+        return {key for key, held in self.active_runs._held.items() if isinstance(held, Running) and held.interrupted}
 
     def finished(self) -> list[End]:
         return [one for verb, step in self.store.told if verb == "step" for one in step.ends]
@@ -158,28 +165,26 @@ def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(sc
     assert not active_runs.settle("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED] * 2
     assert [one for one in scene.run_log.told if one[0] == "settled"]
-    assert KEY not in active_runs._known_since
+    assert KEY not in active_runs._held
 
 
 def test_each_kind_of_thing_alone_is_protected_by_the_lease(scene):
     active_runs = scene.active_runs
     assert not active_runs
-    for attribute, something in (
-        ("_waiting", {KEY: 1}),
-        ("_active", {KEY: 1}),
-        ("_ends", {KEY: 1}),
-        ("_given_back", [1]),
-        ("in_doubt", True),
+    for place, attribute, something in (
+        (active_runs, "_held", {KEY: 1}),
+        (active_runs.report, "owed", {KEY: 1}),
+        (active_runs, "in_doubt", True),
     ):
-        nothing = getattr(active_runs, attribute)
-        setattr(active_runs, attribute, something)
+        nothing = getattr(place, attribute)
+        setattr(place, attribute, something)
         assert active_runs
-        assert active_runs.unsettled is (attribute in {"_ends", "_given_back"})
+        assert active_runs.unsettled is (attribute == "owed")
         scene.events.clear()
         active_runs.doubt()
         assert scene.events == []
         active_runs.in_doubt = False
-        setattr(active_runs, attribute, nothing)
+        setattr(place, attribute, nothing)
         assert not active_runs
     active_runs.doubt()
     assert (active_runs.in_doubt, scene.events) == (True, ["work"])
@@ -271,7 +276,7 @@ def test_what_was_claimed_ahead_begins_at_its_time_and_in_its_order(scene):
     scene.clock.advance(1)
     active_runs.begin_due()
     assert [call.claim.id for call in scene.thread.calls] == [2]
-    assert active_runs._known_since[2, 102] == now
+    assert active_runs._held[2, 102].since == now
     scene.clock.advance(3)
     assert active_runs.begins_in == 0
     active_runs.begin_due()
@@ -289,7 +294,7 @@ def test_cancel_stops_only_runs_of_the_listed_tokens(scene):
     assert scene.thread.stopped == [(1, "enough", False)]
     active_runs.cancel({1: "again", 2: "enough"})
     assert scene.thread.stopped == [(1, "enough", False), (2, "enough", False)]
-    assert active_runs._interrupted == set()
+    assert scene.interrupted == set()
 
 
 def test_a_lost_session_stops_its_runs_once_and_those_of_no_other(scene):
@@ -297,19 +302,19 @@ def test_a_lost_session_stops_its_runs_once_and_those_of_no_other(scene):
     scene.begun(1), scene.begun(2, session="s2")
     assert active_runs.lose_session(scene.lease) == 1
     assert scene.thread.stopped == [(1, "lease lost", True)]
-    assert active_runs._interrupted == {KEY}
+    assert scene.interrupted == {KEY}
     assert active_runs.lose_session(scene.lease) == 0
     assert len(scene.thread.stopped) == 1
     active_runs.stop_all("the node stops")
     assert scene.thread.stopped[1:] == [(1, "the node stops", False), (2, "the node stops", False)]
-    assert active_runs._interrupted == {KEY, (2, 102)}
+    assert scene.interrupted == {KEY, (2, 102)}
 
 
 def test_run_asked_to_stop_by_an_operator_is_not_interrupted_by_the_node(scene):
     scene.begun()
     scene.active_runs.cancel({1: "enough"})
     scene.active_runs.stop_all("the node stops")
-    assert scene.active_runs._interrupted == set()
+    assert scene.interrupted == set()
 
 
 def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
@@ -321,7 +326,7 @@ def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
     found = active_runs.disown((2, 102), "nobody knows it")
     assert found is not None
     assert (found.id, active_runs.begins_in) == (2, None)
-    assert (2, 102) not in active_runs._known_since
+    assert (2, 102) not in active_runs._held
     assert active_runs.disown((2, 102), "nobody knows it") is None
 
 
@@ -355,7 +360,7 @@ def test_outcome_of_each_ending(scene, ending, before, becomes):
         committed(call)
     scene.active_runs.ended(call, ending)
     assert scene.active_runs.settle("s1")
-    assert scene.active_runs._interrupted == set()
+    assert scene.interrupted == set()
     assert not scene.active_runs
     outcomes = [one.state.value for one in scene.finished()]
     if outcomes:
@@ -411,53 +416,49 @@ def test_an_end_that_was_accepted_can_be_said_again(scene, accepts, how):
         committed(call, surely=False)
     scene.active_runs.ended(call, RETURNED if how != "fails" else Ending(kind="raised"))
     scene.active_runs.settle("s1")
-    assert scene.active_runs._committing == {}
-    again = scene.active_runs.say_again(KEY)
+    again = scene.active_runs.report.send_again(KEY)
     assert again is accepts
     if not again:
         assert not scene.active_runs.unsettled
     elif how == "commits":
-        assert scene.active_runs._given_back == [GiveBack(claim=call.claim, cut="stopped")]
+        assert scene.active_runs.report.given_back == [GiveBack(claim=call.claim, cut="stopped")]
     else:
-        (outcome,) = scene.active_runs._ends.values()
+        (outcome,) = scene.active_runs.report.ends
         assert outcome.state is (State.FAILED if how == "fails" else State.SUCCEEDED)
 
 
 def test_claims_go_back_in_one_step_however_they_were_cut_off(scene):
     for number, cut in ((1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")):
         claim = scene.claim(number)
-        scene.active_runs._known_since[claim.id, claim.token] = 0.0
-        scene.active_runs._give_back(claim, cut)
+        scene.active_runs.report.give_back(claim, cut)
     scene.active_runs.settle("s1")
     assert scene.gone_back() == [(1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")]
     assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
-    assert scene.active_runs._known_since == {}
     assert not scene.active_runs
-    assert scene.active_runs.say_again((4, 104))
-    assert scene.active_runs._given_back == [GiveBack(claim=scene.claim(4), cut="stopped")]
+    assert scene.active_runs.report.send_again((4, 104))
+    assert scene.active_runs.report.given_back == [GiveBack(claim=scene.claim(4), cut="stopped")]
 
 
 def test_what_may_have_gone_back_is_no_refusal_and_is_remembered(scene):
-    scene.active_runs._give_back(scene.claim(), None)
+    scene.active_runs.report.give_back(scene.claim(), None)
     scene.store.error = StoreUnavailable("the answer is lost")
     with pytest.raises(StoreUnavailable):
         scene.active_runs.settle("s1")
     scene.store.error, scene.store.accepts = None, False
     scene.active_runs.settle("s1")
     assert scene.run_log.of("refused") == []
-    assert scene.active_runs._perhaps_back == set()
-    assert scene.active_runs.say_again(KEY)
-    scene.active_runs._given_back.clear()
-    scene.active_runs._give_back(scene.claim(), None)
+    assert scene.active_runs.report.send_again(KEY)
+    scene.active_runs.report.owed.clear()
+    scene.active_runs.report.give_back(scene.claim(), None)
     scene.active_runs.settle("s1")
     assert scene.run_log.of("refused") == [(1, 101, State.PENDING)]
-    assert not scene.active_runs.say_again(KEY)
+    assert not scene.active_runs.report.send_again(KEY)
 
 
 def test_what_may_have_run_unheard_of_has_failed(scene):
     claim = scene.claim()
     scene.active_runs.close_unheard_of(claim, "nobody knows")
-    (outcome,) = scene.active_runs._ends.values()
+    (outcome,) = scene.active_runs.report.ends
     assert (outcome.state, outcome.then.reason) == (State.FAILED, "crashed: nobody knows")
     assert scene.run_log.of("ended") == [(claim, outcome, None)]
 

@@ -21,6 +21,7 @@ from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
+from cronsensus.node.holding import Ahead
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
@@ -95,7 +96,8 @@ class Bench(Scene):
         return structs.replace(self.claim(number), due_at=now + due_in, claimed_at=now)
 
     def waits(self) -> list[float]:
-        return [waiting.at - self.clock.monotonic() for waiting in self.active_runs._waiting.values()]
+        held = self.active_runs._held.values()
+        return [one.at - self.clock.monotonic() for one in held if isinstance(one, Ahead)]
 
 
 @pytest.fixture
@@ -154,7 +156,7 @@ def test_what_was_won_begins_when_it_is_due(bench, due_in):
 
 def test_the_better_of_two_readings_tells_when_that_is(bench):
     def fired(seen: ClockSample | None) -> list[float]:
-        bench.active_runs._waiting.clear()
+        bench.active_runs._held.clear()
         bench.claims.given = [bench.taken(due_in=SOON)]
         assert bench.takes(1, sample=seen) == 1
         waits: list[float] = bench.waits()
@@ -306,7 +308,7 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
     bench.claiming._answers_lost = answers_lost
     bench.claiming.adopt(bench.lease, {(claim.id, claim.token)})
     assert [call.claim.id for call in bench.thread.calls] == [claim.id] * runs
-    assert [one.then.reason for one in bench.active_runs._ends.values()] == [f"crashed: {UNRECORDED}"] * (not runs)
+    assert [one.then.reason for one in bench.active_runs.report.ends] == [f"crashed: {UNRECORDED}"] * (not runs)
 
 
 BEHIND = JobSpec(name="second", function="f", policies=Policies(overlap="allow"), after=After((Rule("first"),)))
@@ -331,5 +333,5 @@ def test_claims_of_which_one_cannot_be_asked_about_all_go_back_and_none_is_settl
     assert (len(bench.active_runs.known()), bench.active_runs.begins_in) == (2, None)
     bench.waking.look()
     bench.active_runs.collect()
-    assert not bench.active_runs._ends
-    assert [one.claim.id for one in bench.active_runs._given_back] == [1, 2]
+    assert not bench.active_runs.report.ends
+    assert [one.claim.id for one in bench.active_runs.report.given_back] == [1, 2]

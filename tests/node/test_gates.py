@@ -44,11 +44,11 @@ class AtGate(Scene):
 
     @property
     def ends(self) -> list[Any]:
-        return [one.then for one in self.active_runs._ends.values()]
+        return [one.then for one in self.active_runs.report.ends]
 
     @property
     def back(self) -> list[int]:
-        return [one.claim.id for one in self.active_runs._given_back]
+        return [one.claim.id for one in self.active_runs.report.given_back]
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ class Ours:
     def bounds(self, session: str) -> tuple[int, int]:
         return 2, 3
 
-    def say_again(self, key: Key) -> bool:
+    def send_again(self, key: Key) -> bool:
         return key not in self.forgotten_ends
 
     def disown(self, key: Key, why: str) -> Any:

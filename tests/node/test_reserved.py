@@ -8,6 +8,7 @@ from msgspec import structs
 
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Note
+from cronsensus.node.hooks import FREELY
 from cronsensus.node.progress import EVERY
 from tests.node.test_active_runs import RETURNED, Scene
 
@@ -19,7 +20,7 @@ def scene() -> Scene:
 
 def reserve(scene: Scene, *numbers: int, lease=None) -> None:
     claims = [structs.replace(scene.claim(number), reserved=True) for number in numbers]
-    scene.active_runs.reserve(claims, lease or scene.lease)
+    scene.active_runs.reserve([(claim, FREELY) for claim in claims], lease or scene.lease)
 
 
 def started(scene: Scene) -> list[int]:
@@ -99,7 +100,7 @@ def test_what_a_lost_session_had_reserved_is_dropped_without_a_word(scene):
     reserve(scene, 1, 2)
     scene.active_runs.hand_back(lost=True)
     assert not scene.active_runs
-    assert not scene.active_runs._known_since
+    assert not scene.active_runs._held
 
 
 def test_nothing_reserved_begins_when_the_node_has_ended(scene):
@@ -163,7 +164,7 @@ def test_a_reserved_run_that_goes_on_says_that_it_has_begun(scene):
     reserve(scene, 1, 2)
     scene.active_runs.begin_reserved(1)
     assert scene.active_runs.progress_in == pytest.approx(EVERY)
-    with scene.active_runs.report() as said:
+    with scene.active_runs.sending() as said:
         assert said.notes == ()
     scene.clock.advance(2 * EVERY)
     assert scene.active_runs.progress_in == 0.0

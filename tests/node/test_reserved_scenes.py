@@ -293,7 +293,7 @@ def test_slot_that_gets_free_while_all_is_handed_back_begins_a_run_or_leaves_it_
     scene.a.round.active_runs.hand_back()
     thread.join(30)
     assert not thread.is_alive()
-    back = [one.claim.id for one in scene.a.round.active_runs._given_back]
+    back = [one.claim.id for one in scene.a.round.active_runs.report.given_back]
     assert sorted(back + scene.a.begun[3:]) == held
     scene.go_on()
     scene.each_ran_once()

@@ -18,6 +18,7 @@ from cronsensus.model.states import State
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
+from cronsensus.node.hooks import FREELY
 from cronsensus.node.situation import Fired, Firing
 from cronsensus.stores.memory import MemoryStore
 from tests.simulation.cluster import Parts
@@ -277,20 +278,20 @@ class GivesUpResults(ActiveRuns):
     """Sends a result once."""
 
     @contextmanager
-    def report(self):
+    def sending(self):
         try:
-            with super().report() as said:
-                yield said
+            with super().sending() as step:
+                yield step
         except StoreError:
-            self._ends.clear()
+            self.report.owed.clear()
             raise
 
 
 class CancelsWhatItInterrupts(ActiveRuns):
     """Calls cancelled what the node itself cut off."""
 
-    def _interrupt(self, call, reason, *, lease_lost=False):
-        self._executors[call.registered.executor].stop(call, reason, lease_lost=lease_lost)
+    def _interrupt(self, run, reason, *, lease_lost=False):
+        self._stop(run, reason, lease_lost=lease_lost)
 
 
 class TellsNobody(ActiveRuns):
@@ -303,8 +304,8 @@ class TellsNobody(ActiveRuns):
 class StartsAhead(ActiveRuns):
     """Starts at once what was claimed ahead of its time."""
 
-    def begin_at(self, at, claim, lease):
-        self.begin(claim, lease)
+    def begin_at(self, at, claim, lease, begin=FREELY):
+        self.begin(claim, lease, begin)
 
 
 class AdoptsOnce(Claiming):

@@ -61,7 +61,7 @@ class NeverCompares(Reconciling):
 class SaysNothingTwice(ActiveRuns):
     """Runs again what the store forgot to be over."""
 
-    def say_again(self, key):
+    def send_again(self, key):
         return False
 
 

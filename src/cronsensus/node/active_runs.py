@@ -4,19 +4,18 @@
 
     begin_if() ──▶ asked about
                           │
-    begin_at() ──▶ waiting ──▶ begin_due()
+    begin_at() ──▶ ahead ──▶ begin_due()
                                    │
     reserve() ──▶ reserved ──▶ a slot is free
                                    │
-                     begin() ──▶ active ──▶ ended() ──▶ outcome ──▶ settle(): the store has it
+                     begin() ──▶ running ──▶ ended() ──▶ over ──▶ settle(): the store has it
                                    │                       ▲
                                    └── cut off ────────────┴──▶ given back, for others to run
 
-Endings stay here until the store has answered; they can be said again, so an answer that was lost is asked for again.
 Executors' threads, the heartbeat and the node's rounds come here; what follows an ending is decided in the rounds. But
 the slot of an attempt that ended passes to what is reserved at once, on the thread that tells of the end: in a long
 queue of short jobs a round takes longer than many runs. And what is due begins on the timer's thread, or on that which
-asks gates, where the rounds' thread waits for the store: a claim goes to the active runs under one lock.
+asks about claims, where the rounds' thread waits for the store: a claim begins under one lock.
 """
 
 from __future__ import annotations
@@ -27,63 +26,51 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple
+from operator import itemgetter
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreError
-from cronsensus.logger import ExcInfo, Logger, together
+from cronsensus.logger import Logger
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
-from cronsensus.model.ends import End, Final, Then, is_snoozed
+from cronsensus.model.ends import End, Final, Then
 from cronsensus.model.job import is_internal
-from cronsensus.model.occurrence import Claim, Cut, Settled
+from cronsensus.model.occurrence import Claim, Cut
 from cronsensus.model.states import Reason, State
-from cronsensus.model.step import Done, GiveBack, Step
+from cronsensus.model.step import Done, Step
 from cronsensus.model.stuck import overrun_of
 from cronsensus.node.executors.base import Call, Executor
 from cronsensus.node.executors.result import describe
+from cronsensus.node.holding import Ahead, Running
 from cronsensus.node.hooks import FREELY, Begin
 from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.registered import Registered
+from cronsensus.node.report import Report
 from cronsensus.node.reserved import Reserved
 from cronsensus.node.run import BaseRun
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
-from cronsensus.node.run_transaction import RunTransaction, uncommitted
+from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.node.said import Key, Said
-from cronsensus.node.waking import Answer, Told, Waking
+from cronsensus.node.waking import Answer, Waking
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
 
 _LOST = "lease lost"
-
-
-class _Waiting(NamedTuple):
-    """A claim that was made ahead, and when it begins; one that is asked about, never."""
-
-    at: float
-    claim: Claim
-    lease: SessionLease
-
-
-class _Due(NamedTuple):
-    call: Call | None
-    """``None``: it could not be made, and the claim goes back."""
+Admitted = tuple[Claim, Begin]
+"""A claim that may begin, and what features want with it."""
 
 
 class ActiveRuns:
     """The claims of this node, from their start until the store has taken their end.
 
-    ``on_work`` is told when there begins to be something that the lease protects.
-
     Attributes:
+        report: what the store has yet to take.
         reserved: claims that wait for a free slot.
         ends: how many attempts have ended.
         in_doubt: whether the node may hold claims that it has not heard of.
         progress_buffer: what its runs say of themselves.
-        said: which ends the store has accepted, for a while.
     """
 
     def __init__(
@@ -101,6 +88,7 @@ class ActiveRuns:
         make_run: Callable[..., BaseRun] = BaseRun,
         zone: str = "UTC",
     ) -> None:
+        """Hold nothing yet; ``on_work`` is told when there begins to be something that the lease protects."""
         self._store = store
         self._clock = clock
         self._registry = registry
@@ -113,43 +101,34 @@ class ActiveRuns:
         self._waking = waking
         self._make_run = make_run
         self._zone = zone
-        self._to_tell: dict[Key, list[Told]] = {}
-        """Of ends that the store has yet to take: what is looked at then, because something may go on."""
-        self._begins: dict[Key, Begin] = {}
-        """Of claims that are to begin: what features want with them."""
-        self.in_doubt = False
-        self.progress_buffer = ProgressBuffer(clock, wake)
-        self._waiting: dict[Key, _Waiting] = {}
-        self._asked: dict[Key, float] = {}
-        """When claims begin that are asked about, if they may."""
+        self._held: dict[Key, Ahead | Running] = {}
         self._answers: deque[tuple[Claim, Answer]] = deque()
-        """What was answered."""
-        self._active: dict[Key, Call] = {}
+        """What was answered of claims that were asked about."""
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
-        self._ends: dict[Key, End] = {}
-        self._given_back: list[GiveBack] = []
-        self._perhaps_back: set[Key] = set()
-        self._committing: dict[Key, Claim] = {}
-        """Of those whose outcome is to be sent: the ones whose end a transaction of their own may have written."""
-        self._known_since: dict[Key, float] = {}
-        self.said = Said(clock)
         self._timed_out: deque[float] = deque(maxlen=1_000)
         """When the last timeouts were."""
-        self._interrupted: set[Key] = set()
-        self._unwanted: dict[Key, str] = {}
+        self._unwanted: deque[tuple[Key, str]] = deque()
         """Claims that had not begun when their occurrences were cancelled, and why."""
-        waking.on_answer = self._take_answer
-        self.reserved = Reserved(clock, self._active)
-        self._lock = self.reserved.lock
-        """Held while a claim goes to the active runs: what looks at both must not find it in neither."""
+        self.in_doubt = False
         self.ends = 0
+        self.progress_buffer = ProgressBuffer(clock, wake)
+        self.report = Report(clock, waking=waking, run_log=run_log, run_events=run_events)
+        self.reserved = Reserved(clock, self._held)
+        self._lock = self.reserved.lock
+        """Held while a claim begins: what looks at all of them must find it in one place."""
+        waking.on_answer = self._take_answer
 
     # --- what others may ask or tell, from any thread ----------------------------------------------------------------
 
     @property
+    def said(self) -> Said:
+        """Which ends the store has accepted, for a while."""
+        return self.report.said
+
+    @property
     def active(self) -> int:
         """Return how many runs are started, or about to, and not yet settled."""
-        return len(self._waiting) + len(self.reserved) + len(self._active) + len(self._ends)
+        return len(self._held) + len(self.reserved) + len(self.report.ends)
 
     @property
     def slots(self) -> int:
@@ -158,9 +137,7 @@ class ActiveRuns:
         What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
         Internal jobs take none.
         """
-        with self._lock:
-            claims = [one.claim for one in self._waiting.values()] + [call.claim for call in self._active.values()]
-        return sum(not is_internal(claim.job) for claim in claims) + self.given_up
+        return sum(not is_internal(held.claim.job) for _, held in self._holding()) + self.given_up
 
     @property
     def given_up(self) -> int:
@@ -173,19 +150,18 @@ class ActiveRuns:
         Of what was given up, since when is not known one by one: as many of the last timeouts stand for it.
         """
         now, given_up = self._clock.monotonic(), self.given_up
-        held = [(call.claim.spec, now - self._known_since.get(key, now)) for key, call in list(self._active.items())]
-        overruns = [overrun_of(spec, timedelta(seconds=ran)) for spec, ran in held if not is_internal(spec.name)]
+        running = [(run.claim.spec, now - run.since) for _, run in self._running()]
+        overruns = [overrun_of(spec, timedelta(seconds=ran)) for spec, ran in running if not is_internal(spec.name)]
         return overruns + [timedelta(seconds=now - at) for at in list(self._timed_out)[-given_up:] if given_up]
 
     @property
     def unsettled(self) -> bool:
         """Whether the store has yet to take something."""
-        return bool(self._ends or self._given_back)
+        return bool(self.report.owed)
 
     def __bool__(self) -> bool:
         """Whether there is anything that the lease protects."""
-        held = self._waiting or self.reserved or self._active or self._ends or self._given_back
-        return bool(held or self.in_doubt)
+        return bool(self._held or self.reserved or self.report.owed or self.in_doubt)
 
     @property
     def progress_in(self) -> float | None:
@@ -197,7 +173,7 @@ class ActiveRuns:
     def can_be_stopped(self) -> bool:
         """Whether something still runs that ends soon after it is asked to: not a thread."""
         self.collect()
-        return any(call.registered.executor != "thread" for call in list(self._active.values()))
+        return any(run.call.registered.executor != "thread" for _, run in self._running())
 
     def unable(self) -> set[str]:
         """Return the names of the executors that can run nothing now."""
@@ -213,13 +189,12 @@ class ActiveRuns:
 
     def runs(self, run: BaseRun) -> bool:
         """Whether ``run`` is active here."""
-        return any(call.run is run for call in list(self._active.values()))
+        return any(running.call.run is run for _, running in self._running())
 
     def known(self) -> set[Key]:
         """Return the (occurrence, token) of every claim whose end the store has not accepted."""
-        back = {(one.claim.id, one.claim.token) for one in list(self._given_back)}
-        with self.reserved.lock:
-            return self._waiting.keys() | set(self.reserved.keys()) | self._active.keys() | self._ends.keys() | back
+        with self._lock:
+            return {*self._held, *self.reserved.keys(), *self.report.owed}
 
     def working(self, session: str) -> dict[Key, float]:
         """Return the claims that ``session`` must hold, as far as is known here, and since when that is known.
@@ -228,29 +203,22 @@ class ActiveRuns:
         own may have written already.
         """
         with self._lock:
-            keys = [key for key, waiting in self._waiting.items() if waiting.claim.session == session]
-            keys += self.reserved.keys(session)
-            active = list(self._active.items())
-        for key, call in active:
-            done = call.run.lease_lost.is_set() or call.run.may_have_committed
-            if call.claim.session == session and not done:
-                keys.append(key)
-        return {key: self._known_since.get(key, -1.0) for key in keys}
+            held, reserved = list(self._held.items()), self.reserved.keys(session)
+        return reserved | {
+            key: one.since for key, one in held if one.claim.session == session and not _is_open_ended(one)
+        }
 
     def bounds(self, session: str) -> tuple[int, int]:
         """Return how many runs the store must and may know of ``session``, where nothing is left to be settled."""
         least = len(self.working(session))
-        ambiguous = [call for call in list(self._active.values()) if call.claim.session == session]
-        open_ended = sum(call.run.may_have_committed or call.run.lease_lost.is_set() for call in ambiguous)
+        open_ended = sum(_is_open_ended(run) for _, run in self._running() if run.claim.session == session)
         return least, least + open_ended
 
     def count(self, session: str) -> int:
         """Return how many claims ``session`` may have, as far as is known here."""
-        with self.reserved.lock:
-            running = sum(call.claim.session == session for call in self._active.values())
-            running += len(self.reserved.keys(session))
-            running += sum(waiting.claim.session == session for waiting in self._waiting.values())
-        return running + len(self._ends) + len(self._given_back)
+        with self._lock:
+            held = sum(one.claim.session == session for one in self._held.values())
+            return held + len(self.reserved.keys(session)) + len(self.report.owed)
 
     def ended(self, call: Call, ending: Ending) -> None:
         """Take the end of an attempt from an executor."""
@@ -270,17 +238,18 @@ class ActiveRuns:
         What has not begun goes back in the next round, and the store cancels it there.
         """
         self._waking.doubt()
+
+        def is_meant(key: Key) -> bool:
+            return key[0] in reasons and (held is None or key in held)
+
         # What waits first: the slot of what is stopped passes to it at once, and it would be overlooked.
-        with self.reserved.lock:
-            waiting = [*self.reserved.keys(), *self._waiting]
-        unwanted = {key: reasons[key[0]] for key in waiting if key[0] in reasons and (held is None or key in held)}
-        self._unwanted |= unwanted
-        for key, call in list(self._active.items()):
-            reason = reasons.get(call.claim.id)
-            if reason is None or (held is not None and key not in held):
-                continue
-            if not call.run.cancelled.is_set():
-                self._executors[call.registered.executor].stop(call, reason)
+        with self._lock:
+            ahead = [key for key, one in self._held.items() if isinstance(one, Ahead)]
+            unwanted = [(key, reasons[key[0]]) for key in (*self.reserved.keys(), *ahead) if is_meant(key)]
+        self._unwanted += unwanted
+        for key, run in self._running():
+            if is_meant(key) and not run.call.run.cancelled.is_set():
+                self._stop(run, reasons[key[0]])
         if unwanted:
             self._wake()
 
@@ -290,72 +259,79 @@ class ActiveRuns:
         What ends wakes the node. This does not: while the store is away, each round that fails comes by here, and would
         have the next one begin at once.
         """
-        calls = [call for call in list(self._active.values()) if call.claim.session == lease.session]
-        calls = [call for call in calls if not call.run.lease_lost.is_set()]
-        for call in calls:
-            self._interrupt(call, _LOST, lease_lost=True)
-        return len(calls)
+        runs = [run for _, run in self._running() if run.claim.session == lease.session]
+        runs = [run for run in runs if not run.call.run.lease_lost.is_set()]
+        for run in runs:
+            self._interrupt(run, _LOST, lease_lost=True)
+        return len(runs)
 
     def stop_all(self, reason: str) -> None:
         """Ask every run to stop; the end of a drain. What does not end before ``cut_off_all`` is cut off there."""
-        for call in list(self._active.values()):
-            self._interrupt(call, reason)
+        for _, run in self._running():
+            self._interrupt(run, reason)
 
-    def _interrupt(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+    def _interrupt(self, run: Running, reason: str, *, lease_lost: bool = False) -> None:
         """Stop a run on the node's own account: no one asked that its occurrence be cancelled."""
-        if not call.run.cancelled.is_set():
-            self._interrupted.add((call.claim.id, call.claim.token))
-        self._executors[call.registered.executor].stop(call, reason, lease_lost=lease_lost)
+        if not run.call.run.cancelled.is_set():
+            run.interrupted = True
+        self._stop(run, reason, lease_lost=lease_lost)
 
-    # --- what the node's rounds do -----------------------------------------------------------------------------------
+    def _stop(self, run: Running, reason: str, *, lease_lost: bool = False) -> None:
+        self._executors[run.call.registered.executor].stop(run.call, reason, lease_lost=lease_lost)
+
+    def _holding(self) -> list[tuple[Key, Ahead | Running]]:
+        with self._lock:
+            return list(self._held.items())
+
+    def _running(self) -> Iterator[tuple[Key, Running]]:
+        """Give what runs, as it was in this moment."""
+        for key, held in list(self._held.items()):
+            if isinstance(held, Running):
+                yield key, held
+
+    # --- what begins -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _telling_of_work(self) -> Iterator[None]:
+        nothing_held = not self
+        yield
+        if nothing_held:
+            self._on_work()
 
     def doubt(self) -> None:
         """Note that there may be claims of this session that this node has not heard of."""
-        nothing_held = not self
-        self.in_doubt = True
-        if nothing_held:
-            self._on_work()
+        with self._telling_of_work():
+            self.in_doubt = True
 
-    def begin(self, claim: Claim, lease: SessionLease) -> None:
+    def begin(self, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
         """Start a run; give it back if no executor here can, or if the lease is not trusted."""
-        nothing_held = not self
-        self._begin(claim, lease)
-        if nothing_held:
-            self._on_work()
+        with self._telling_of_work():
+            call = self._call_of(claim, lease, begin)
+            if call is not None:
+                self._held[claim.id, claim.token] = Running(call, self._clock.monotonic())
+                self._start(call)
 
-    def begin_at(self, at: float, claim: Claim, lease: SessionLease) -> None:
+    def begin_at(self, at: float, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
         """Start a run in the first ``begin_due`` that comes at or after ``at`` (monotonic seconds)."""
-        self._wait(at, claim, lease)
-
-    def note(self, claim: Claim, begin: Begin) -> None:
-        """Note what features want with a claim that is to begin."""
-        if begin is not FREELY:
-            self._begins[claim.id, claim.token] = begin
+        self._hold(Ahead(claim, lease, self._clock.monotonic(), at, begin=begin))
 
     def begin_if(self, at: float, claim: Claim, lease: SessionLease) -> None:
         """Start a run at ``at`` (monotonic seconds), or at once if that is over, when it is answered that it may."""
-        self._asked[claim.id, claim.token] = at
-        self._wait(math.inf, claim, lease)
+        self._hold(Ahead(claim, lease, self._clock.monotonic(), math.inf, then_at=at))
 
-    def _wait(self, at: float, claim: Claim, lease: SessionLease) -> None:
-        nothing_held = not self
-        self._known_since[claim.id, claim.token] = self._clock.monotonic()
-        with self._lock:
-            self._waiting[claim.id, claim.token] = _Waiting(at, claim, lease)
-        if nothing_held:
-            self._on_work()
+    def _hold(self, ahead: Ahead) -> None:
+        with self._telling_of_work(), self._lock:
+            self._held[ahead.claim.id, ahead.claim.token] = ahead
 
     def _take_answer(self, claim: Claim, answer: Answer) -> None:
         """Take what becomes of a claim, on the thread that asked."""
-        key = claim.id, claim.token
         with self._lock:
-            at, waiting = self._asked.pop(key, None), self._waiting.get(key)
-            if at is None or waiting is None:
+            held = self._held.get((claim.id, claim.token))
+            if not isinstance(held, Ahead) or held.then_at is None:
                 return  # it was withdrawn meanwhile
-            if isinstance(answer, Begin):
-                self.note(claim, answer)
-                if not claim.reserved:
-                    self._waiting[key] = waiting._replace(at=at)
+            if isinstance(answer, Begin) and not claim.reserved:
+                held.at, held.begin = held.then_at, answer
+            held.then_at = None
             self._answers.append((claim, answer))
         if isinstance(answer, Begin):
             self.begin_meanwhile()
@@ -365,27 +341,26 @@ class ActiveRuns:
         """Settle the claims that may not begin, and reserve those that wait for a slot as well."""
         while self._answers:
             claim, answer = self._answers.popleft()
-            key = claim.id, claim.token
             if isinstance(answer, Begin):
                 self._run_log.started([claim])
-                if claim.reserved and (waiting := self._waiting.get(key)) is not None:
-                    self._withdraw(key)
-                    self.note(claim, answer)
-                    self.reserve([claim], waiting.lease)
-            elif self._withdraw(key) is None:
+                if not claim.reserved:
+                    continue
+            held = self._withdraw((claim.id, claim.token))
+            if held is None:
                 continue
+            if isinstance(answer, Begin):
+                assert isinstance(held, Ahead)  # noqa: S101 - it was asked about
+                self.reserve([(claim, answer)], held.lease)
             elif answer is None:
-                self._give_back(claim, None)
+                self.give_back(claim)
             else:
                 self.close(claim, answer)
 
-    def reserve(self, claims: Sequence[Claim], lease: SessionLease) -> None:
+    def reserve(self, claims: Sequence[Admitted], lease: SessionLease) -> None:
         """Keep claims until slots are free."""
-        nothing_held = not self
-        calls = [self._call_of(claim, lease) for claim in claims]
-        self.reserved.add([call for call in calls if call is not None], lease)
-        if nothing_held:
-            self._on_work()
+        with self._telling_of_work():
+            calls = [self._call_of(claim, lease, begin) for claim, begin in claims]
+            self.reserved.add([call for call in calls if call is not None], lease)
 
     def begin_reserved(self, slots: int) -> None:
         """Begin what is reserved in so many free slots."""
@@ -402,72 +377,69 @@ class ActiveRuns:
     def hand_back(self, *, lost: bool = False) -> None:
         """Give back what is reserved; what a ``lost`` session had reserved is not this node's any more."""
         for claim in self.reserved.take_all():
-            if lost:
-                self._known_since.pop((claim.id, claim.token), None)
-            else:
-                self._give_back(claim, None)
+            if not lost:
+                self.give_back(claim)
 
     def begin_due(self) -> None:
         """Start what waits and whose time has come, or give it back."""
-        while self._waiting and (due := self._take_due()) is not None:
-            if due.call is not None:
-                self._start(due.call)
+        while due := self._due():
+            for key in due:
+                call = self._make_running(key)
+                if call is not None:
+                    self._start(call)
 
     def begin_meanwhile(self) -> None:
         """Do so on another thread than that of the rounds, which waits for the store; give back nothing."""
-        while self._waiting and (due := self._take_due(only_able=True)) is not None:
-            if due.call is not None:
-                self._start(due.call)
-
-    def _take_due(self, *, only_able: bool = False) -> _Due | None:
-        """Make the first that is due active; ``None``: none is, or it cannot begin here and ``only_able`` may."""
-        with self._lock:
-            key = min(self._waiting, key=lambda key: self._waiting[key].at, default=None)
-            if key is None or self._waiting[key].at > self._clock.monotonic():
-                return None
-            _, claim, lease = self._waiting[key]
-            if only_able and not self._is_able(claim, lease):
-                return None
-            del self._waiting[key]
-            call = self._call_of(claim, lease)
+        for key in self._due():
+            call = self._make_running(key, only_able=True)
             if call is not None:
-                self._active[key] = call
-            return _Due(call)
+                self._start(call)
+
+    def _due(self) -> list[Key]:
+        """Return what is ahead and due, in its order."""
+        now = self._clock.monotonic()
+        due = [(held.at, key) for key, held in self._holding() if isinstance(held, Ahead) and held.at <= now]
+        return [key for _, key in sorted(due, key=itemgetter(0))]
+
+    def _make_running(self, key: Key, *, only_able: bool = False) -> Call | None:
+        """Let a claim run that is due; ``None``: it was withdrawn, or it cannot begin here and goes back.
+
+        With ``only_able`` what cannot begin here stays as it is.
+        """
+        with self._lock:
+            ahead = self._held.get(key)
+            if not isinstance(ahead, Ahead) or (only_able and not self._is_able(ahead.claim, ahead.lease)):
+                return None
+            del self._held[key]
+            call = self._call_of(ahead.claim, ahead.lease, ahead.begin)
+            if call is not None:
+                self._held[key] = Running(call, ahead.since)
+            return call
 
     @property
     def begins_in(self) -> float | None:
         """Return the seconds until ``begin_due`` has something to do; ``None``: nothing waits for a time."""
-        with self._lock:
-            at = min((waiting.at for waiting in self._waiting.values()), default=math.inf)
+        at = min((held.at for _, held in self._holding() if isinstance(held, Ahead)), default=math.inf)
         return None if at == math.inf else max(0.0, at - self._clock.monotonic())
-
-    def _begin(self, claim: Claim, lease: SessionLease) -> None:
-        call = self._call_of(claim, lease)
-        if call is not None:
-            self._active[claim.id, claim.token] = call
-            self._start(call)
 
     def _is_able(self, claim: Claim, lease: SessionLease) -> bool:
         registered = self._registry.get(claim.spec.function)
         return registered is not None and lease.trusted and self._executors[registered.executor].able
 
-    def _call_of(self, claim: Claim, lease: SessionLease) -> Call | None:
+    def _call_of(self, claim: Claim, lease: SessionLease, begin: Begin) -> Call | None:
         """Return the call that a claim is for; ``None``: it cannot be made here now, and goes back."""
         registered = self._registry.get(claim.spec.function)
-        self._known_since.setdefault((claim.id, claim.token), self._clock.monotonic())
         if registered is None or not self._is_able(claim, lease):
-            self._give_back(claim, None)
+            self.give_back(claim)
             return None
-        begin = self._begins.pop((claim.id, claim.token), FREELY)
         if begin.perform is not None:
             registered = begin.perform(registered, claim)
-        run_transaction = RunTransaction(self._store, claim, self.progress_buffer, registered.types)
         run = self._make_run(
             claim,
             namespace=self._store.namespace,
             on_progress=self.progress_buffer.progress,
             on_line=self.progress_buffer.line,
-            run_transaction=run_transaction,
+            run_transaction=RunTransaction(self._store, claim, self.progress_buffer, registered.types),
             trusted=lambda: lease.trusted,
             extras=begin.extras,
             zone=claim.spec.zone or self._zone,
@@ -481,161 +453,107 @@ class ActiveRuns:
             self._executors[call.registered.executor].start(call)
         except Exception as error:  # noqa: BLE001 - logged
             # A claim that is neither run nor given back would wait for the end of this session.
-            said = describe(error)
-            failed = dataclasses.replace(said, message=f"the node could not start it: {said.message}")
+            described = describe(error)
+            failed = dataclasses.replace(described, message=f"the node could not start it: {described.message}")
             self.ended(call, Ending(kind="raised", error=failed))
             _log.exception("cannot start %r", call.run)
 
+    # --- what is over ------------------------------------------------------------------------------------------------
+
     def settle(self, session: str) -> bool:
         """Give the store what it has yet to take, in a step of its own; return whether there was anything."""
-        with self.report() as said:
-            if not said:
+        with self.sending() as step:
+            if not step:
                 return False
-            done = self._store.step(session, said)
-        self.settled(said, done)
-        if said.give_back:
+            done = self._store.step(session, step)
+        self.settled(step, done)
+        if step.give_back:
             self._store.notify()
         return True
 
     @contextmanager
-    def report(self) -> Iterator[Step]:
+    def sending(self) -> Iterator[Step]:
         """Give what the store has yet to take: how runs ended, claims that go back, what runs say of themselves.
 
-        A step is made of it within the body; all of it stays here until ``settled``, and is said again.
+        A step is made of it within the body; all of it stays here until ``settled``, and is sent again.
         """
         self.collect()
-        with self.progress_buffer.writing() as notes:
-            said = Step(
-                notes=notes + self.reserved.notes(),
-                ends=tuple(self._ends.values()),
-                give_back=tuple(self._given_back),
-            )
-            try:
-                yield said
-            except StoreError:
-                # It may be done all the same; asked again, the store says that they are not ours any more.
-                self._perhaps_back.update((one.claim.id, one.claim.token) for one in said.give_back)
-                raise
+        with self.progress_buffer.writing() as notes, self.report.sending(notes + self.reserved.notes()) as step:
+            yield step
 
-    def settled(self, said: Step, done: Done) -> None:
-        """Keep what the store has accepted of a report.
+    def settled(self, step: Step, done: Done) -> None:
+        """Take in what the store has accepted.
 
         Others are told of what went back by the caller, and last: claims of the same step that were not begun because
         a notification failed would be known to nobody.
         """
-        for note in said.notes:
+        for note in step.notes:
             if note.ran is not None:
                 self.reserved.unsaid.pop((note.id, note.token), None)
-        with together():
-            for answer in done.settled:
-                self._settled(answer, self._ends.pop((answer.id, answer.token)))
-        if not said.give_back:
-            return
-        taken = {(one.claim.id, one.claim.token) for one in said.give_back}
-        self._given_back = [one for one in self._given_back if (one.claim.id, one.claim.token) not in taken]
-        for one, accepted in zip(said.give_back, done.returned, strict=True):
-            key = (one.claim.id, one.claim.token)
-            if key in self._committing and not accepted:
-                # It may have committed, and the answer was lost: to be told how a run ended, one has to say an end.
-                self._perhaps_back.discard(key)
-                self._to_settle(one.claim, uncommitted(one.claim))
-                continue
-            self._committing.pop(key, None)
-            self._known_since.pop(key, None)
-            is_back = accepted or key in self._perhaps_back
-            self._run_events.returned(one, accepted=is_back)
-            if is_back:
-                self.said.remember(key, one)
-            else:
-                self._run_log.refused(*key, State.PENDING)
-            self._perhaps_back.discard(key)
+        self.report.answered(step, done)
 
-    def _settled(self, answer: Settled, end: End) -> None:
-        """Keep what the store has accepted."""
-        key = (answer.id, answer.token)
-        committing = self._committing.pop(key, None)
-        self._known_since.pop(key, None)
-        if (tell := self._to_tell.pop(key, None)) is not None and (
-            answer.state is not State.PENDING or is_snoozed(end.then)
-        ):
-            self._waking.tell(tell)
-        if answer.accepted:
-            if committing is not None and answer.state is State.SUCCEEDED:
-                # Its effects are in the same database, and are forgotten with its end: then it has to run again.
-                self.said.remember(key, GiveBack(claim=committing, cut="stopped"))
-            else:
-                self.said.remember(key, end)
-        self._run_log.settled(answer, end)
-        self._run_events.settled(answer, end)
-
-    def _give_back(self, claim: Claim, cut: Cut | None) -> None:
-        self._begins.pop((claim.id, claim.token), None)
-        self._given_back.append(GiveBack(claim=claim, cut=cut))
-
-    def say_again(self, key: Key) -> bool:
+    def send_again(self, key: Key) -> bool:
         """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
-        match self.said.take(key):
-            case End() as end:
-                self._ends[key] = end
-            case GiveBack() as back:
-                self._given_back.append(back)
-            case None:
-                return False
-        return True
+        return self.report.send_again(key)
 
     def close(self, claim: Claim, then: Then) -> None:
         """Settle a claim that is not begun."""
-        self._to_settle(claim, End.of(claim, then))
+        self.report.end(claim, End.of(claim, then))
 
     def give_back(self, claim: Claim) -> None:
         """Give a claim back that is not begun."""
-        self._give_back(claim, None)
+        self.report.give_back(claim, None)
 
     def close_unheard_of(self, claim: Claim, why: str) -> None:
         """Settle a claim that may have run here, and whose job must not run twice."""
-        self._to_settle(claim, End.of(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}")))
+        self.close(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}"))
 
     def disown(self, key: Key, why: str) -> Claim | None:
         """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""
-        if (claim := self._withdraw(key)) is not None:
-            self._known_since.pop(key, None)
+        if (claim := self._withdraw_claim(key)) is not None:
             return claim
-        call = self._active.get(key)
-        if call is None:
+        held = self._held.get(key)
+        if not isinstance(held, Running):
             return None
-        self._interrupt(call, f"{_LOST}: {why}", lease_lost=True)
-        return call.claim
+        self._interrupt(held, f"{_LOST}: {why}", lease_lost=True)
+        return held.claim
 
-    def _withdraw(self, key: Key) -> Claim | None:
-        """Let a claim wait no longer; ``None``: it does not wait."""
+    def _withdraw(self, key: Key) -> Ahead | None:
+        """Let a claim wait no longer for its time; ``None``: it does not."""
         with self._lock:
-            waiting = self._waiting.pop(key, None)
-            self._asked.pop(key, None)
-        self._begins.pop(key, None)
-        return self.reserved.remove(key) if waiting is None else waiting.claim
+            held = self._held.get(key)
+            if not isinstance(held, Ahead):
+                return None
+            del self._held[key]
+            return held
+
+    def _withdraw_claim(self, key: Key) -> Claim | None:
+        """Let a claim wait no longer for its time or a slot, and return it; ``None``: it does not wait."""
+        ahead = self._withdraw(key)
+        return self.reserved.remove(key) if ahead is None else ahead.claim
 
     def cut_off_all(self) -> None:
         """Decide what becomes of what still runs when the node ends."""
         self.collect()
-        with self._lock:
-            waiting = [one.claim for one in self._waiting.values()]
-            self._waiting.clear()
-            self._asked.clear()
-        for claim in waiting:
-            self._give_back(claim, None)
         self.reserved.close()
+        with self._lock:
+            held = list(self._held.values())
+            self._held.clear()
+        for one in held:
+            if isinstance(one, Ahead):
+                self.give_back(one.claim)
         self.hand_back()
-        for call in self._active.values():
-            self._cut_off(call, crashed=call.run.lease_lost.is_set())
-        self._active.clear()
+        for one in held:
+            if isinstance(one, Running):
+                self._cut_off(one.call, crashed=one.call.run.lease_lost.is_set())
 
     def collect(self) -> None:
         """Decide what follows the endings and answers that came in, and what was cancelled before it began."""
         self._take_in_answers()
         while self._unwanted:
-            key, reason = self._unwanted.popitem()
-            if (claim := self._withdraw(key)) is not None:
-                self._give_back(claim, None)
+            key, reason = self._unwanted.popleft()
+            if (claim := self._withdraw_claim(key)) is not None:
+                self.give_back(claim)
             else:  # it has begun meanwhile
                 self.cancel({key[0]: reason}, {key})
         while self._waking.refused:
@@ -643,50 +561,56 @@ class ActiveRuns:
             for claim in self.reserved.take(applies):
                 self.close(claim, then)
         while self._ended:
-            call, ending, lease_lost = self._ended.popleft()
-            key = (call.claim.id, call.claim.token)
-            self.ends += 1
-            self.reserved.unsaid.pop(key, None)
-            if self._active.pop(key, None) is None:
-                continue
-            ending = call.run.ended(ending)
-            lease_lost = lease_lost and not call.run.committed
-            interrupted = ending.cut_off or key in self._interrupted
-            undone = ending.cut_off and ending.kind == "raised"
-            if undone and call.run.may_have_committed:
-                self._committing[key] = call.claim
-            if lease_lost or undone or (ending.kind == "cancelled" and interrupted):
-                if ending.begun:
-                    self._cut_off(call, crashed=lease_lost or undone, why=_failure(ending) if undone else None)
-                else:
-                    self._give_back(call.claim, None)
-            else:
-                if call.run.may_have_committed:
-                    self._committing[key] = call.claim
-                self._to_settle(call.claim, settle(call.claim, ending), call.run.raised)
-            self._interrupted.discard(key)
+            self._take_ending(*self._ended.popleft())
 
-    def _cut_off(self, call: Call, *, crashed: bool, why: str | None = None) -> None:
+    def _take_ending(self, call: Call, ending: Ending, lease_lost: bool) -> None:  # noqa: FBT001
+        """Decide what follows the end of an attempt; ``lease_lost``: it had been told so by then."""
+        key = call.claim.id, call.claim.token
+        self.ends += 1
+        self.reserved.unsaid.pop(key, None)
+        held = self._held.get(key)
+        if not isinstance(held, Running):
+            return
+        try:
+            self._end(held, call.run.ended(ending), lease_lost=lease_lost and not call.run.committed)
+        finally:
+            del self._held[key]  # only now: in between it is known as both, and never as neither
+
+    def _end(self, run: Running, ending: Ending, *, lease_lost: bool) -> None:
+        call, undone = run.call, ending.cut_off and ending.kind == "raised"
+        may_have_committed = call.run.may_have_committed
+        if not (lease_lost or undone or (ending.kind == "cancelled" and (ending.cut_off or run.interrupted))):
+            end = settle(call.claim, ending)
+            self.report.end(call.claim, end, call.run.raised, may_have_committed=may_have_committed)
+            return
+        may_have_committed = may_have_committed and undone
+        if ending.begun:
+            why = _failure(ending) if undone else None
+            self._cut_off(call, crashed=lease_lost or undone, why=why, may_have_committed=may_have_committed)
+        else:
+            self.report.give_back(call.claim, None, may_have_committed=may_have_committed)
+
+    def _cut_off(self, call: Call, *, crashed: bool, why: str | None = None, may_have_committed: bool = False) -> None:
         """Decide what becomes of a run that had begun and did not end by itself."""
         claim, why = call.claim, why or call.run.cancel_reason or "the node stops"
         end = cut_off(claim, why)
         if end is None:
             # Not as if it had never begun: a job that makes its nodes lose their lease would go round for ever.
-            self._give_back(claim, "crashed" if crashed else "stopped")
+            cut: Cut = "crashed" if crashed else "stopped"
+            self.report.give_back(claim, cut, may_have_committed=may_have_committed)
             self._run_log.given_back(claim, why)
         else:
-            self._to_settle(claim, end)
+            self.report.end(claim, end, may_have_committed=may_have_committed)
 
-    def _to_settle(self, claim: Claim, end: End, raised: ExcInfo = None) -> None:
-        self._ends[claim.id, claim.token] = end
-        tell = self._waking.ended(claim, end.then)
-        if tell:
-            self._to_tell[claim.id, claim.token] = tell
-        self._run_log.ended(claim, end, raised)
-        self._run_events.remember(claim)
+
+def _is_open_ended(held: Ahead | Running) -> bool:
+    """Whether the store may know of a run here that it has ended, or that it is another session's by now."""
+    if isinstance(held, Ahead):
+        return False
+    return held.call.run.lease_lost.is_set() or held.call.run.may_have_committed
 
 
 def _failure(ending: Ending) -> str:
     error = ending.error
-    said = "" if error is None else f": {error.type}: {error.message}"
-    return f"the store failed under it{said}"
+    what = "" if error is None else f": {error.type}: {error.message}"
+    return f"the store failed under it{what}"

@@ -20,7 +20,7 @@ from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
-from cronsensus.node.active_runs import ActiveRuns
+from cronsensus.node.active_runs import ActiveRuns, Admitted
 from cronsensus.node.hooks import Begin
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.registered import Registered
@@ -93,7 +93,7 @@ class Claiming:
         look, and that of the claim itself.
         """
         want = self._want(lease, decided) if lease.trusted else None
-        with self._active_runs.report() if isinstance(decided, Work) else nullcontext(Step()) as said:
+        with self._active_runs.sending() if isinstance(decided, Work) else nullcontext(Step()) as said:
             step = replace(said, plans=() if isinstance(decided, Work) else decided.plans, want=want)
             asked = lease.ask()
             try:
@@ -148,16 +148,15 @@ class Claiming:
         if asked:
             self._waking.ask(asked, claims)
 
-    def _decide(self, claims: Sequence[Claim], lease: SessionLease) -> tuple[list[Claim], list[Claim]]:
+    def _decide(self, claims: Sequence[Claim], lease: SessionLease) -> tuple[list[Admitted], list[Claim]]:
         """Return the claims that may begin, and those that the store is to be asked about; end those that may not."""
-        free: list[Claim] = []
+        free: list[Admitted] = []
         asked: list[Claim] = []
         for claim in claims:
             self._note_if_forgotten(claim, lease)
             match self._waking.decide(claim):
                 case Begin() as begin:
-                    self._active_runs.note(claim, begin)
-                    free.append(claim)
+                    free.append((claim, begin))
                 case None:
                     asked.append(claim)
                 case then:
@@ -165,20 +164,20 @@ class Claiming:
         return free, asked
 
     def _begin_all(
-        self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
+        self, free: Sequence[Admitted], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
-        for claim in claims:
+        for claim, begin in free:
             if claim.reserved:
                 continue
             if claim.due_at <= claim.claimed_at:
-                self._active_runs.begin(claim, lease)
+                self._active_runs.begin(claim, lease, begin)
             else:
-                self._active_runs.begin_at(self._begins_at(claim, claimed_by, sample), claim, lease)
-        if reserved := [claim for claim in claims if claim.reserved]:
+                self._active_runs.begin_at(self._begins_at(claim, claimed_by, sample), claim, lease, begin)
+        if reserved := [one for one in free if one[0].reserved]:
             self._active_runs.reserve(reserved, lease)
-        if claims:
+        if free:
             # Only now: what takes these words may take its time.
-            self._run_log.started(claims)
+            self._run_log.started([claim for claim, _ in free])
 
     def _note_if_forgotten(self, claim: Claim, lease: SessionLease) -> None:
         if self._active_runs.said.over(claim.id, lease.session):
@@ -240,12 +239,13 @@ class Claiming:
             self._active_runs.begin_if(seen.time_of(claim.due_at), claim, lease)
             self._waking.ask(asked, ())
             return
+        [(_, begin)] = free
         if claim.reserved:
-            self._active_runs.reserve([claim], lease)
+            self._active_runs.reserve(free, lease)
         elif claim.due_at <= seen.now:
-            self._active_runs.begin(claim, lease)
+            self._active_runs.begin(claim, lease, begin)
         else:
-            self._active_runs.begin_at(seen.time_of(claim.due_at), claim, lease)
+            self._active_runs.begin_at(seen.time_of(claim.due_at), claim, lease, begin)
         self._run_log.started([claim])
 
 

@@ -159,7 +159,7 @@ class Reconciling:
     def _take_up(self, lease: SessionLease, keys: set[Key]) -> None:
         unheard_of = set()
         for key in sorted(keys):
-            if self._active_runs.say_again(key):
+            if self._active_runs.send_again(key):
                 self.on_forgotten(f"it does not know how occurrence {key[0]} ended")
                 _log.warning("the store forgot how occurrence %d ended (token %d): its end is said again", *key)
             else:

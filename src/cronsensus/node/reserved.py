@@ -7,7 +7,7 @@
                  └──take_all(), remove()──▶ given back, or not this node's any more
 
 Executors' threads begin what waits, the rounds add and give back, the heartbeat looks. What waits is always either here
-or among the active runs: in a third place it would be an unknown claim. Calls are made when they are added,
+or among what runs: in a third place it would be an unknown claim. Calls are made when they are added,
 because the lock is held in between, and all threads of a node come here at the end of each run.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from cronsensus.clock import Clock
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import Claim, Note
 from cronsensus.node.executors.base import Call
+from cronsensus.node.holding import Ahead, Running
 from cronsensus.node.progress import EVERY
 from cronsensus.node.said import Key
 
@@ -42,10 +43,10 @@ class Reserved:
         unsaid: when runs began that the store does not know to have begun.
     """
 
-    def __init__(self, clock: Clock, active: dict[Key, Call]) -> None:
-        """Put what begins into ``active``."""
+    def __init__(self, clock: Clock, held: MutableMapping[Key, Ahead | Running]) -> None:
+        """Put what begins into ``held``."""
         self._clock = clock
-        self._active = active
+        self._held = held
         self._waiting: deque[_Waiting] = deque()
         self._half = 0
         self._closed = False
@@ -80,14 +81,14 @@ class Reserved:
         """Return what says of runs that they have begun, unless they ended as soon."""
         now = self._clock.monotonic()
         return tuple(
-            Note(*key, session=call.claim.session, ran=timedelta(seconds=now - at))
+            Note(*key, session=held.claim.session, ran=timedelta(seconds=now - at))
             for key, at in list(self.unsaid.items())
-            if now - at >= EVERY and (call := self._active.get(key)) is not None
+            if now - at >= EVERY and (held := self._held.get(key)) is not None
         )
 
-    def keys(self, session: str | None = None) -> list[Key]:
-        """Return what waits, of one session or of all; called with the lock."""
-        return [one.key for one in self._waiting if session in {None, one.call.claim.session}]
+    def keys(self, session: str | None = None) -> dict[Key, float]:
+        """Return what waits, of one session or of all, and since when; called with the lock."""
+        return {one.key: one.since for one in self._waiting if session in {None, one.call.claim.session}}
 
     def add(self, calls: Sequence[Call], lease: SessionLease) -> None:
         """Let calls wait behind the others."""
@@ -104,8 +105,8 @@ class Reserved:
         with self.lock:
             if self._closed or not self._waiting or not self._waiting[0].lease.trusted:
                 return None
-            key, _, call, _ = self._waiting.popleft()
-            self._active[key] = call
+            key, since, call, _ = self._waiting.popleft()
+            self._held[key] = Running(call, since)
             self.unsaid[key] = self._clock.monotonic()
         self._beginning.add(thread)
         try:

@@ -1,0 +1,135 @@
+"""What has the store yet to take of the claims of this node? It is sent until the store answers.
+
+An end can be sent again, so an answer that was lost is asked for again. What the store has accepted is remembered for a
+while, see ``said.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
+from cronsensus.logger import ExcInfo, together
+from cronsensus.model.ends import End, is_snoozed
+from cronsensus.model.occurrence import Claim, Cut, Note, Settled
+from cronsensus.model.states import State
+from cronsensus.model.step import Done, GiveBack, Step
+from cronsensus.node.holding import Back, Over
+from cronsensus.node.run_events import RunEvents
+from cronsensus.node.run_log import RunLog
+from cronsensus.node.run_transaction import uncommitted
+from cronsensus.node.said import Key, Said
+from cronsensus.node.waking import Waking
+
+
+class Report:
+    """Ends of runs and claims that go back, by key.
+
+    Any thread may give a claim back and read; the rest belongs to the thread of the node's rounds.
+
+    Attributes:
+        owed: what the store has yet to take.
+        said: which ends the store has accepted, for a while.
+    """
+
+    def __init__(self, clock: Clock, *, waking: Waking, run_log: RunLog, run_events: RunEvents) -> None:
+        self.owed: dict[Key, Over | Back] = {}
+        self.said = Said(clock)
+        self._waking = waking
+        self._run_log = run_log
+        self._run_events = run_events
+
+    @property
+    def ends(self) -> list[End]:
+        """Return the ends that the store has yet to take."""
+        return [one.end for one in list(self.owed.values()) if isinstance(one, Over)]
+
+    @property
+    def given_back(self) -> list[GiveBack]:
+        """Return the claims that go back, and that the store has yet to take."""
+        return [one.give_back for one in list(self.owed.values()) if isinstance(one, Back)]
+
+    def end(self, claim: Claim, end: End, raised: ExcInfo = None, *, may_have_committed: bool = False) -> None:
+        """Record the end of an attempt.
+
+        Args:
+            claim: what was attempted.
+            end: what becomes of it.
+            raised: what it raised, for the log.
+            may_have_committed: whether a transaction of the run's own may have written its end already.
+        """
+        told = self._waking.ended(claim, end.then)
+        self.owed[claim.id, claim.token] = Over(end, told, claim if may_have_committed else None)
+        self._run_log.ended(claim, end, raised)
+        self._run_events.remember(claim)
+
+    def give_back(self, claim: Claim, cut: Cut | None, *, may_have_committed: bool = False) -> None:
+        """Release a claim; ``cut``: how it was cut off, if it had begun."""
+        self.owed[claim.id, claim.token] = Back(GiveBack(claim=claim, cut=cut), may_have_committed)
+
+    def send_again(self, key: Key) -> bool:
+        """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
+        match self.said.take(key):
+            case End() as end:
+                self.owed[key] = Over(end)
+            case GiveBack() as back:
+                self.owed[key] = Back(back)
+            case None:
+                return False
+        return True
+
+    @contextmanager
+    def sending(self, notes: tuple[Note, ...]) -> Iterator[Step]:
+        """Give all of it as a step, with notes of what runs on; it stays here until ``answered``."""
+        step = Step(notes=notes, ends=tuple(self.ends), give_back=tuple(self.given_back))
+        try:
+            yield step
+        except StoreError:
+            # It may be done all the same; asked again, the store says that they are not ours any more.
+            for back in step.give_back:
+                if isinstance(owed := self.owed.get((back.claim.id, back.claim.token)), Back):
+                    owed.may_be_back = True
+            raise
+
+    def answered(self, sent: Step, done: Done) -> None:
+        """Keep no longer what the store has taken."""
+        with together():
+            for answer in done.settled:
+                self._take_end(answer)
+        if sent.give_back:
+            for back, accepted in zip(sent.give_back, done.returned, strict=True):
+                self._take_back(back, accepted=accepted)
+
+    def _take_end(self, answer: Settled) -> None:
+        key = answer.id, answer.token
+        over = self.owed.pop(key)
+        assert isinstance(over, Over)  # noqa: S101 - it was sent as one
+        end = over.end
+        # One that failed goes on by itself.
+        if over.told and (answer.state is not State.PENDING or is_snoozed(end.then)):
+            self._waking.tell(over.told)
+        if answer.accepted:
+            if over.committing is not None and answer.state is State.SUCCEEDED:
+                # Its effects are in the same database, and are forgotten with its end: then it has to run again.
+                self.said.remember(key, GiveBack(claim=over.committing, cut="stopped"))
+            else:
+                self.said.remember(key, end)
+        self._run_log.settled(answer, end)
+        self._run_events.settled(answer, end)
+
+    def _take_back(self, back: GiveBack, *, accepted: bool) -> None:
+        key = back.claim.id, back.claim.token
+        owed = self.owed.pop(key)
+        assert isinstance(owed, Back)  # noqa: S101 - it was sent as one
+        if owed.may_have_committed and not accepted:
+            # It may have committed, and the answer was lost: to be told how a run ended, one has to send an end.
+            self.end(back.claim, uncommitted(back.claim), may_have_committed=True)
+            return
+        is_back = accepted or owed.may_be_back
+        self._run_events.returned(back, accepted=is_back)
+        if is_back:
+            self.said.remember(key, back)
+        else:
+            self._run_log.refused(*key, State.PENDING)
