@@ -27,7 +27,7 @@ from cronsensus.planning import plan
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
-from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, settle, take, win_named
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -273,7 +273,7 @@ def test_a_backfill_ahead_of_its_time_is_the_verdict():
 def test_audit_counts_acquired_times_of_a_job_timed_elsewhere():
     ledger = Ledger(JobSpec(name="tick", function="tick"))
     for second in range(5):
-        ledger.store.acquire("s1", "tick", scheduled_for=START + second * SECOND, lease=LEASE)
+        win_named(ledger.store, "s1", "tick", scheduled_for=START + second * SECOND, lease=LEASE)
     report = ledger.audit()
     assert report.findings == []
     assert (report.expected, report.ran) == (1, 1)  # the future is not judged

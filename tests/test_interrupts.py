@@ -15,7 +15,7 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import an_end, settle
+from cronsensus.testing.conformance.steps import an_end, settle, win_named
 from tests import cancelling
 from tests.cancelling import CutCall, each_line
 
@@ -140,7 +140,7 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
         store.open_session(a_session(first), lease=LEASE)
 
         def run() -> None:
-            claim = store.acquire(first, "a", lease=LEASE, key="k")
+            claim = win_named(store, first, "a", lease=LEASE, key="k")
             assert claim is not None
             store.lock("name", "me", ttl=LEASE, session=first)
             outcome = an_end(id=claim.id, token=claim.token, session=first, state=State.PENDING)
@@ -150,7 +150,7 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
         store.close_session(first)
         store.open_session(a_session(second), lease=LEASE)
         assert elsewhere(store.counts)
-        claim = store.acquire(second, "a", lease=LEASE, key="k")
+        claim = win_named(store, second, "a", lease=LEASE, key="k")
         assert claim is not None
         assert store.lock("name", "me", ttl=LEASE, session=second) is not None
         outcome = an_end(id=claim.id, token=claim.token, session=second, state=State.SUCCEEDED)

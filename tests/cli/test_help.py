@@ -15,6 +15,7 @@ import pytest
 from cronsensus.alerts.muting import mute
 from cronsensus.cli import cli
 from cronsensus.model.job import JobSpec
+from cronsensus.testing.conformance.steps import win_named
 
 CONTRACT = (
     "demo next explain run lint migrate dashboard jobs runs nodes locks alerts trail once graph ledger why audit "
@@ -111,7 +112,7 @@ def test_every_command_that_prints_data_prints_one_json_document(
     cluster.fire()
     guarded = JobSpec(name="once:charge", function="once:charge", source="runtime")
     cluster.store.define_jobs([guarded], release="r1")
-    claim = cluster.store.acquire("session-of-node-1", guarded.name, key="k", lease=timedelta(hours=1))
+    claim = win_named(cluster.store, "session-of-node-1", guarded.name, key="k", lease=timedelta(hours=1))
     assert claim is not None
     cluster.finish(claim)
     cluster.every("tock", "1h")

@@ -13,7 +13,7 @@ from cronsensus.errors import StoreCorrupt
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.fixtures import a_session, state_of
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import take, win_named
 
 HOUR = timedelta(hours=1)
 
@@ -36,7 +36,7 @@ def poisoned(tmp_path):
     )
     store.open_session(a_session("s1"), lease=HOUR)
     time = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=1)
-    assert store.acquire("s1", "good", scheduled_for=time, lease=HOUR)
+    assert win_named(store, "s1", "good", scheduled_for=time, lease=HOUR)
     store.enqueue([Item(job="good", key="broken", args=(1,)), Item(job="good", key="whole", args=(2,))])
     with sqlite3.connect(tmp_path / "jobs.db") as connection:
         connection.execute("UPDATE cronsensus_jobs SET spec = '{' WHERE name = 'bad'")

@@ -178,7 +178,7 @@ def test_what_another_program_keeps_is_not_shown_as_a_job_that_nobody_runs() -> 
     name = "apscheduler:report"
     cluster.store.define_jobs([JobSpec(name=name, function=name, source="runtime")], release="r1")
     session = cluster.join("node-1")
-    cluster.store.acquire_times(session, [Ask(name, (cluster.store.now(),))], lease=timedelta(seconds=9))
+    cluster.store.acquire(session, [Ask(name, (cluster.store.now(),))], lease=timedelta(seconds=9))
     cluster.store.close_session(session)
     pages = Browser(dashboard(cluster.store))
     assert "kept by APScheduler" in pages.get("/jobs").text

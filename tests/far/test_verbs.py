@@ -13,7 +13,7 @@ from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import an_end, give_back, settle, take
+from cronsensus.testing.conformance.steps import an_end, give_back, settle, take, win_named
 from tests.servers.proxy import Proxy
 
 LEASE = timedelta(seconds=60)
@@ -47,7 +47,7 @@ def test_verbs_of_a_session_far_away_answer_as_beside_the_server(far: Store) -> 
     assert far.renew("node", lease=LEASE, idle_lease=2 * LEASE).lease == LEASE
     [settled] = settle(far, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     assert settled.accepted
-    won = far.acquire("node", "job", key="another", lease=LEASE)
+    won = win_named(far, "node", "job", key="another", lease=LEASE)
     assert won is not None
     assert give_back(far, [won]) == [True]
     grant = far.lock("lock", "me", ttl=LEASE, session="node")

@@ -25,7 +25,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import state_of
-from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
 from cronsensus.triggers import Trigger, every
 from tests.servers.forgetting import Forgetful
 
@@ -306,10 +306,10 @@ def released_run(nodes: Nodes) -> Iterator[None]:
 def acquired_run(nodes: Nodes) -> Iterator[None]:
     nodes.define(nodes.a, "queue")
     yield
-    lost = nodes.a.acquire(nodes.mine, "queue", key="k", lease=LEASE)
+    lost = win_named(nodes.a, nodes.mine, "queue", key="k", lease=LEASE)
     assert lost is not None
     yield
-    claim = nodes.b.acquire(nodes.other, "queue", key="k", lease=LEASE)
+    claim = win_named(nodes.b, nodes.other, "queue", key="k", lease=LEASE)
     assert claim is not None
     assert claim.token > lost.token
     assert not nodes.finish(nodes.a, lost, "stale").accepted

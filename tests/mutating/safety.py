@@ -128,7 +128,6 @@ SAFETY: dict[str, list[str]] = {
             "starting",
             "tokens",
             "verbs/acquire",
-            "verbs/acquire_times",
             "verbs/close_session",
             "verbs/define",
             "verbs/enqueue",
@@ -259,8 +258,8 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/verbs/prune.lua: if horizon⟨⟩ and horizon ~= row.horizon then: and → or": (
         "the same number is written again"
     ),
-    "stores/redis/lua/verbs/acquire.lua: if time and time⟨⟩ > tonumber(row.watermark) and (not row.next_due or "
-    "tonumber(row.next_due) > time) then: > → >=": "the same number is written again",
+    "stores/redis/lua/verbs/acquire.lua: if nominal and job.manual and time⟨⟩ > tonumber(job.watermark) and (not "
+    "job.next_due or tonumber(job.next_due) > time) then: > → >=": "the same number is written again",
     "stores/redis/lua/verbs/step.lua: taken, specs = start(chosen, session, lease, ahead⟨⟩ > 0, limit): > "
     "→ >=": "where none is taken ahead, nothing that is taken is due later than now",
     "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest and row.due or whole(latest): < → <=": (

@@ -20,6 +20,7 @@ from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket
 from cronsensus.once.waiters import JOIN_AFTER
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
+from cronsensus.testing.conformance.steps import win_named
 
 SPEC = JobSpec(name="once:work", function="work")
 WANTED = CallKey(SPEC, "k")
@@ -104,7 +105,7 @@ def running() -> Occurrence:
     store = MemoryStore("memory://", clock=ManualClock(START))
     store.define_jobs([SPEC], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
-    assert store.acquire("s1", SPEC.name, key="k", lease=LEASE)
+    assert win_named(store, "s1", SPEC.name, key="k", lease=LEASE)
     return store.occurrences(OccurrenceFilter(), limit=1)[0]
 
 

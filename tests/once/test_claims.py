@@ -16,10 +16,10 @@ from cronsensus.errors import (
     StoreBusy,
     StoreEmptied,
     StoreUnavailable,
-    UnknownJob,
 )
 from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.session_host import SessionHost
+from cronsensus.model.acquiring import NotWon
 from cronsensus.model.ends import End
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunError, scheduled_key
@@ -32,7 +32,7 @@ from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, Pendi
 from cronsensus.once.payloads import Difference
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, SECOND, START, a_session
-from cronsensus.testing.conformance.steps import an_end, settle
+from cronsensus.testing.conformance.steps import an_end, settle, win_named
 
 KEEP = HOUR
 MICROSECOND = timedelta(microseconds=1)
@@ -126,7 +126,7 @@ def another(store: MemoryStore, key: str = "k", session: str = "theirs", *, fing
     other = store.sibling()
     other.define_jobs([SPEC], release="r1")
     other.open_session(a_session(session), lease=LEASE)
-    claim = other.acquire(session, SPEC.name, key=key, lease=LEASE, fingerprint=fingerprint)
+    claim = win_named(other, session, SPEC.name, key=key, lease=LEASE, fingerprint=fingerprint)
     assert claim is not None
     return claim
 
@@ -200,7 +200,8 @@ def test_a_job_that_the_store_forgot_is_defined_again(claims, monkeypatch):
     held, _ = taken(claims)
     claims.settle(held, outcome(held))
     calls = away(monkeypatch, "define_jobs", StoreUnavailable("no"), times=0)
-    away(monkeypatch, "acquire", UnknownJob("no job is called so"), times=1)
+    acquire, answers = claims.store.acquire, [[(NotWon.UNKNOWN,)]]
+    monkeypatch.setattr(claims.store, "acquire", lambda *a, **k: answers.pop() if answers else acquire(*a, **k))
     taken(claims, replace(WANTED, key="another"))
     assert len(calls) == 1
 
@@ -287,9 +288,20 @@ def test_only_a_key_closed_as_abandoned_is_forgotten_at_the_next_call(claims, st
         assert (found.id, found.state, found.reason) == (held.claim.id, state, reason)
 
 
-def test_a_key_that_comes_and_goes_is_an_error_after_ten_looks(claims, monkeypatch):
+def losing(claims, monkeypatch):
+    """Let another process win each key; return the list of the tries."""
     tries = []
-    monkeypatch.setattr(claims, "_try", lambda *_: tries.append(1))
+
+    def lose(*wanted):
+        tries.append(wanted)
+        return NotWon.LOST
+
+    monkeypatch.setattr(claims, "_try", lose)
+    return tries
+
+
+def test_a_key_that_comes_and_goes_is_an_error_after_ten_looks(claims, monkeypatch):
+    tries = losing(claims, monkeypatch)
     monkeypatch.setattr(claims, "_is_paused", lambda _: True)
     with pytest.raises(StoreBusy, match="comes and goes"):
         claims._take(WANTED, Ticket())
@@ -304,8 +316,7 @@ def test_paused_job_refuses_a_nominal_time_and_grants_a_key(claims, store, monke
     assert claims._is_paused(SPEC) is paused
     assert not claims._is_paused(replace(SPEC, name="once:unknown"))
     taken(claims)
-    tries = []
-    monkeypatch.setattr(claims, "_try", lambda *_: tries.append(1))
+    tries = losing(claims, monkeypatch)
     if paused:
         assert claims._take(SLOT, Ticket()) is None
         assert len(tries) == 1
@@ -633,7 +644,7 @@ def test_abandoned_key_is_closed_after_its_keep(claims, clock, error, closes_aft
 def test_abandoned_key_that_is_acquired_elsewhere_is_not_closed(claims, clock, monkeypatch):
     held, _ = taken(claims)
     claims.settle(held, outcome(held, State.PENDING, error=RunError(type="E", message="failed")))
-    monkeypatch.setattr(MemoryStore, "acquire", lambda *_, **__: None)
+    monkeypatch.setattr(MemoryStore, "acquire", lambda *_, **__: [(NotWon.LOST,)])
     claims._close_abandoned(SPEC)
     assert recorded(claims)[0].state is State.PENDING
 

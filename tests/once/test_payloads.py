@@ -13,7 +13,7 @@ import pytest
 
 from cronsensus import InvalidOption, PayloadMismatch, RunFailed, Scheduler
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.testing.conformance.steps import an_end, settle
+from cronsensus.testing.conformance.steps import an_end, settle, win_named
 from tests.servers.distance import patience
 
 PATIENCE = patience(60.0)
@@ -129,7 +129,8 @@ def test_key_of_an_older_version_matches_any_payload(scheduler):
     charge(0, 1)
     claims = scheduler._opened.claims()
     session = claims._host.pin()
-    claim = claims.store.acquire(session.session, "once:_charge", key="charge:1", lease=timedelta(seconds=10))
+    claim = win_named(claims.store, session.session, "once:_charge", key="charge:1", lease=timedelta(seconds=10))
+    assert claim is not None
     from cronsensus import State
 
     settle(claims.store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="9.99")])

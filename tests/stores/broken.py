@@ -18,7 +18,7 @@ from msgspec import structs
 
 from cronsensus.clock import SystemClock
 from cronsensus.instants import LATEST
-from cronsensus.model.acquiring import Ask, Intent, NotWon
+from cronsensus.model.acquiring import Ask, AskNamed, Intent, NotWon
 from cronsensus.model.claim_order import first_level
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.job import JobSpec
@@ -32,6 +32,8 @@ from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 from cronsensus.stores.values import AT_ONCE, Partition, Pruned, View
+
+Answers = list[tuple[Claim | NotWon, ...]]
 
 
 class BrokenStore(MemoryStore):
@@ -1240,12 +1242,11 @@ class TheLastFingerprintStands(BrokenStore):
 
     rejected_by = "test_an_attempt_that_was_cut_off_leaves_its_fingerprint"
 
-    def acquire(self, session: str, job: str, **wanted: Any) -> Claim | None:
-        with self._changed:
-            row = self._space.jobs[job].keys.get(wanted.get("key") or "")
-            if row is not None and row.state is State.PENDING:
-                row.fingerprint = None
-            return super().acquire(session, job, **wanted)
+    def _take_named(self, ask: AskNamed, *who: Any) -> Claim | NotWon:
+        row = self._space.jobs[ask.job].keys.get(ask.named.key)
+        if row is not None and row.state is State.PENDING:
+            row.fingerprint = None
+        return super()._take_named(ask, *who)
 
 
 class FingerprintsOutliveFailures(BrokenStore):
@@ -1435,14 +1436,33 @@ class AcquiresOfPausedJobs(BrokenStore):
 
     rejected_by = "test_no_time_of_a_paused_job_is_won_but_what_stood_before_and_what_has_a_key"
 
-    def acquire(self, session: str, job: str, **wanted: Any) -> Claim | None:
-        with self._changed:
-            row = self._space.jobs[job]
-            paused, row.paused_at = row.paused_at, None
-            try:
-                return super().acquire(session, job, **wanted)
-            finally:
-                row.paused_at = paused
+    def _take_named(self, ask: AskNamed, *who: Any) -> Claim | NotWon:
+        row = self._space.jobs[ask.job]
+        paused, row.paused_at = row.paused_at, None
+        try:
+            return super()._take_named(ask, *who)
+        finally:
+            row.paused_at = paused
+
+
+class AcquiresTwiceInOneStep(BrokenStore):
+    """Each ask is decided by what stood before the step."""
+
+    rejected_by = "test_of_two_asks_for_one_occurrence_the_first_wins"
+
+    def _acquire(self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta) -> Answers:
+        first = {ask: place for place, ask in reversed(list(enumerate(asks)))}
+        answers = super()._acquire(session, asks, lease)
+        return [answers[first[ask]] for ask in asks]
+
+
+class AcquiresOneByOne(BrokenStore):
+    """What is asked for before an impossible time is won, and its caller does not learn of it."""
+
+    rejected_by = "test_one_bad_ask_in_many_and_nothing_is_done"
+
+    def _acquire(self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta) -> Answers:
+        return [super(AcquiresOneByOne, self)._acquire(session, [ask], lease)[0] for ask in asks]
 
 
 class TimesBeyondTheLimit(BrokenStore):
@@ -1505,8 +1525,9 @@ class LeavesNoVerdict(BrokenStore):
 
     rejected_by = "test_a_time_that_nobody_started_in_time_is_missed"
 
-    def _acquire_times(self, session: str, asks: Sequence[Ask], lease: timedelta) -> list[tuple[Claim | NotWon, ...]]:
-        return super()._acquire_times(session, [one for one in asks if one.intent == "run"], lease) or [(NotWon.LATE,)]
+    def _acquire(self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta) -> Answers:
+        in_time = [one for one in asks if isinstance(one, AskNamed) or one.intent == "run"]
+        return super()._acquire(session, in_time, lease) or [(NotWon.LATE,)]
 
 
 class KeepsSecrets(BrokenStore):

@@ -13,7 +13,7 @@ import pytest
 
 from cronsensus import Scheduler
 from cronsensus.errors import CronsensusError, DuplicateJob, InvalidOption, InvalidTransition
-from cronsensus.model.acquiring import Ask
+from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.ledger import Loss
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter
@@ -74,8 +74,7 @@ def calls_on(store: Store) -> Calls:
             pass
 
     return {
-        "acquire": lambda: store.acquire("s", "job", key="k", lease=LEASE),
-        "acquire_times": lambda: store.acquire_times("s", [Ask("job", (NOON,))], lease=LEASE),
+        "acquire": lambda: store.acquire("s", [AskNamed("job", key="k")], lease=LEASE),
         "register_presence": lambda: store.register_presence("s"),
         "awaken": lambda: store.awaken([1]),
         "children": lambda: store.children([1]),
@@ -167,7 +166,8 @@ def test_no_store_overrides_a_public_verb(store):
 
 def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
     assert store.step("s", Step()) == Done()
-    assert (store.enqueue([]), store.runs(), store.signs([])) == ([], [], {})
+    assert store.acquire("s", [], lease=LEASE) == store.enqueue([]) == []
+    assert (store.runs(), store.signs([])) == ([], {})
     assert store.pending_of([]) == store.last_of([]) == {}
     assert entered == []
 
@@ -177,7 +177,7 @@ def test_an_argument_that_is_refused_enters_no_span(store, entered):
         (lambda: store.define_jobs([SPEC, SPEC], release="r1"), DuplicateJob),
         (lambda: store.step("s", Step(want=TOO_FAR)), InvalidOption),
         (lambda: store.step("s", Step(ends=(MISSED,))), InvalidTransition),
-        (lambda: store.acquire("s", "job", lease=LEASE), InvalidOption),
+        (lambda: store.acquire("s", [AskNamed("job")], lease=LEASE), InvalidOption),
         (lambda: store.lock("", "holder", ttl=LEASE), InvalidOption),
         (lambda: store.extend(GRANT, ttl=timedelta.max), InvalidOption),
         (lambda: store.enqueue([Item(job="job", key="@key")]), InvalidOption),

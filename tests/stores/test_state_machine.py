@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from cronsensus.clock import Clock, ManualClock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import LATEST, to_micros
-from cronsensus.model.acquiring import Ask, Intent
+from cronsensus.model.acquiring import Ask, AskNamed, Intent
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.glance import Glance
 from cronsensus.model.ids import new_id
@@ -270,19 +270,20 @@ class AgainstTheOracle(RuleBasedStateMachine):
         if isinstance(ours, list):
             self.claims += zip(ours, theirs, strict=True)
 
-    @rule(which=WHICH, job=JOBS, time=TIMES, key=KEYS, lease=LEASES)
-    def acquire(self, which, job, time, key, lease):
-        session = self.session(which)
-        name = {"scheduled_for": time} if key is None else {"key": key}
-        pair = self.both(lambda store, _: store.acquire(session, job, **name, lease=lease))
-        if isinstance(pair[0], Claim):
-            self.claims.append(pair)
+    @rule(which=WHICH, job=JOBS, time=TIMES, keys=st.lists(KEYS, min_size=1, max_size=3), lease=LEASES)
+    def acquire_named(self, which, job, time, keys, lease):
+        asks = [AskNamed(job, scheduled_for=None if key else time, key=key, fingerprint=key) for key in keys]
+        self.acquire(which, [*asks, AskNamed("a", key="same")][: 1 + which % 4], lease)
 
     @rule(which=WHICH, job=JOBS, time=TIMES, lease=LEASES)
     def acquire_times(self, which, job, time, lease):
-        session, intent = self.session(which), INTENTS[which % len(INTENTS)]
-        asks = [Ask(job, (time, time + 30 * SECOND), intent), Ask("a", (time,))]
-        ours, theirs = self.both(lambda store, _: store.acquire_times(session, asks, lease=lease))
+        intent = INTENTS[which % len(INTENTS)]
+        asks = [Ask(job, (time, time + 30 * SECOND), intent), AskNamed("b", scheduled_for=time), Ask("a", (time,))]
+        self.acquire(which, asks[:: 1 + which % 2], lease)
+
+    def acquire(self, which, asks, lease):
+        session = self.session(which)
+        ours, theirs = self.both(lambda store, _: store.acquire(session, asks, lease=lease))
         if isinstance(ours, list):
             pairs = zip(itertools.chain(*ours), itertools.chain(*theirs), strict=True)
             self.claims += [pair for pair in pairs if isinstance(pair[0], Claim)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 from cronsensus.instants import as_utc
+from cronsensus.model.occurrence import Named, name_of
 from cronsensus.model.states import Reason, State
 
 Intent = Literal["run", "full", "late"]
@@ -29,7 +31,7 @@ class Ask:
     times: tuple[datetime, ...]
     intent: Intent = "run"
 
-    def in_utc(self) -> Ask:
+    def checked(self) -> Ask:
         """Return it with all times in UTC.
 
         Raises:
@@ -38,8 +40,46 @@ class Ask:
         return Ask(self.job, tuple(as_utc(time, what="times") for time in self.times), self.intent)
 
 
+@dataclass(frozen=True)
+class AskNamed:
+    """One occurrence that a process wants to run now, by its nominal time or by its key: exactly one of the two.
+
+    Attributes:
+        fingerprint: tells one payload from another; it is stored with the occurrence.
+    """
+
+    job: str
+    _: KW_ONLY
+    scheduled_for: datetime | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+
+    @cached_property
+    def named(self) -> Named:
+        """The occurrence.
+
+        Raises:
+            InvalidOption: not exactly one of the two is given, or one that cannot be.
+        """
+        return name_of(self.scheduled_for, self.key)
+
+    @property
+    def times(self) -> tuple[datetime, ...]:
+        """The nominal times that are asked for, in UTC: one or none."""
+        return () if self.named.scheduled_for is None else (self.named.scheduled_for,)
+
+    def checked(self) -> AskNamed:
+        """Return it.
+
+        Raises:
+            InvalidOption: as ``named`` raises it.
+        """
+        _ = self.named
+        return self
+
+
 class NotWon(StrEnum):
-    """Why a nominal time was not won."""
+    """Why an occurrence was not won."""
 
     LOST = "lost"
     """It is decided, another process has it, it waits to be run again, or it cannot be acquired."""
@@ -55,6 +95,8 @@ class NotWon(StrEnum):
     """It is undecided: it lies more than ``MOST_EARLY`` ahead of the store's clock; ask again when that says it."""
     UNKNOWN = "unknown"
     """The store knows no such job, or it is retired."""
+    PRUNED = "pruned"
+    """It was named, and lies at or below the pruned horizon: it cannot be proved that it never ran."""
 
 
 VERDICTS: dict[NotWon, tuple[State, Reason]] = {

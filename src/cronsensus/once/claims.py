@@ -25,10 +25,8 @@ from cronsensus.clock import Clock
 from cronsensus.errors import (
     ConfigurationError,
     LeaseLost,
-    OccurrenceTooOld,
     StoreBusy,
     StoreError,
-    UnknownJob,
 )
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
@@ -36,7 +34,7 @@ from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
-from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.ends import End, Final
 from cronsensus.model.job import GUARDED, JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Settled
@@ -160,16 +158,15 @@ class Claims:
         self._host.refuse_if_emptied()
         self._define(wanted.spec)
         for _ in range(LOOKS):
-            try:
-                held = self._try(wanted, ticket)
-            except OccurrenceTooOld:
+            held = self._try(wanted, ticket)
+            if held is NotWon.PRUNED:
                 return None
-            except UnknownJob:
+            if held is NotWon.UNKNOWN:
                 # The store forgot it, with all that was recorded of it.
                 self._defined.pop(wanted.spec.name, None)
                 self._define(wanted.spec)
                 continue
-            if held is not None:
+            if not isinstance(held, NotWon):
                 return self._of_this_payload(held, wanted)
             seen = self.look(wanted)
             if seen is not None and seen.state is State.CANCELLED and seen.reason == NOT_ASKED_FOR:
@@ -230,7 +227,7 @@ class Claims:
         try:
             asked = session.ask()
             try:
-                answers = self.store.acquire_times(session.session, asks, lease=self._lease)
+                answers = self.store.acquire(session.session, asks, lease=self._lease)
             except LeaseLost:
                 self._host.session_ended(session)
                 raise
@@ -357,7 +354,7 @@ class Claims:
         view = self.store.job(spec.name)
         return view is not None and view.paused_at is not None
 
-    def _try(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | None:
+    def _try(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
         asked = PendingAcquire(wanted, ticket)
         with self._lock:
             self._asked[asked] = None
@@ -372,7 +369,7 @@ class Claims:
                 # The session was declared dead; this process is alive, and begins a new one.
                 held = self._come_and_ask(wanted, ticket)
             known = True
-        except (StoreError, LeaseLost, OccurrenceTooOld, ConfigurationError):
+        except (StoreError, LeaseLost, ConfigurationError):
             known = True  # a lost answer is found by the next look at the key
             raise
         finally:
@@ -381,20 +378,20 @@ class Claims:
                     self._asked.pop(asked, None)
         return held
 
-    def _come_and_ask(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | None:
+    def _come_and_ask(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
         session = self._host.pin()
         try:
             return self._ask(wanted, session, ticket)
         finally:
             self._host.unpin()
 
-    def _ask(self, wanted: CallKey, session: SessionLease, ticket: Ticket) -> OwnedClaim | None:
+    def _ask(self, wanted: CallKey, session: SessionLease, ticket: Ticket) -> OwnedClaim | NotWon:
         asked = session.ask()
-        by_name = {"key": wanted.key} if wanted.scheduled_for is None else {"scheduled_for": wanted.scheduled_for}
+        at = wanted.scheduled_for
+        key = wanted.key if at is None else None
+        named = AskNamed(wanted.spec.name, scheduled_for=at, key=key, fingerprint=wanted.fingerprint)
         try:
-            claim = self.store.acquire(
-                session.session, wanted.spec.name, lease=self._lease, fingerprint=wanted.fingerprint, **by_name
-            )
+            [(claim,)] = self.store.acquire(session.session, [named], lease=self._lease)
         except LeaseLost:
             self._host.session_ended(session)
             raise
@@ -402,8 +399,8 @@ class Claims:
             session.shorten(asked, self._lease)
             self._host.store_failed(error)
             raise
-        if claim is None:
-            return None
+        if isinstance(claim, NotWon):
+            return claim
         session.claimed(asked, self._lease)
         held = self._hold(claim, session, ticket)
         held.run.zone = wanted.zone
@@ -586,6 +583,6 @@ class Claims:
                 continue
             ticket = Ticket()
             held = self._try(CallKey(spec, seen.key, seen.scheduled_for), ticket)
-            if held is not None:
+            if not isinstance(held, NotWon):
                 # Acquired as by a call, so that no call can begin with it at the same moment.
                 self.settle(held, End.of(held.claim, Final(State.CANCELLED, NOT_ASKED_FOR)))

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView
@@ -21,7 +21,6 @@ from cronsensus.model.occurrence import (
     Enqueued,
     Item,
     LogLine,
-    Named,
     Note,
     Occurrence,
     OccurrenceFilter,
@@ -78,11 +77,7 @@ class Backend(ABC):
     def _step(self, session: str, step: Step) -> Done: ...
     @abstractmethod
     def _acquire(
-        self, session: str, job: str, wanted: Named, lease: timedelta, *, fingerprint: str | None
-    ) -> Claim | None: ...
-    @abstractmethod
-    def _acquire_times(
-        self, session: str, asks: Sequence[Ask], lease: timedelta
+        self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
     ) -> list[tuple[Claim | NotWon, ...]]: ...
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:  # noqa: ARG002

@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidOption, StoreError, StoreFull
 from cronsensus.instants import as_utc
-from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.batch import Children
 from cronsensus.model.ends import Final
 from cronsensus.model.glance import Glance, Past
@@ -39,7 +39,6 @@ from cronsensus.model.occurrence import (
     Takeover,
     check_forgettable,
     check_key,
-    name_of,
 )
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.rewind import Rewind
@@ -313,64 +312,45 @@ class Store(Backend):
         return self._within("step", self._step, session, step) if step else Done()
 
     def acquire(
-        self,
-        session: str,
-        job: str,
-        *,
-        scheduled_for: datetime | None = None,
-        key: str | None = None,
-        lease: timedelta,
-        fingerprint: str | None = None,
-    ) -> Claim | None:
-        """Win one named occurrence now, for hosts where another program keeps time.
+        self, session: str, asks: Sequence[Ask | AskNamed], *, lease: timedelta
+    ) -> list[tuple[Claim | NotWon, ...]]:
+        """Win occurrences now, for hosts where another program keeps time; answers are in the order of ``asks``.
 
-        ``None``: another session has or had it, or it cannot be acquired.
+        An ``AskNamed`` wants one occurrence, by its nominal time or its key. The occurrence is created if it does not
+        exist, and taken if it is pending, whatever waits before it and however much of its job runs; it becomes due now
+        if it was due later. One with a key that ended longer ago than its job's ``keep`` counts as pruned: it is
+        deleted and created anew in the same step. The fingerprint is stored with the occurrence, and the claim carries
+        the stored one: that of this ask, unless an earlier attempt began with another and was cut off. An outcome
+        ``PENDING`` clears it. A time at or below the pruned horizon is ``PRUNED``; a new one of a paused job is
+        ``LOST``.
 
-        Exactly one of ``scheduled_for`` and ``key`` is given. The occurrence is created if it does not exist, and taken
-        if it is pending, whatever waits before it; it becomes due now if it was due later. A ``scheduled_for`` in a
-        period for which the job has or had a trigger cannot be acquired: plans decide those times, and nodes run them
-        by the job's policies. Nor can a new one while the job is paused. A ``scheduled_for`` above the watermark moves
-        the watermark of a job without a trigger, unless an earlier trigger left undecided times before it.
+        An ``Ask`` wants nominal times of a job within its ``concurrency``, over all live sessions: the times of one ask
+        need room for one together, and each counts while it runs. A time that is not run gets its verdict here:
+        skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller says so. One
+        that waits is taken if it is due and there is room for it; else it goes on waiting, without a verdict. What is
+        given back before it began is missed(late) when the job's ``grace`` since its nominal time is over. A time that
+        lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and leaves
+        no trace: a caller whose clock is fast would run it too soon for all.
 
-        An occurrence with a ``key`` that ended longer ago than its job's ``keep`` counts as pruned: it is deleted and
-        created anew in the same step.
+        A nominal time in a period for which the job has or had a trigger is ``LOST``: plans decide those times, and
+        nodes run them by the job's policies. A time above the watermark, won or given a verdict, moves the watermark of
+        a job without a trigger, unless an earlier trigger left undecided times before it. What cannot be acquired
+        hinders no other; of two asks for one occurrence the first wins it.
 
-        A ``fingerprint`` is stored with the occurrence, and the claim carries the stored one: that of this call, unless
-        an earlier attempt began with another and was cut off. An outcome ``PENDING`` clears it.
-
-        Raises:
-            OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
-            UnknownJob: no such job, or retired.
-            LeaseLost: the session is not alive.
-            InvalidOption: ``key`` is none that ``check_key`` allows; or ``scheduled_for`` lies more than
-                ``MOST_IN_FUTURE`` (366 days) after the store's now.
-        """
-        named = name_of(scheduled_for, key)
-        return self._within("acquire", self._acquire, session, job, named, lease, fingerprint=fingerprint)
-
-    def acquire_times(self, session: str, asks: Sequence[Ask], *, lease: timedelta) -> list[tuple[Claim | NotWon, ...]]:
-        """Win nominal times of jobs, for hosts where another program keeps time; answers are in the order of ``asks``.
-
-        As ``acquire`` does for one, with these differences. A job's ``concurrency`` holds, over all live sessions: the
-        times of one ask need room for one together, and each counts while it runs. A time that is not run gets its
-        verdict here: skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller
-        says so; the watermark moves as if it was won. One that waits is taken if it is due and there is room for it;
-        else it goes on waiting, without a verdict. What is given back before it began is missed(late) when the job's
-        ``grace`` since its nominal time is over. What cannot be acquired is ``LOST``, and hinders no other. A time
-        that lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and
-        leaves no trace: a caller whose clock is fast would run it too soon for all.
-
-        Atomic: all of it. The job is locked while its runs are counted, so two callers do not both get the last place.
+        Atomic: all of it. A job is locked while its runs are counted and its keys are read, so two callers do not both
+        get the last place, or one key; they may name the same in any order. The lease is set if something is won.
         Idempotent: verdicts; repeated, the times are ``LOST``. Claims stand although the answer was lost, and ``renew``
         lists them.
+        Not prevented: that a key is done a second time once the job's ``keep`` is over, or after ``forget``.
 
         Raises:
-            LeaseLost: the session is not alive.
-            InvalidOption: a time lies more than ``MOST_IN_FUTURE`` after the store's now, or has no zone; nothing was
+            LeaseLost: the session is not alive; nothing was done.
+            InvalidOption: a time lies more than ``MOST_IN_FUTURE`` (366 days) after the store's now, or has no zone; a
+                key is none that ``check_key`` allows; an ``AskNamed`` has neither time nor key, or both. Nothing was
                 done.
         """
-        wanted = [ask.in_utc() for ask in asks]
-        return self._within("acquire_times", self._acquire_times, session, wanted, lease) if wanted else []
+        wanted = [ask.checked() for ask in asks]
+        return self._within("acquire", self._acquire, session, wanted, lease) if wanted else []
 
     @contextmanager
     def transaction(self, claim: Claim) -> Iterator[RunTransaction]:

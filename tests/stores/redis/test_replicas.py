@@ -11,7 +11,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.testing.conformance.steps import settle, take, win_named
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
@@ -64,7 +64,7 @@ def test_without_enough_replicas_nothing_is_started_and_what_is_done_stands(
         with pytest.raises(StoreUnavailable, match="nothing new starts"):
             store.step("s1", Step(ends=(succeeded(running),), want=want))
         with pytest.raises(StoreUnavailable, match="nothing new starts"):
-            store.acquire("s1", "queue", key="2", lease=LEASE)
+            win_named(store, "s1", "queue", key="2", lease=LEASE)
     assert sum(len(store.runs(one.id)) for one in made) == 3
     assert State.RUNNING is _look(store, running.id)
     # A result by itself stands, but is only confirmed when it is safe.

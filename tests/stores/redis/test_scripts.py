@@ -25,7 +25,7 @@ from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.testing.conformance.fixtures import HOSTILE, START, a_session
-from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
 from cronsensus.triggers import at, every
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
@@ -185,12 +185,12 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     assert all(one.job == name for one in store.ended_badly(START))
     store.trigger(name, by=name, why=name)
     store.backfill(name, [START], by=name, why=name)
-    acquired = store.acquire(name, "gone", key=name, lease=HOUR)
+    acquired = win_named(store, name, "gone", key=name, lease=HOUR)
     assert acquired is not None
     assert store.forget("gone", name, by=name, why=name, running=True) is State.RUNNING
-    acquired = store.acquire(name, "gone", key=name, lease=HOUR, fingerprint=name)
+    acquired = win_named(store, name, "gone", key=name, lease=HOUR, fingerprint=name)
     assert acquired is not None
-    assert store.acquire_times(name, [Ask(name, (START,)), Ask("gone", (START,))], lease=HOUR)
+    assert store.acquire(name, [Ask(name, (START,)), Ask("gone", (START,))], lease=HOUR)
     clock.advance(60)
     view = store.look()
     back = (GiveBack(claim=acquired, cut="stopped"),)

@@ -20,7 +20,7 @@ from cronsensus.stores.sql.schema import eras
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import LEASE, MINUTE, SECOND, START, a_session, minute, state_of
-from cronsensus.testing.conformance.steps import carry_out
+from cronsensus.testing.conformance.steps import carry_out, win_named
 from cronsensus.triggers import every
 
 MICROSECOND = timedelta(microseconds=1)
@@ -102,15 +102,15 @@ def test_what_expired_is_not_acquired(store: SqliteStore, clock: ManualClock) ->
         [Item(job="queue", key="expiring", expires_in=SECOND), Item(job="queue", key="other", expires_in=MINUTE)]
     )
     clock.advance(2)
-    assert store.acquire("s1", "queue", key="expiring", lease=LEASE) is None
-    assert store.acquire("s1", "queue", key="other", lease=LEASE) is not None
+    assert win_named(store, "s1", "queue", key="expiring", lease=LEASE) is None
+    assert win_named(store, "s1", "queue", key="other", lease=LEASE) is not None
     found = [store.occurrence(one.id) for one in (expiring, other)]
     assert [one.state for one in found if one] == [State.MISSED, State.RUNNING]
 
 
 def test_a_key_of_a_job_that_has_a_trigger_is_won(store: SqliteStore) -> None:
-    assert store.acquire("s1", "job", key="key", lease=LEASE) is not None
-    assert store.acquire("s1", "job", scheduled_for=minute(1), lease=LEASE) is None
+    assert win_named(store, "s1", "job", key="key", lease=LEASE) is not None
+    assert win_named(store, "s1", "job", scheduled_for=minute(1), lease=LEASE) is None
 
 
 def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigger(
@@ -118,7 +118,7 @@ def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigge
 ) -> None:
     clock.advance(2 * MINUTE)
     store.define_jobs([JobSpec(name="queue", function="f", trigger=EACH_MINUTE)], release="r1")
-    assert store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is not None
+    assert win_named(store, "s1", "queue", scheduled_for=minute(1), lease=LEASE) is not None
     view = store.job("queue")
     assert view is not None
     assert (view.watermark, view.next_due) == (START, minute(3))
@@ -127,7 +127,7 @@ def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigge
 def test_acquire_of_a_nominal_time_of_a_job_without_eras_returns_none(store: SqliteStore) -> None:
     with store._writing() as tx:
         store._view(tx.connection).execute(delete(eras))
-    assert store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
+    assert win_named(store, "s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
 
 
 # --- the clock of a transaction ---------------------------------------------------------------------------------------

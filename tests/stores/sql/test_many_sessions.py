@@ -17,7 +17,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import take, win_named
 from tests.servers.fixtures import mysql_connection, with_query
 from tests.servers.postgres import PostgresServer
 from tests.stores.sql.test_mysql_plans import Watcher as MysqlWatcher
@@ -39,7 +39,7 @@ def settle(store: SqlStore) -> None:
         store.open_session(a_session(name), lease=LEASE)
     for name in ("busy", "idle"):
         store.open_session(a_session(name, is_node=False), lease=LEASE)
-    assert store.acquire("busy", "queue", key="once", lease=LEASE) is not None
+    assert win_named(store, "busy", "queue", key="once", lease=LEASE) is not None
     store.enqueue([Item(job="queue")])
     assert len(take(store, "node", 1, ["f"], lease=LEASE)) == 1
 

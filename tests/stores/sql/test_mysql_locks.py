@@ -119,9 +119,9 @@ def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
     """It looks for what is past its expiry; next to that, in the index, lies what runs."""
     run = store.runs(1)[0]
     with store._writing() as tx:
-        job = {"space": "default", "job": "d"}
-        tx.send("lock_job_for", **job, session="s1", boot=tx.epoch, moment=tx.moment, now=tx.now)
-        tx.send("lock_named", **job, key="new")
+        more = {"session": "s1", "boot": tx.epoch, "moment": tx.moment, "now": tx.now}
+        tx.send("lock_asked_jobs", space="default", names=["d"], **more)
+        tx.send("lock_named", space="default", job="d", keys=["new"])
         tx.flush()
         outcome = an_end(id=1, token=run.token, session="s0", state=State.SUCCEEDED)
         assert settle(other, [outcome])[0].accepted
@@ -151,7 +151,7 @@ def test_operators_lock_what_they_touch(locked):
     assert locked(lambda tx: operating.cancel(tx, 1, by="ann", why="")) == {"occurrences": ["a0"]}
     assert locked(lambda tx: pausing.pause(tx, "d", by="ann", why="")) == {"jobs": ["d"]}
     assert locked(lambda tx: tx.send("lock_job_of", occurrence=1, space="default")) == {"jobs": ["a"]}
-    assert locked(lambda tx: tx.send("lock_named", job="c", key="c1", space="default")) == {"occurrences": ["c1"]}
+    assert locked(lambda tx: tx.send("lock_named", job="c", keys=["c1"], space="default")) == {"occurrences": ["c1"]}
 
 
 def test_retiring_locks_the_job_and_what_waits(locked):

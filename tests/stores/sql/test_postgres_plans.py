@@ -21,7 +21,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
@@ -136,7 +136,7 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     done("renew", lambda: store.renew("s1", lease=LEASE))
     done("trigger", lambda: store.trigger("many 7", by="ann"))
     done("cancel", lambda: store.cancel(claims[7].id, by="ann", why=""))
-    done("acquire", lambda: store.acquire("s1", "many 8", key=f"{now}", lease=LEASE))
+    done("acquire", lambda: win_named(store, "s1", "many 8", key=f"{now}", lease=LEASE))
     done("lock", lambda: store.unlock(store.lock("name", "me", ttl=LEASE, session="s1")))  # type: ignore[arg-type]
     done("pause", lambda: (store.pause("many 9", by="ann", why=""), store.resume("many 9", by="ann")))
     done("put", lambda: store.define_jobs([JobSpec(name="many 10", function=f"g{now:%H}")], release="r1"))

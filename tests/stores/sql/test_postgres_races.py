@@ -25,7 +25,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.locks import turn_of
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import an_end, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, say, settle, take, win_named
 from cronsensus.triggers import every
 
 SHORT = timedelta(milliseconds=600)
@@ -402,7 +402,8 @@ def test_prune_locks_the_job_before_its_runs_as_acquire_does(open_postgres):
     store = open_postgres()
     store.define_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
     store.open_session(a_session("s1"), lease=LONG)
-    claim = store.acquire("s1", "job", scheduled_for=store.now(), lease=LONG)
+    claim = win_named(store, "s1", "job", scheduled_for=store.now(), lease=LONG)
+    assert claim is not None
     settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     with holding(store, "SELECT 1 FROM cronsensus_jobs FOR UPDATE") as acquiring:
         pruned = in_thread(lambda: store.prune(store.now() + LONG))

@@ -83,10 +83,10 @@ def test_acquire_query_tells_the_node_of_a_live_session_and_whether_anything_has
     late = {**PENDING, "expires_at": NOW - 1}
     fresh: list[Row] = [{"expires_at": NOW}, {"attempt": 1}, {"state": "running"}, {"namespace": "theirs"}]
     beside = [(_j, JOB), (_s, {**SESSION, **session})]
-    found = answered(database, "lock_job_for", *beside, (_o, late), job="name")
+    found = answered(database, "lock_asked_jobs", *beside, (_o, late))
     assert (found["holder"], found["late"]) == (node, 1)
     for differs in fresh:
-        assert answered(database, "lock_job_for", *beside, (_o, {**late, **differs}), job="name")["late"] == 0
+        assert answered(database, "lock_asked_jobs", *beside, (_o, {**late, **differs}))["late"] == 0
 
 
 @pytest.mark.parametrize("state", ["pending", "running", "succeeded", "failed", "cancelled", "skipped"])
@@ -102,14 +102,16 @@ def test_a_batch_is_told_how_many_of_its_items_are_in_each_state(state: str, dat
     assert counted({}, id=9) == counted({}, namespace="theirs") == {state: 1}
 
 
-@pytest.mark.parametrize(("time", "trigger"), [(1, "a"), (NOW, "a"), (NOW + 1, "b")])
-def test_the_era_of_a_time_is_the_last_that_began_before_it_or_else_the_first(
-    time: int, trigger: str, database: Connection
+@pytest.mark.parametrize(
+    ("time", "since"), [(1, [10, 20, NOW]), (20, [10, 20, NOW]), (21, [20, NOW]), (NOW + 1, [NOW])]
+)
+def test_eras_are_read_from_the_last_that_began_before_a_time_or_else_from_the_first(
+    time: int, since: list[int], database: Connection
 ) -> None:
-    eras: list[tuple[Table, Row]] = [
-        (tables.eras, {**ERA, "since": since, "trigger": name}) for since, name in ((10, "a"), (NOW, "b"))
-    ]
-    assert answered(database, "era_of", (_j, JOB), *eras, job="name", time=time) == {"trigger": trigger}
+    eras: list[tuple[Table, Row]] = [(tables.eras, {**ERA, "since": at}) for at in (10, 20, NOW)]
+    found = ran(database, "eras_from", [(_j, JOB), *eras], {"job": "name", "time": time}).mappings().all()
+    database.rollback()
+    assert [row["since"] for row in found] == since
 
 
 def test_of_releases_that_were_replaced_the_oldest_stays_and_the_last_one_of_long_ago(database: Connection) -> None:

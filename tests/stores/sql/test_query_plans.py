@@ -26,7 +26,7 @@ from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
 from cronsensus.triggers import every
 
 JOBS = 100_000
@@ -177,7 +177,7 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     store.trigger("many 7", by="ann")
     store.cancel(claims[4].id, by="ann", why="")
     store.backfill("many 7", [START], by="ann")
-    store.acquire("s1", "many 8", key="now", lease=LEASE)
+    win_named(store, "s1", "many 8", key="now", lease=LEASE)
     grant = store.lock("name", "me", ttl=LEASE, session="s1")
     assert grant is not None
     store.extend(grant, ttl=LEASE)

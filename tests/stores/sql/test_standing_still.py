@@ -30,7 +30,7 @@ from cronsensus.stores.sql.mysql import driver as mysql_driver
 from cronsensus.stores.sql.postgres import driver as postgres_driver
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import a_session
-from cronsensus.testing.conformance.steps import an_end, give_back, take
+from cronsensus.testing.conformance.steps import an_end, give_back, take, win_named
 
 LEASE = timedelta(seconds=60)
 BRIEF = timedelta(seconds=1)
@@ -212,7 +212,7 @@ def test_a_verb_that_waited_for_its_session_until_the_lease_ran_out_finds_it_dea
         "renew": lambda: other.renew("brief", lease=LEASE).alive or None,
         "open_session": lambda: other.open_session(brief, lease=LEASE),
         "claim": lambda: take(other, "brief", 1, ("job",), lease=LEASE),
-        "acquire": lambda: other.acquire("brief", "job", key="new", lease=LEASE),
+        "acquire": lambda: win_named(other, "brief", "job", key="new", lease=LEASE),
         "lock": lambda: SqlStore._lock(other, "lock", "holder", ttl=LEASE, session="brief", limit=1),
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cronsensus.clock import ManualClock
-from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, Note
 from cronsensus.model.states import Origin, State
@@ -22,7 +22,16 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.fixtures import START, a_session
-from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, open_planner, say, settle, take
+from cronsensus.testing.conformance.steps import (
+    an_end,
+    carry_out,
+    give_back,
+    open_planner,
+    say,
+    settle,
+    take,
+    win_named,
+)
 from cronsensus.triggers import every
 
 LEASE = timedelta(seconds=60)
@@ -46,9 +55,11 @@ BUDGET = {
     "acquire a key": 8,  # the job and the session, the key; insert; the session, its lease, tokens, the id; start
     "acquire a time": 10,  # who kept the job's time then; the watermark
     "acquire a time again": 8,  # neither an insert nor the watermark
-    "acquire fifty times": 13,  # session, jobs; runs, eras, keys; insert, keys; watermarks; as "acquire a key"
-    "acquire fifty times, all lost": 5,
-    "acquire fifty times, all full": 9,  # insert, keys; verdicts, watermarks
+    "acquire fifty keys": 8,
+    "acquire fifty keys, all lost": 2,
+    "acquire fifty times": 11,  # the jobs; runs, eras, keys; insert, watermarks; as "acquire a key"
+    "acquire fifty times, all lost": 4,
+    "acquire fifty times, all full": 7,  # insert; verdicts, watermarks
     "finish one": 3,  # look, close, record the run
     "finish a hundred": 3,
     "finish, some to be retried": 4,
@@ -186,14 +197,24 @@ def test_a_long_queue_of_a_full_job_costs_what_comes_after_it_one_page(store, co
 
 
 def test_acquiring(store, counter):
-    store.acquire("s1", "queue", key="first", lease=LEASE)
+    win_named(store, "s1", "queue", key="first", lease=LEASE)
     with counter.within("acquire a key"):
-        assert store.acquire("s1", "queue", key="key", lease=LEASE)
+        assert win_named(store, "s1", "queue", key="key", lease=LEASE)
     with counter.within("acquire a time"):
-        claim = store.acquire("s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
+        claim = win_named(store, "s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
+    assert claim is not None
     assert give_back(store, [claim]) == [True]
     with counter.within("acquire a time again"):
-        assert store.acquire("s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
+        assert win_named(store, "s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
+
+
+def test_fifty_keys_cost_no_more_than_one(store, counter):
+    win_named(store, "s1", "queue", key="first", lease=LEASE)
+    asks = [AskNamed("queue", key=f"{number}") for number in range(50)]
+    with counter.within("acquire fifty keys"):
+        assert all(isinstance(one, Claim) for [one] in store.acquire("s1", asks, lease=LEASE))
+    with counter.within("acquire fifty keys, all lost"):
+        assert store.acquire("s1", asks, lease=LEASE) == [(NotWon.LOST,)] * 50
 
 
 def test_fifty_jobs_at_one_time_cost_no_more_than_one(store, counter):
@@ -201,13 +222,13 @@ def test_fifty_jobs_at_one_time_cost_no_more_than_one(store, counter):
     names = [f"job {number}" for number in range(50)]
     store.define_jobs([JobSpec(name=name, function=name, policies=policies) for name in names], release="r1")
     first, second = ([Ask(name, (START + time * timedelta(milliseconds=1),)) for name in names] for time in (1, 2))
-    store.acquire_times("s1", [Ask(name, (START,), "late") for name in names], lease=LEASE)
+    store.acquire("s1", [Ask(name, (START,), "late") for name in names], lease=LEASE)
     with counter.within("acquire fifty times"):
-        assert all(isinstance(one, Claim) for [one] in store.acquire_times("s1", first, lease=LEASE))
+        assert all(isinstance(one, Claim) for [one] in store.acquire("s1", first, lease=LEASE))
     with counter.within("acquire fifty times, all lost"):
-        assert store.acquire_times("s1", first, lease=LEASE) == [(NotWon.LOST,)] * 50
+        assert store.acquire("s1", first, lease=LEASE) == [(NotWon.LOST,)] * 50
     with counter.within("acquire fifty times, all full"):
-        assert store.acquire_times("s1", second, lease=LEASE) == [(NotWon.FULL,)] * 50
+        assert store.acquire("s1", second, lease=LEASE) == [(NotWon.FULL,)] * 50
 
 
 def test_a_long_line_of_one_job_costs_what_comes_after_it_one_page(store, counter, clock):

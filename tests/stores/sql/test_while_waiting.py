@@ -29,7 +29,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
-from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
 from cronsensus.triggers import every
 
 HOUR = timedelta(hours=1)
@@ -89,7 +89,7 @@ def claims(store: SqliteStore) -> object:
     "act",
     [
         claims,
-        lambda store: store.acquire("s1", "job", key="key", lease=LEASE),
+        lambda store: win_named(store, "s1", "job", key="key", lease=LEASE),
         lambda store: store.lock("lock", "me", ttl=LEASE, session="s1"),
         # Another lease than the first time: one that ends in the same microsecond was begun in this transaction.
         lambda store: store.open_session(a_session("s1"), lease=HOUR),

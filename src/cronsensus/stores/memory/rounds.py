@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, acquire, acquire_times."""
+"""Verbs of the scheduling round: look, step, acquire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import structs
 from cronsensus.codec import clean, clean_error, cleaned
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import after, to_micros
-from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, Intent, NotWon, refusal
+from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, AskNamed, Intent, NotWon, refusal
 from cronsensus.model.claim_order import priority_of
 from cronsensus.model.ends import STATE_AFTER, Again, End, Final, Parked, error_of, recorded_as, unless_cancelled
 from cronsensus.model.job import JobState
@@ -25,7 +25,6 @@ from cronsensus.model.occurrence import (
     Claim,
     Cut,
     LogLine,
-    Named,
     Note,
     Settled,
     scheduled_key,
@@ -233,53 +232,51 @@ class RoundVerbs(Handle):
 
     @writes
     def _acquire(
-        self, session: str, job: str, named: Named, lease: timedelta, *, fingerprint: str | None
-    ) -> Claim | None:
-        """Win one named occurrence, whatever waits before it."""
-        name, scheduled_for = named.key, named.scheduled_for
-        holder = self._live_session(session)
-        row = self._living_job(job)
-        now = self._now()
-        if scheduled_for is not None:
-            refuse_pruned(row, scheduled_for)
-            if scheduled_for - now > MOST_IN_FUTURE:
-                raise too_early(job, scheduled_for, now)
-        self._space.expire(now)
-        if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
-            return None
-        found = row.keys.get(name)
-        if found is not None and scheduled_for is None and self._is_over(found, now):
-            self._space.delete(found)
-            found = None
-        if found is None:
-            if scheduled_for is not None and row.paused_at is not None:
-                return None
-            origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
-            found = self._create(row, name, origin, now, now, scheduled_for=scheduled_for)
-            if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
-                row.watermark = scheduled_for
-        elif found.state is not State.PENDING:
-            return None
-        self._set_lease(holder, lease, now)
-        if found.fingerprint is None or found.attempt == 0:
-            found.fingerprint = fingerprint
-        claim = self._start(found, holder, now, at=now)
-        found.due_at = min(found.due_at, now)
-        return structs.replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
-
-    @writes
-    def _acquire_times(self, session: str, asks: Sequence[Ask], lease: timedelta) -> list[tuple[Claim | NotWon, ...]]:
-        """Win nominal times, as many as the jobs have room for; the others get their verdicts."""
+        self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
+    ) -> list[tuple[Claim | NotWon, ...]]:
+        """Win occurrences; nominal times that are not run get their verdicts."""
         holder, now = self._live_session(session), self._now()
         for ask in asks:
             for time in ask.times:
                 if time - now > MOST_IN_FUTURE:
                     raise too_early(ask.job, time, now)
         self._space.expire(now)
-        answers = [self._answer(ask, holder, now) for ask in asks]
+        answers = [
+            self._answer(ask, holder, now) if isinstance(ask, Ask) else (self._take_named(ask, holder, now),)
+            for ask in asks
+        ]
         if any(isinstance(one, Claim) for answer in answers for one in answer):
             self._set_lease(holder, lease, now)
         return answers
+
+    def _take_named(self, ask: AskNamed, holder: SessionRow, now: datetime) -> Claim | NotWon:
+        """Win one named occurrence, whatever waits before it."""
+        name, scheduled_for = ask.named.key, ask.named.scheduled_for
+        row = self._space.jobs.get(ask.job)
+        if row is None or row.retired_at is not None:
+            return NotWon.UNKNOWN
+        if scheduled_for is not None and row.horizon is not None and scheduled_for <= row.horizon:
+            return NotWon.PRUNED
+        if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
+            return NotWon.LOST
+        found = row.keys.get(name)
+        if found is not None and scheduled_for is None and self._is_over(found, now):
+            self._space.delete(found)
+            found = None
+        if found is None:
+            if scheduled_for is not None and row.paused_at is not None:
+                return NotWon.LOST
+            origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
+            found = self._create(row, name, origin, now, now, scheduled_for=scheduled_for)
+            if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
+                row.watermark = scheduled_for
+        elif found.state is not State.PENDING:
+            return NotWon.LOST
+        if found.fingerprint is None or found.attempt == 0:
+            found.fingerprint = ask.fingerprint
+        claim = self._start(found, holder, now, at=now)
+        found.due_at = min(found.due_at, now)
+        return structs.replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
 
     def _answer(self, ask: Ask, holder: SessionRow, now: datetime) -> tuple[Claim | NotWon, ...]:
         job = self._space.jobs.get(ask.job)

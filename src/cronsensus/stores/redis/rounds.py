@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, acquire, acquire_times."""
+"""Verbs of the scheduling round: look, step, acquire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreCorrupt, StoreError
 from cronsensus.instants import from_micros, within_stores
 from cronsensus.logger import Logger
-from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, NotWon
+from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, AskNamed, NotWon
 from cronsensus.model.ends import Again, End, Final, Parked, Then, recorded_as
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import (
@@ -23,12 +23,10 @@ from cronsensus.model.occurrence import (
     Claim,
     Cut,
     LogLine,
-    Named,
     Note,
     Settled,
     scheduled_key,
     too_early,
-    too_old,
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
@@ -58,6 +56,7 @@ from cronsensus.stores.values import Partition, View, newest_of
 _log = Logger("cronsensus.stores")
 _CLOCK = SystemClock()
 MOST_SESSIONS_SHOWN = 64
+_VERDICTS = {word.value: [state.value, reason.value] for word, (state, reason) in VERDICTS.items()}
 LEFT_OUT_FOR = 60.0
 """Seconds for which a handle leaves jobs aside whose definition it cannot read."""
 
@@ -148,49 +147,27 @@ class RoundVerbs(Handle):
     # --- claims -------------------------------------------------------------------------------------------------------
 
     def _acquire(
-        self, session: str, job: str, named: Named, lease: timedelta, *, fingerprint: str | None
-    ) -> Claim | None:
-        """Win one named occurrence, whatever waits before it; look, create and take in one script."""
+        self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
+    ) -> list[tuple[Claim | NotWon, ...]]:
+        """Win occurrences, and give nominal times that are not run their verdicts; all in one script."""
         self._client.require_replicas()
-        try:
-            taken = self._decide(
-                "acquire", session, job, named.key, micros(named.scheduled_for), length(lease), length(MOST_IN_FUTURE),
-                fingerprint,
-            )  # fmt: skip
-        except Refusal as refused:
-            at = from_micros(int(refused.rest))
-            if refused.word == "TOOEARLY" and named.scheduled_for is not None:
-                raise too_early(job, named.scheduled_for, at) from None
-            raise too_old(job, named.scheduled_for, at) from None
-        except TooFewReplicas as short:
-            self._give_back(unpack(short.answer)[1][-2])
-            raise
-        claims = self._claims(session, taken)
-        return claims[0] if claims else None
-
-    def _acquire_times(self, session: str, asks: Sequence[Ask], lease: timedelta) -> list[tuple[Claim | NotWon, ...]]:
-        """Win nominal times, as many as the jobs have room for; the others get their verdicts, in one script."""
-        self._client.require_replicas()
-        told = [[ask.job, ask.intent, [[micros(time), scheduled_key(time)] for time in ask.times]] for ask in asks]
-        verdicts = {word.value: [state.value, reason.value] for word, (state, reason) in VERDICTS.items()}
+        told = [_written_ask(ask) for ask in asks]
         try:
             answers, *taken = self._decide(
-                "acquire_times", session, length(lease), length(MOST_IN_FUTURE), told, verdicts, length(MOST_EARLY)
+                "acquire", session, length(lease), length(MOST_IN_FUTURE), told, _VERDICTS, length(MOST_EARLY)
             )
         except Refusal as refused:
-            at = from_micros(int(refused.rest))
             far = max((time, ask.job) for ask in asks for time in ask.times)
-            raise too_early(far[1], far[0], at) from None
+            raise too_early(far[1], far[0], from_micros(int(refused.rest))) from None
         except TooFewReplicas as short:
             self._give_back(unpack(short.answer)[1][-2])
             raise
-        won = {(one.job, one.scheduled_for): one for one in self._claims(session, taken)}
+        # One whose definition or arguments cannot be read was given back.
+        won = {occurrence_id(one.id): one for one in self._claims(session, taken)}
+        started = iter([row[0] for row in taken[1]])
         return [
-            tuple(
-                NotWon(word) if word else won.get((ask.job, time), NotWon.LOST)
-                for time, word in zip(ask.times, answer, strict=True)
-            )
-            for ask, answer in zip(asks, answers, strict=True)
+            tuple(NotWon(word) if word else won.get(next(started), NotWon.LOST) for word in answer)
+            for answer in answers
         ]
 
     def _take(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
@@ -333,6 +310,13 @@ class RoundVerbs(Handle):
             ]
             for one in notes
         ]
+
+
+def _written_ask(ask: Ask | AskNamed) -> list[Any]:
+    """Return an ask, as ``acquire.lua`` takes it: without an intent, it names one occurrence."""
+    if isinstance(ask, Ask):
+        return [ask.job, ask.intent, [[micros(time), scheduled_key(time)] for time in ask.times]]
+    return [ask.job, False, [[micros(ask.named.scheduled_for), ask.named.key]], ask.fingerprint]
 
 
 def _written(then: Then) -> list[Any]:

@@ -1,122 +1,154 @@
-"""The verb for hosts where another program keeps time: win one named occurrence now."""
+"""The verb for hosts where another program keeps time: all that is asked for is decided in one transaction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
-from cronsensus.codec import read_payload, write_payload
-from cronsensus.instants import from_micros, to_micros
+from cronsensus.instants import from_micros
+from cronsensus.model.acquiring import VERDICTS, Ask, AskNamed, NotWon
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, Named, too_early, too_old
-from cronsensus.model.states import Origin
-from cronsensus.stores.sql.claim_query import ORIGINS, read_claimed
+from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, too_early, too_old
 from cronsensus.stores.sql.claiming import expire, prolong
-from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.job_rows import living, spec_of
-from cronsensus.stores.sql.occurrence_rows import insert_absent, instant, new_row
+from cronsensus.stores.sql.competing import Contest, Win, is_pruned
+from cronsensus.stores.sql.job_rows import definition_of
+from cronsensus.stores.sql.occurrence_rows import insert_absent
 from cronsensus.stores.sql.pruning import delete_occurrences
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
-from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import read_one
-
-_MICROSECOND = timedelta(microseconds=1)
+from cronsensus.stores.sql.transaction import Transaction, pieces
 
 
 def acquire(
-    tx: Transaction, session: str, job: str, wanted: Named, lease: timedelta, *, fingerprint: str | None
-) -> Claim | None:
-    """Win the occurrence, creating it if it is not there; ``None``: another session has or had it.
+    tx: Transaction, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
+) -> list[tuple[Claim | NotWon, ...]]:
+    """Win occurrences, creating those that are not there; nominal times that are not run get their verdicts.
 
-    The first trip locks the job and what stands under the key; the second one writes, locks the session last, and ends
-    the transaction.
+    The first trip locks the jobs and what stands under the named keys; where times compete, a second one counts runs
+    and locks what stands at those times. The last one writes, locks the session, and ends the transaction.
 
-    Safe when two nodes want the same at the same instant: the job's row is locked, so only one of them creates the
-    occurrence, or deletes what was kept long enough; below that lies the unique key of (job, key). What stands under
-    the key is locked too, and the UPDATE takes it only while it is pending.
+    Safe when two processes ask at the same instant: the jobs' rows are locked in the order of ids (or the transaction
+    has the one write lock), and only then are runs counted and occurrences read. So the second one counts what the
+    first has taken, and finds what it wrote. Every way of starting a run of a job with a limit locks the same row.
+    Below that lies the unique key of (job, key). What stands under a key is locked too, and the UPDATE takes it only
+    while it is pending.
 
     Raises:
         LeaseLost: the session is not alive; nothing was written.
     """
-    at = None if wanted.scheduled_for is None else to_micros(wanted.scheduled_for)
-    of: dict[str, Any] = {"space": tx.namespace, "job": job}
-    locked = tx.send("lock_job_for", **of, session=session, boot=tx.epoch, moment=tx.moment, now=tx.instant())
-    existing = tx.send("lock_named", **of, key=wanted.key)
-    ruled = None if at is None else tx.send("era_of", **of, time=at)
-    if locked.row is not None and locked.row.holder is None:
+    locked = tx.send_in(
+        "lock_asked_jobs", "names", sorted({ask.job for ask in asks}), space=tx.namespace, session=session,
+        boot=tx.epoch, moment=tx.moment, now=tx.instant(),
+    )  # fmt: skip
+    contest = Contest(tx, asks)
+    jobs = [row for one in locked for row in one.rows]
+    if not jobs:
+        alive = tx.send("session_alive", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment).rows
+    if (jobs and jobs[0].holder is None) or (not jobs and not alive):
         raise not_alive(session)
-    row = living(job, locked.row)
-    if wanted.scheduled_for is not None:
-        refuse_pruned(job, row.horizon, wanted.scheduled_for)
-        if wanted.scheduled_for - from_micros(tx.now) > MOST_IN_FUTURE:
-            raise too_early(job, wanted.scheduled_for, from_micros(tx.now))
-    if row.late:
+    for ask in asks:
+        for time in ask.times:
+            if time - from_micros(tx.now) > MOST_IN_FUTURE:
+                raise too_early(ask.job, time, from_micros(tx.now))
+    late = any(row.late for row in jobs)
+    if late:
         expire(tx)
-        existing = tx.send("lock_named", **of, key=wanted.key)
-    if ruled is not None and not _is_kept_elsewhere(ruled.row):
-        return None
-    spec, found = spec_of(tx, row), existing.row
-    if found is not None and at is None and _is_over(found, spec, tx.now):
-        delete_occurrences(tx, [found.id])
-        found = None
-    if found is not None and found.state != "pending":
-        return None
-    if found is not None:
-        args, kwargs = read_one(found, read_claimed, f"run {found.id} of job {job!r}")
-        due_at, origin = min(found.due_at, tx.now), ORIGINS[found.origin]
-        if found.fingerprint is not None and found.attempt > 0:
-            fingerprint = found.fingerprint
-    elif at is not None and row.paused_at is not None:
-        return None
-    else:
-        due_at, origin = tx.now, Origin.ENQUEUE if at is None else Origin.SCHEDULE
-        payload = write_payload(spec.args, spec.kwargs, what="arguments")
-        args, kwargs = read_payload(payload)
-        new = new_row(tx, row.id, spec, wanted.key, origin, due_at=due_at, payload=payload, scheduled_for=at)
-        insert_absent(tx, [new])
-        if at is not None and spec.trigger is None:
-            tx.send("pass_watermark", job=row.id, decided=at)
+    contest.read({row.name: row for row in jobs if row.retired_at is None}, again=late)
+    answers = [contest.answer(ask) for ask in asks]
+    write(tx, contest)
+    claims = iter(start(tx, contest, session, jobs[0].holder, lease) if contest.won else ())
+    return [tuple(next(claims) if one is None else one for one in answer) for answer in answers]
+
+
+def write(tx: Transaction, contest: Contest) -> None:
+    """Delete what was kept long enough, create what is new, and give verdicts."""
+    delete_occurrences(tx, contest.over)
+    insert_absent(tx, contest.new)
+    tx.send_rows(
+        "close_asked",
+        [(tx.now, *map(str, VERDICTS[refused]), *name) for name, refused in contest.closed.items()],
+        one_each=True,
+    )
+    tx.send_rows("pass_watermarks", [(decided, job) for job, decided in contest.passed.items()])
+
+
+def start(tx: Transaction, contest: Contest, session: str, node: str, lease: timedelta) -> list[Claim]:
+    """Make what was won running for ``session``, each under a new token, and commit; return the claims in order.
+
+    Nothing is written unless the session lives; then its lease is set.
+    """
+    won = contest.won
+    for job in {win.job for win in won}:
+        tx.definitions.claimed.note(job, job, definition_of(contest.jobs[job]))
     prolong(tx, session, lease)
-    answer = tx.take_tokens(1, read_by="named_run", job=row.id, key=wanted.key)
-    tx.send(
-        "start_named", job=row.id, key=wanted.key, holder=session, machine=row.holder, now=max(tx.by_now, due_at),
-        due=due_at, fingerprint=fingerprint, expect=1,
+    answers = _take_tokens(tx, won)
+    # The end of the attempt before may have been written since this transaction began.
+    now, most = tx.by_now, len(won) - 1
+    tx.send_rows(
+        "start_asked",
+        [
+            (most - place, max(now, win.due_at), win.due_at, win.fingerprint, win.job, win.key)
+            for place, win in enumerate(won)
+        ],
+        one_each=True, holder=session, machine=node,
     )  # fmt: skip
     tx.commit()
+    ids = {(win.job, win.key): win.row.id for win in won if win.row is not None}
+    if len(ids) < len(won):
+        ids |= {(row.job_id, row.key): row.id for one in answers for row in one.rows}
+    first, claimed_at = answers[0].row.last - most, from_micros(tx.now)
+    return [
+        _claim(win, ids[win.job, win.key], contest.specs[win.job], first + place, session=session, at=claimed_at)
+        for place, win in enumerate(won)
+    ]
+
+
+def _take_tokens(tx: Transaction, won: Sequence[Win]) -> list[Pending]:
+    """Take a token for each; return the questions for the last one and for the ids of what was created.
+
+    Jobs in which the same keys were created share a question, as with one nominal time of fifty jobs.
+    """
+    created: dict[int, list[str]] = {}
+    for win in won:
+        if win.row is None:
+            created.setdefault(win.job, []).append(win.key)
+    if not created:
+        return [tx.take_tokens(len(won))]
+    jobs: dict[tuple[str, ...], list[int]] = {}
+    for job, keys in created.items():
+        jobs.setdefault(tuple(sorted(keys)), []).append(job)
+    asked = [(ids, list(some)) for keys, ids in jobs.items() for some in pieces(keys, tx.dialect.most_parameters)]
+    (ids, keys_of), *rest = asked
+    last = tx.take_tokens(len(won), read_by="ids_of_asked", ids=ids, keys=keys_of)
+    return [last, *(tx.send("ids_of_asked", ids=ids, keys=keys) for ids, keys in rest)]
+
+
+def _claim(win: Win, number: int, spec: JobSpec, token: int, *, session: str, at: datetime) -> Claim:
+    found, (args, kwargs) = win.row, win.payload
     return Claim(
-        id=answer.row.id,
+        id=number,
         spec=spec,
-        key=wanted.key,
-        origin=origin,
-        scheduled_for=instant(at) if found is None else instant(found.scheduled_for),
-        due_at=from_micros(due_at),
+        key=win.key,
+        origin=win.origin,
+        scheduled_for=win.scheduled_for,
+        due_at=from_micros(win.due_at),
         attempt=1 if found is None else found.attempt + 1,
-        token=answer.row.last,
+        token=token,
         session=session,
         args=args,
         kwargs=kwargs,
-        claimed_at=from_micros(tx.now),
+        claimed_at=at,
         crashes=0 if found is None else found.crashes,
         failures=0 if found is None else found.failures,
-        fingerprint=fingerprint,
+        fingerprint=win.fingerprint if win.by_name else None,
         parent=None if found is None else found.parent,
         listed=None if found is None else found.listed,
-        created_at=from_micros(tx.now if found is None else found.created_at),
+        created_at=at if found is None else from_micros(found.created_at),
         note=None if found is None else found.note,
     )
 
 
-def _is_over(row: AnyRow, spec: JobSpec, now: int) -> bool:
-    """Whether an occurrence ended longer ago than its job keeps it."""
-    return row.finished_at is not None and row.finished_at < now - spec.policies.keep // _MICROSECOND
-
-
-def _is_kept_elsewhere(era: AnyRow | None) -> bool:
-    """Whether another program keeps the job's time then: no trigger ruled; before it was defined, as at first."""
-    return era is not None and era.trigger is None
-
-
 def refuse_pruned(job: str, horizon: int | None, scheduled_for: datetime) -> None:
     """Raise if what is known of a nominal time may have been deleted."""
-    if horizon is not None and to_micros(scheduled_for) <= horizon:
+    if is_pruned(horizon, scheduled_for) and horizon is not None:
         raise too_old(job, scheduled_for, from_micros(horizon))

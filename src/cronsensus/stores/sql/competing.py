@@ -1,147 +1,214 @@
-"""The verb for many processes that name the same times: all asks in one transaction, within what limits allow."""
+"""Which of the occurrences that are asked for are won, decided by what was read under the locks of their jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronsensus.codec import write_payload
+from cronsensus.codec import read_payload, write_payload
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros, within_stores
-from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, Intent, NotWon, refusal
+from cronsensus.model.acquiring import MOST_EARLY, Ask, AskNamed, Intent, NotWon, refusal
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, scheduled_key, too_early
+from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.states import Origin
-from cronsensus.stores.sql.claim_query import Selection, count_room, read_claimed
-from cronsensus.stores.sql.claiming import expire, start
+from cronsensus.stores.sql.claim_query import ORIGINS, Payload, Selection, count_room, read_claimed
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.job_rows import specs_of
-from cronsensus.stores.sql.occurrence_rows import Key, New, insert_absent, new_row
-from cronsensus.stores.sql.sessions import not_alive
+from cronsensus.stores.sql.job_rows import spec_of
+from cronsensus.stores.sql.occurrence_rows import Key, New, instant, new_row
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import READING_RAISES
+from cronsensus.stores.unreadable import READING_RAISES, read_one
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
-def acquire_times(
-    tx: Transaction, session: str, asks: Sequence[Ask], lease: timedelta
-) -> list[tuple[Claim | NotWon, ...]]:
-    """Win nominal times, as many as the jobs have room for; the others get their verdicts.
+@dataclass(frozen=True, slots=True)
+class Win:
+    """An occurrence that is to be started.
 
-    Safe when two processes ask at the same instant: the jobs' rows are locked in the order of ids (or the transaction
-    has the one write lock), and only then are runs counted and occurrences read. So the second one counts what the
-    first has taken, and finds the verdicts that it wrote. Every way of starting a run of a job with a limit locks the
-    same row. Below that lies the unique key of (job, key).
-
-    Raises:
-        LeaseLost: the session is not alive; nothing was written.
+    Attributes:
+        row: as it stands; ``None``: it is new.
+        fingerprint: what stands with it from now on.
+        by_name: the claim carries that.
     """
-    asked = tx.send(
-        "opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
-        now=tx.instant(), until=tx.instant(),
-    )  # fmt: skip
-    locked = tx.send_in("lock_asked_jobs", "names", sorted({ask.job for ask in asks}), space=tx.namespace)
-    if not asked.rows or not asked.rows[0].alive:
-        raise not_alive(session)
-    for ask in asks:
-        for time in ask.times:
-            if time - from_micros(tx.now) > MOST_IN_FUTURE:
-                raise too_early(ask.job, time, from_micros(tx.now))
-    if asked.rows[0].late:
-        expire(tx)
-    contest = Contest(tx, {row.name: row for one in locked for row in one.rows if row.retired_at is None}, asks)
-    answers = [contest.answer(ask) for ask in asks]
-    contest.write()
-    taken = start(tx, contest.selection, session, asked.rows[0].node, lease) if contest.selection.chosen else None
-    tx.commit()
-    won = {(one.job, one.scheduled_for): one for one in (taken.claims() if taken else ())}
-    return [
-        tuple(won[ask.job, time] if one is None else one for time, one in zip(ask.times, answer, strict=True))
-        for ask, answer in zip(asks, answers, strict=True)
-    ]
+
+    job: int
+    key: str
+    origin: Origin
+    scheduled_for: datetime | None
+    due_at: int
+    payload: Payload
+    row: AnyRow | None
+    fingerprint: str | None
+    by_name: bool
 
 
 class Contest:
-    """What is known of the jobs that were asked for, and what is decided of their times."""
+    """What is known of the jobs and keys that were asked for, and what is decided of them."""
 
-    def __init__(self, tx: Transaction, jobs: dict[str, AnyRow], asks: Iterable[Ask]) -> None:
-        """Read it; the jobs are locked."""
+    def __init__(self, tx: Transaction, asks: Sequence[Ask | AskNamed]) -> None:
+        """Ask for what stands under the named keys; the statement before locks the jobs."""
         self._tx = tx
-        self._jobs = jobs
-        ids = {row.id: row for row in jobs.values()}
-        limited = {job: row.concurrency for job, row in ids.items() if type(row.concurrency) is int}
-        self._keys = sorted({scheduled_key(time) for ask in asks if ask.job in jobs for time in ask.times})
+        self._asks = asks
+        self._keys: dict[str, set[str]] = {}
+        """The named keys, by the names of their jobs."""
+        first: dict[str, int] = {}
+        for ask in asks:
+            if isinstance(ask, AskNamed):
+                self._keys.setdefault(ask.job, set()).add(ask.named.key)
+                for time in ask.times:
+                    first[ask.job] = min(to_micros(time), first.get(ask.job, to_micros(time)))
+        self._named = self._lock_named()
+        self._named_eras = [tx.send("eras_from", space=tx.namespace, job=job, time=at) for job, at in first.items()]
+        self.won: list[Win] = []
+        """What is to be started, in the order of the asks."""
+        self.new: list[New] = []
+        self.over: list[int] = []
+        """Occurrences that were kept long enough and are to be deleted."""
+        self.closed: dict[Key, NotWon] = {}
+        """New occurrences that get a verdict."""
+        self.passed: dict[int, int] = {}
+        """Where the watermarks of jobs are to move."""
+        self.specs: dict[int, JobSpec] = {}
+        self._payloads: dict[int, str | None] = {}
+
+    def read(self, jobs: dict[str, AnyRow], *, again: bool) -> None:
+        """Read what decides; ``jobs`` are locked, and not retired. ``again``: named rows may have changed meanwhile."""
+        self._by_name = jobs
+        self.jobs = {row.id: row for row in jobs.values()}
+        named = self._lock_named() if again else self._named
+        self._found: dict[Key, AnyRow | NotWon | None] = {}
+        self._eras = _by_job(self._named_eras)
+        self._room: dict[int, int] = {}
+        timed = [ask for ask in self._asks if isinstance(ask, Ask) and ask.job in jobs]
+        if timed:
+            self._read_timed({jobs[ask.job].id: jobs[ask.job] for ask in timed}, timed)
+        self._found |= {(row.job_id, row.key): row for row in _rows(named)}
+
+    def _lock_named(self) -> list[Pending]:
+        # Job by job: for pairs in one list, SQLite would read the whole table.
+        return [
+            one
+            for job, keys in sorted(self._keys.items())
+            for one in self._tx.send_in("lock_named", "keys", sorted(keys), space=self._tx.namespace, job=job)
+        ]
+
+    def _read_timed(self, jobs: dict[int, AnyRow], asks: Iterable[Ask]) -> None:
+        """Count runs, and read what stands at the times that compete."""
+        tx, ids = self._tx, sorted(jobs)
+        limited = {job: row.concurrency for job, row in jobs.items() if type(row.concurrency) is int}
         running = tx.send_in(
             "count_running", "ids", sorted(limited), space=tx.namespace, boot=tx.epoch, moment=tx.moment
         )
-        eras = tx.send_in("eras_of_jobs", "ids", sorted(ids))
-        self._found: dict[Key, AnyRow | NotWon | None] = dict(self._standing())
-        self._eras: dict[int, list[AnyRow]] = {}
-        for row in [row for one in eras for row in one.rows]:
-            self._eras.setdefault(row.job_id, []).append(row)
-        self.selection = Selection(frozenset(), sum(len(ask.times) for ask in asks), jobs=ids)
-        """What is won."""
-        count_room(tx, self.selection, limited, [row for one in running for row in one.rows])
-        self._won: list[Key] = []
-        self._new: list[New] = []
-        self._closed: dict[Key, NotWon] = {}
-        self._passed: dict[int, int] = {}
+        eras = tx.send_in("eras_of_jobs", "ids", ids)
+        keys = sorted({scheduled_key(time) for ask in asks for time in ask.times})
+        standing = tx.send_in("lock_asked", "keys", keys, ids=ids)
+        selection = Selection(frozenset(), 0, jobs=jobs)
+        count_room(tx, selection, limited, _rows(running))
+        self._room = selection.room
+        self._found |= {(row.job_id, row.key): row for row in _rows(standing)}
+        self._eras |= _by_job(eras)
 
-    def answer(self, ask: Ask) -> tuple[NotWon | None, ...]:
-        """Decide the times of an ask; ``None``: it is won."""
-        row = self._jobs.get(ask.job)
+    # --- what is won --------------------------------------------------------------------------------------------------
+
+    def answer(self, ask: Ask | AskNamed) -> tuple[NotWon | None, ...]:
+        """Decide an ask; ``None``: it is won, and stands last in ``won``."""
+        row = self._by_name.get(ask.job)
+        if isinstance(ask, AskNamed):
+            return (NotWon.UNKNOWN if row is None else self._decide_named(row, ask),)
         if row is None:
             return (NotWon.UNKNOWN,) * len(ask.times)
         spec = self._spec(row)
         if spec is None:
             return (NotWon.LOST,) * len(ask.times)
-        room = self.selection.room.get(row.id, 1) > 0
-        return tuple(self._decide(row, spec, time, ask.intent, room=room) for time in ask.times)
+        room = self._room.get(row.id, 1) > 0
+        return tuple(self._decide_time(row, spec, time, ask.intent, room=room) for time in ask.times)
 
-    def _spec(self, row: AnyRow) -> JobSpec | None:
-        """Return a definition; ``None``: it cannot be read, which is told, so that the other jobs still run."""
-        if row.id not in self.selection.specs:
-            try:
-                self.selection.specs.update(specs_of(self._tx, {row.id: row}))
-            except StoreCorrupt as error:
-                self._tx.unreadable.tell(f"times of job {row.id} are not run, and the job", error)
-                return None
-        return self.selection.specs[row.id]
+    def _decide_named(self, row: AnyRow, ask: AskNamed) -> NotWon | None:
+        wanted, tx = ask.named, self._tx
+        name, at = (row.id, wanted.key), None if wanted.scheduled_for is None else to_micros(wanted.scheduled_for)
+        if wanted.scheduled_for is not None and is_pruned(row.horizon, wanted.scheduled_for):
+            return NotWon.PRUNED
+        if at is not None and not self._is_kept_elsewhere(row.id, at):
+            return NotWon.LOST
+        spec = self._spec(row)
+        if spec is None:
+            return NotWon.LOST
+        found, fingerprint = self._found.get(name), ask.fingerprint
+        if found is not None and at is None and not isinstance(found, NotWon) and _is_over(found, spec, tx.now):
+            self.over.append(found.id)
+            found = None
+        if found is None:
+            if at is not None and row.paused_at is not None:
+                return NotWon.LOST
+            self._create(row, spec, wanted.key, at, fingerprint=fingerprint)
+            return None
+        if isinstance(found, NotWon) or found.state != "pending":
+            return NotWon.LOST
+        if found.fingerprint is not None and found.attempt > 0:
+            fingerprint = found.fingerprint
+        payload = self._payload(found)
+        if payload is None:
+            return NotWon.LOST
+        self._win(found, payload, min(found.due_at, tx.now), fingerprint, by_name=True)
+        return None
 
-    def _decide(self, row: AnyRow, spec: JobSpec, time: datetime, intent: Intent, *, room: bool) -> NotWon | None:
+    def _decide_time(self, row: AnyRow, spec: JobSpec, time: datetime, intent: Intent, *, room: bool) -> NotWon | None:
         if time - from_micros(self._tx.now) > MOST_EARLY:
             return NotWon.EARLY
         at, name = to_micros(time), (row.id, scheduled_key(time))
-        if (row.horizon is not None and at <= row.horizon) or not self._is_kept_elsewhere(row.id, at):
+        if is_pruned(row.horizon, time) or not self._is_kept_elsewhere(row.id, at):
             return NotWon.LOST
         found = self._found.get(name)
         if found is not None:
-            takes = not isinstance(found, NotWon) and intent == "run" and room and self._may_start(found)
-            if not takes:
+            payload = None
+            if not isinstance(found, NotWon) and found.state == "pending" and intent == "run" and room:
+                payload = self._payload(found)
+            if payload is None or isinstance(found, NotWon) or found.due_at > self._tx.now:
                 return NotWon.LOST
-        else:
-            refused = refusal(intent, paused=row.paused_at is not None, room=room)
-            if refused is NotWon.LEFT:
-                return refused
-            self._create(row, spec, name[1], at)
-            if refused is not None:
-                self._closed[name] = refused
-                self._found[name] = refused
-                return refused
-        self._found[name] = NotWon.LOST  # for those who ask for it again
-        self._won.append(name)
-        if row.id in self.selection.room:
-            self.selection.room[row.id] -= 1
-        return None
+            self._win(found, payload, found.due_at, found.fingerprint, by_name=False)
+            return None
+        refused = refusal(intent, paused=row.paused_at is not None, room=room)
+        if refused is NotWon.LEFT:
+            return refused
+        grace = spec.policies.grace
+        expires_at = None if grace is None else within_stores(at + grace // _MICROSECOND)
+        self._create(row, spec, name[1], at, expires_at=expires_at, refused=refused)
+        return refused
 
-    def _may_start(self, found: AnyRow) -> bool:
-        if found.state != "pending":
-            return False
+    def _spec(self, row: AnyRow) -> JobSpec | None:
+        """Return a definition; ``None``: it cannot be read, which is told, so that the other jobs still run.
+
+        Raises:
+            StoreCorrupt: the same, where nothing else is asked for by name.
+        """
+        if row.id not in self.specs:
+            try:
+                self.specs[row.id] = spec_of(self._tx, row)
+            except StoreCorrupt as error:
+                if self._is_alone:
+                    raise
+                self._tx.unreadable.tell(f"what is asked for of job {row.id} is not run, and the job", error)
+                return None
+        return self.specs[row.id]
+
+    def _payload(self, found: AnyRow) -> Payload | None:
+        """Return the arguments of what waits; ``None``: it cannot be read, as above."""
+        if self._is_alone:
+            payload: Payload = read_one(found, read_claimed, f"run {found.id} of job {found.job_id}")
+            return payload
         try:
-            read_claimed(found)
+            return read_claimed(found)
         except READING_RAISES as error:
             self._tx.unreadable.tell(f"run {found.id} of job {found.job_id} waits, cannot be run, and", error)
-            return False
-        return bool(found.due_at <= self._tx.now)
+            return None
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether one occurrence is asked for: a caller that named it is told why it is not to be had."""
+        return len(self._asks) == 1 and isinstance(self._asks[0], AskNamed)
 
     def _is_kept_elsewhere(self, job: int, at: int) -> bool:
         """Whether another program keeps the job's time then: no trigger ruled; before it was defined, as at first."""
@@ -149,36 +216,65 @@ class Contest:
         earlier = [era for era in eras if era.since < at]
         return bool(eras) and not (earlier or eras[:1])[-1].ruled
 
-    def _create(self, row: AnyRow, spec: JobSpec, key: str, at: int) -> None:
-        payload = write_payload(spec.args, spec.kwargs, what="arguments")
-        grace = spec.policies.grace
-        self._new.append(
+    # --- what is to be written ----------------------------------------------------------------------------------------
+
+    def _create(
+        self,
+        row: AnyRow,
+        spec: JobSpec,
+        key: str,
+        at: int | None,
+        *,
+        expires_at: int | None = None,
+        refused: NotWon | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        """Make an occurrence, which is won unless it is ``refused``."""
+        tx, origin = self._tx, Origin.ENQUEUE if at is None else Origin.SCHEDULE
+        if row.id not in self._payloads:
+            self._payloads[row.id] = write_payload(spec.args, spec.kwargs, what="arguments")
+        payload = self._payloads[row.id]
+        self.new.append(
             new_row(
-                self._tx, row.id, spec, key, Origin.SCHEDULE, due_at=self._tx.now, payload=payload, scheduled_for=at,
-                expires_at=None if grace is None else within_stores(at + grace // timedelta(microseconds=1)),
+                tx, row.id, spec, key, origin, due_at=tx.now, payload=payload, scheduled_for=at, expires_at=expires_at
             )
-        )  # fmt: skip
-        if spec.trigger is None and (row.next_due is None or row.next_due > at):
-            self._passed[row.id] = max(at, self._passed.get(row.id, at))
-
-    def write(self) -> None:
-        """Create what is new, give verdicts, and let ``selection`` have the rows that are to be started."""
-        tx = self._tx
-        insert_absent(tx, self._new)
-        rows = self._standing() if self._new or self._won else {}
-        tx.send_rows(
-            "close_asked",
-            [(tx.now, *map(str, VERDICTS[refused]), rows[name].id) for name, refused in self._closed.items()],
-            one_each=True,
         )
-        tx.send_rows("pass_watermarks", [(decided, job) for job, decided in self._passed.items()])
-        self.selection.chosen = [rows[name] for name in self._won]
-        self.selection.payloads = {row.id: read_claimed(row) for row in self.selection.chosen}
+        if at is not None and spec.trigger is None and (row.next_due is None or row.next_due > at):
+            self.passed[row.id] = max(at, self.passed.get(row.id, at))
+        if refused is not None:
+            self._found[row.id, key] = self.closed[row.id, key] = refused
+            return
+        self._note(
+            Win(row.id, key, origin, instant(at), tx.now, read_payload(payload), None, fingerprint, by_name=True)
+        )
 
-    def _standing(self) -> dict[Key, AnyRow]:
-        """Lock and read what stands under the keys."""
-        ids = sorted(row.id for row in self._jobs.values())
-        if not ids:
-            return {}
-        asked = self._tx.send_in("lock_asked", "keys", self._keys, ids=ids)
-        return {(row.job_id, row.key): row for one in asked for row in one.rows}
+    def _win(self, found: AnyRow, payload: Payload, due_at: int, fingerprint: str | None, *, by_name: bool) -> None:
+        origin, at = ORIGINS[found.origin], instant(found.scheduled_for)
+        self._note(Win(found.job_id, found.key, origin, at, due_at, payload, found, fingerprint, by_name))
+
+    def _note(self, win: Win) -> None:
+        self.won.append(win)
+        self._found[win.job, win.key] = NotWon.LOST  # for those who ask for it again
+        if win.job in self._room:
+            self._room[win.job] -= 1
+
+
+def is_pruned(horizon: int | None, scheduled_for: datetime) -> bool:
+    """Whether what is known of a nominal time may have been deleted."""
+    return horizon is not None and to_micros(scheduled_for) <= horizon
+
+
+def _is_over(row: AnyRow, spec: JobSpec, now: int) -> bool:
+    """Whether an occurrence ended longer ago than its job keeps it."""
+    return row.finished_at is not None and row.finished_at < now - spec.policies.keep // _MICROSECOND
+
+
+def _by_job(asked: Iterable[Pending]) -> dict[int, list[AnyRow]]:
+    found: dict[int, list[AnyRow]] = {}
+    for row in _rows(asked):
+        found.setdefault(row.job_id, []).append(row)
+    return found
+
+
+def _rows(asked: Iterable[Pending]) -> list[AnyRow]:
+    return [row for one in asked for row in one.rows]

@@ -231,7 +231,7 @@ def forget(tx: Transaction, job: str, key: str, *, by: str, why: str, running: b
     Safe when a node claims it at the same instant: the row is locked when its state is read.
     """
     ask_locked(tx, job)
-    row = tx.send("lock_named", space=tx.namespace, job=job, key=key).row
+    row = tx.send("lock_named", space=tx.namespace, job=job, keys=[key]).row
     if row is None or only not in {None, row.id}:
         return None
     state = State(row.state)

@@ -26,7 +26,6 @@ from cronsensus.model.step import Done, Step
 from cronsensus.stores.sql import (
     acquiring,
     batching,
-    competing,
     completing,
     defining,
     finishing,
@@ -141,7 +140,6 @@ class SqlStore(SqlHandle):
             return stepping.take(tx, session, step)
 
     _acquire = writes(acquiring.acquire)
-    _acquire_times = writes(competing.acquire_times)
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
         """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""

@@ -194,7 +194,7 @@ class Batching(StoreTest):
         batch = self.batch()
         self.sleep(batch, listed=1)
         self.store.enqueue([Item(job="queue", key="item", parent=batch.id)])
-        woken, item = (self.store.acquire("s1", "queue", key=key, lease=HOUR) for key in ("batch", "item"))
+        woken, item = (self.acquire("s1", "queue", key=key, lease=HOUR) for key in ("batch", "item"))
         assert woken is not None
         assert item is not None
         assert (woken.parent, woken.listed) == (None, 1)

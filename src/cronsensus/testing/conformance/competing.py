@@ -39,7 +39,7 @@ class Competing(StoreTest):
     def _ask(
         self, *times: datetime, job: str = "queue", by: str = "s1", intent: Intent = "run", store: Store | None = None
     ) -> tuple[Claim | NotWon, ...]:
-        [answer] = (store or self.store).acquire_times(by, [Ask(job, times, intent)], lease=LEASE)
+        [answer] = (store or self.store).acquire(by, [Ask(job, times, intent)], lease=LEASE)
         return answer
 
     def _won(self, *times: datetime, job: str = "queue", by: str = "s1") -> list[Claim]:
@@ -53,14 +53,14 @@ class Competing(StoreTest):
         self.session("s2")
         jobs = [self.queue(f"job {number}") for number in range(20)]
         asks = [Ask(job, (moment(1),)) for job in [*jobs, "nothing"]]
-        *answers, unknown = self.store.acquire_times("s1", asks, lease=LEASE)
+        *answers, unknown = self.store.acquire("s1", asks, lease=LEASE)
         claims = [one for answer in answers for one in answer if isinstance(one, Claim)]
         assert UNKNOWN == unknown
         assert [(job, moment(1), "s1", 1, Origin.SCHEDULE, START) for job in jobs] == [
             (one.job, one.scheduled_for, one.session, one.attempt, one.origin, one.due_at) for one in claims
         ]
         assert 20 == len({one.token for one in claims}) == len({one.id for one in claims})
-        assert [LOST] * 20 == self.sibling().acquire_times("s2", asks[:-1], lease=LEASE)
+        assert [LOST] * 20 == self.sibling().acquire("s2", asks[:-1], lease=LEASE)
         assert [True] * 20 == [one.accepted for one in settle(self.store, [ended(one) for one in claims])]
         assert {moment(1)} == {self.view(job).watermark for job in jobs}
 
@@ -105,7 +105,7 @@ class Competing(StoreTest):
         self.queue(concurrency=2)
         self.session()
         asks = [Ask("queue", (moment(number),)) for number in (1, 2, 3, 1)]
-        first, second, *rest = self.store.acquire_times("s1", asks, lease=LEASE)
+        first, second, *rest = self.store.acquire("s1", asks, lease=LEASE)
         assert [Claim, Claim] == [type(one) for one in (*first, *second)]
         assert [FULL, LOST] == rest
         assert 2 == self.store.counts().running
@@ -193,7 +193,7 @@ class Competing(StoreTest):
         self.queue()
         self.session()
         asks = [Ask("job", (moment(1),)), Ask("queue", (moment(1),))]
-        planned, mine = self.store.acquire_times("s1", asks, lease=LEASE)
+        planned, mine = self.store.acquire("s1", asks, lease=LEASE)
         assert LOST == planned
         assert [Claim] == [type(one) for one in mine]
 
@@ -221,9 +221,9 @@ class Competing(StoreTest):
         far = START + MOST_IN_FUTURE + MINUTE
         for wrong in (far, START.replace(tzinfo=None)):
             with pytest.raises(InvalidOption):
-                self.store.acquire_times("s1", [Ask("queue", (moment(1),)), Ask("queue", (wrong,))], lease=LEASE)
+                self.store.acquire("s1", [Ask("queue", (moment(1),)), Ask("queue", (wrong,))], lease=LEASE)
         assert [] == self.all()
-        assert [] == self.store.acquire_times("s1", [], lease=LEASE)
+        assert [] == self.store.acquire("s1", [], lease=LEASE)
 
     def test_the_limit_holds_when_replicas_ask_at_the_same_instant(self) -> None:
         limits = {self.queue(f"limit {most}", concurrency=most): most for most in (1, 3)}
@@ -235,7 +235,7 @@ class Competing(StoreTest):
                 # Each names another time of its own, besides the one that all name.
                 times = (moment(10 * turn), moment(10 * turn + 1 + thread))
                 asks = [Ask(job, (time,)) for time in times for job in limits]
-                return store.acquire_times(f"s{thread}", asks if thread % 2 else asks[::-1], lease=LEASE)
+                return store.acquire(f"s{thread}", asks if thread % 2 else asks[::-1], lease=LEASE)
 
             answers = [one for got in self.race(want) for answer in got for one in answer]
             claims = [one for one in answers if isinstance(one, Claim)]

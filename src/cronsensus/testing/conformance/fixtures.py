@@ -31,7 +31,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import next_nominal, plan
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import DefineResult
-from cronsensus.testing.conformance.steps import PLANNER, an_end, carry_out, settle, take
+from cronsensus.testing.conformance.steps import PLANNER, an_end, carry_out, settle, take, win_named
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -246,6 +246,10 @@ class StoreTest:
         claims = self.claim(session, **more)
         assert len(claims) == 1
         return claims[0]
+
+    def acquire(self, session: str, job: str, **wanted: Any) -> Claim | None:
+        """Acquire one occurrence by its nominal time or its key; ``None``: it is lost."""
+        return win_named(self.store, session, job, **wanted)
 
     def finish(
         self,

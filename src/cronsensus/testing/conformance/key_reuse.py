@@ -11,7 +11,7 @@ from cronsensus.model.occurrence import Claim, LogLine, Note, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, SECOND, START, StoreTest, minute
-from cronsensus.testing.conformance.steps import give_back, say
+from cronsensus.testing.conformance.steps import give_back, say, win_named
 
 
 class KeyReuse(StoreTest):
@@ -19,7 +19,7 @@ class KeyReuse(StoreTest):
 
     def keyed(self, key: str = "key", *, fingerprint: str | None = None, session: str = "s1") -> Claim:
         """Acquire a key of the job ``queue``, which must be won."""
-        claim = self.store.acquire(session, "queue", key=key, lease=LEASE, fingerprint=fingerprint)
+        claim = self.acquire(session, "queue", key=key, lease=LEASE, fingerprint=fingerprint)
         assert claim is not None
         return claim
 
@@ -50,19 +50,19 @@ class KeyReuse(StoreTest):
         self.clock.advance(HOUR)
         self.session("later", lease=DAY)
         for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
-            assert self.store.acquire("later", "queue", key=str(state), lease=LEASE) is None
+            assert self.acquire("later", "queue", key=str(state), lease=LEASE) is None
         self.clock.advance(0.001)
         for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
-            assert self.store.acquire("later", "queue", key=str(state), lease=LEASE) is not None
+            assert self.acquire("later", "queue", key=str(state), lease=LEASE) is not None
 
     def test_a_nominal_time_is_not_acquired_anew_however_long_ago_it_ended(self) -> None:
         self.queue(keep="1h")
         self.session(lease=10 * DAY)
-        claim = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=10 * DAY)
+        claim = self.acquire("s1", "queue", scheduled_for=minute(1), lease=10 * DAY)
         assert claim is not None
         self.finish(claim)
         self.clock.advance(DAY)
-        assert self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
+        assert self.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
 
     def test_a_key_that_was_kept_long_enough_is_won_by_one_of_many(self) -> None:
         self.queue(keep="1h")
@@ -135,7 +135,7 @@ class KeyReuse(StoreTest):
     def test_nominal_times_are_not_forgotten(self) -> None:
         self.queue()
         self.session()
-        assert self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is not None
+        assert self.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is not None
         with pytest.raises(InvalidOption, match="decided once for ever"):
             self.store.forget("queue", scheduled_key(minute(1)), by="ann", running=True)
         assert 1 == len(self.all())
@@ -188,4 +188,4 @@ class KeyReuse(StoreTest):
 
 
 def _acquire(store: Store, session: str) -> Claim | None:
-    return store.acquire(session, "queue", key="key", lease=LEASE)
+    return win_named(store, session, "queue", key="key", lease=LEASE)

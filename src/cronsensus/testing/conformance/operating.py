@@ -124,7 +124,7 @@ class Operating(StoreTest):
         self.session()
         names = ("apscheduler:tick", "once:charge")
         self.define(*(self.job(name, trigger=None, source="runtime") for name in names), self.job())
-        [[claim]] = self.store.acquire_times("s1", [Ask(names[0], (START,))], lease=LEASE)
+        [[claim]] = self.store.acquire("s1", [Ask(names[0], (START,))], lease=LEASE)
         assert isinstance(claim, Claim)
         self.finish(claim, state=State.FAILED)
         before = self.snapshot()

@@ -14,7 +14,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, THREADS, StoreTest, a_session, minute, race
-from cronsensus.testing.conformance.steps import an_end, carry_out, open_planner, settle, take
+from cronsensus.testing.conformance.steps import an_end, carry_out, open_planner, settle, take, win_named
 
 
 class Racing(StoreTest):
@@ -128,7 +128,7 @@ class Racing(StoreTest):
         for number in range(1, 11):
 
             def want(store: Store, thread: int, number: int = number) -> Claim | None:
-                return store.acquire(f"s{thread}", "queue", scheduled_for=minute(number), lease=LEASE)
+                return win_named(store, f"s{thread}", "queue", scheduled_for=minute(number), lease=LEASE)
 
             won = self.race(want)
             assert 1 == sum(claim is not None for claim in won)
@@ -145,7 +145,7 @@ class Racing(StoreTest):
             def want(store: Store, thread: int, key: str = key) -> int:
                 if thread % 2:
                     return len(take(store, f"s{thread}", 1, ["queue"], lease=LEASE))
-                return int(store.acquire(f"s{thread}", "queue", key=key, lease=LEASE) is not None)
+                return int(win_named(store, f"s{thread}", "queue", key=key, lease=LEASE) is not None)
 
             assert 1 == sum(self.race(want))
 
@@ -263,7 +263,7 @@ class Racing(StoreTest):
                     store.reclaim([name])
                     return
                 with contextlib.suppress(LeaseLost):
-                    store.acquire(name, "queue", key=f"{name} {thread}", lease=LEASE)
+                    win_named(store, name, "queue", key=f"{name} {thread}", lease=LEASE)
 
             self.race(act)
             # A reclaim need not wait for a transaction of that session that is under way.

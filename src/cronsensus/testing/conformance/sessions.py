@@ -283,7 +283,7 @@ class Sessions(StoreTest):
     def test_a_guest_holds_what_it_acquired(self) -> None:
         queue = self.queue()
         self.session("no node", is_node=False, lease=HOUR)
-        claim = self.store.acquire("no node", queue, key="once", lease=LEASE)
+        claim = self.acquire("no node", queue, key="once", lease=LEASE)
         assert claim is not None
         assert ["no node"] == [one.id for one in self.store.look().holders]
         assert self.finish(claim).accepted
@@ -295,7 +295,7 @@ class Sessions(StoreTest):
         self.fill(2)
         self.session("node")
         self.take("node", limit=1)
-        assert self.store.acquire("no node", queue, key="once", lease=LEASE) is not None
+        assert self.acquire("no node", queue, key="once", lease=LEASE) is not None
         assert ["no node", "node"] == [one.id for one in self.store.look().holders]
         self.lease_out()
         view = self.store.look()

@@ -1,11 +1,14 @@
 """Steps of one kind each, as tests and benchmarks say them to a store; each returns what the step answers."""
 
+# ruff: noqa: S101 - pytest explains plain asserts
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cronsensus.errors import LeaseLost
+from cronsensus.model.acquiring import AskNamed, NotWon
 from cronsensus.model.ends import Again, End, Final, Then
 from cronsensus.model.occurrence import Claim, Cut, Note, RunError, Settled
 from cronsensus.model.plan import Plan
@@ -54,6 +57,29 @@ def take(store: Store, session: str, limit: int, functions: Collection[str], *, 
         LeaseLost: the session is not alive.
     """
     return list(_living(store, session, Step(want=Want(limit=limit, functions=functions, lease=lease))).claims)
+
+
+def win_named(
+    store: Store,
+    session: str,
+    job: str,
+    *,
+    lease: timedelta,
+    scheduled_for: datetime | None = None,
+    key: str | None = None,
+    fingerprint: str | None = None,
+) -> Claim | None:
+    """Acquire one occurrence by its nominal time or its key; ``None``: it is lost.
+
+    Raises:
+        LeaseLost: the session is not alive.
+    """
+    ask = AskNamed(job, scheduled_for=scheduled_for, key=key, fingerprint=fingerprint)
+    [(answer,)] = store.acquire(session, [ask], lease=lease)
+    if isinstance(answer, Claim):
+        return answer
+    assert answer is NotWon.LOST, answer
+    return None
 
 
 def say(store: Store, notes: Sequence[Note]) -> list[bool]:

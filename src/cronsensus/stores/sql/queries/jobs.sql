@@ -26,8 +26,13 @@ ORDER BY j.id
 {for_update};
 
 -- name: lock_asked_jobs
--- Lock jobs by name, and read what decides their times. Race: two processes ask for times of one job; in the order of ids, one waits for the other.
-SELECT {part: job}, j.concurrency
+-- Lock jobs by name, and read for a session that wants work of them the node of the session, if it lives, and whether anything has expired. Race: two processes ask for work of one job; in the order of ids, one waits for the other. The session is locked and asked again before the commit, and of what has expired this tells only whether it is worth to look.
+SELECT {part: job}, j.concurrency,
+    (SELECT s.node FROM cronsensus_sessions AS s WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
+        AND s.epoch = :boot AND s.lease_until > :moment) AS holder,
+    CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o {index: expiring}
+        WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL
+            AND o.expires_at < :now) THEN 1 ELSE 0 END AS late
 FROM cronsensus_jobs AS j {by_name}
 WHERE j.namespace = :space AND j.name IN :names
 ORDER BY j.id
@@ -90,16 +95,4 @@ WHERE j.namespace = :space AND j.name = :job
 SELECT {part: job}
 FROM cronsensus_jobs AS j {by_id}
 WHERE j.id = (SELECT o.job_id FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space)
-{for_update};
-
--- name: lock_job_for
--- Lock a job by name, and read for a session that wants work of it the node of the session, if it lives, and whether anything has expired. Race: as above; the session is locked and asked again before the commit, and of what has expired this tells only whether it is worth to look.
-SELECT {part: job},
-    (SELECT s.node FROM cronsensus_sessions AS s WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
-        AND s.epoch = :boot AND s.lease_until > :moment) AS holder,
-    CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o {index: expiring}
-        WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL
-            AND o.expires_at < :now) THEN 1 ELSE 0 END AS late
-FROM cronsensus_jobs AS j {by_name}
-WHERE j.namespace = :space AND j.name = :job
 {for_update};

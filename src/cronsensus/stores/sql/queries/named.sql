@@ -1,12 +1,23 @@
 -- part: of_job
 (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)
 
--- name: lock_named
--- Lock the occurrence that stands under a key of a job. Race: a claim, or an end; it comes before the lock or after the commit. The job is locked by the statement before, so none is created meanwhile.
+-- part: asked
 SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
     o.finished_at, o.fingerprint, o.parent, o.listed, o.created_at, o.note
 FROM cronsensus_occurrences AS o {index: by_key}
-WHERE o.job_id = {part: of_job} AND o."key" = :key
+
+-- name: lock_named
+-- Lock what stands under keys of a job. Race: a claim, or an end; it comes before the lock or after the commit, and the order of ids keeps two transactions from waiting for each other. The job is locked by the statement before, so none is created meanwhile.
+{part: asked}
+WHERE o.job_id = {part: of_job} AND o."key" IN :keys
+ORDER BY o.id
+{for_update};
+
+-- name: lock_asked
+-- Lock what stands under keys of several jobs. Race: as above.
+{part: asked}
+WHERE o.job_id IN :ids AND o."key" IN :keys
+ORDER BY o.id
 {for_update};
 
 -- name: standing_at
@@ -17,49 +28,38 @@ WHERE o.job_id = {part: of_job} AND o.scheduled_for IN :times
     AND (o.finished_at IS NULL OR (o.finished_at IS NOT NULL AND o.state = 'succeeded'))
 ORDER BY o.id;
 
--- name: era_of
--- Read the trigger that ruled a job before a time; of a time before its first era, the trigger of that. Race: the job is locked by the statement before, so no other era begins meanwhile.
-SELECT e."trigger"
+-- name: eras_from
+-- Read when the eras of a job began, from the one that held before a time on, and whether there is a trigger in them. Race: the job is locked by the statement before, so no other era begins meanwhile.
+SELECT e.job_id, e.since, CASE WHEN e."trigger" IS NULL THEN 0 ELSE 1 END AS ruled
 FROM cronsensus_eras AS e
-WHERE e.id = coalesce(
-    (SELECT l.id FROM cronsensus_eras AS l WHERE l.job_id = {part: of_job} AND l.since < :time
-        ORDER BY l.since DESC, l.id DESC LIMIT 1),
-    (SELECT min(f.id) FROM cronsensus_eras AS f WHERE f.job_id = {part: of_job}));
+WHERE e.job_id = {part: of_job} AND e.since >= coalesce(
+    (SELECT max(l.since) FROM cronsensus_eras AS l WHERE l.job_id = {part: of_job} AND l.since < :time), e.since)
+ORDER BY e.id;
 
--- name: start_named
--- Make the occurrence under a key running, under the last token taken. Race: two nodes take it; it is locked, the condition asks whether it is pending, and the number of rows is checked.
-UPDATE cronsensus_occurrences AS o {index: by_key}
-SET state = 'running', attempt = o.attempt + 1, token = {last_token}, session = :holder, node = :machine,
-    started_at = :now, due_at = :due, fingerprint = :fingerprint, reason = NULL, error = NULL, parked_on = NULL,
-    progress_done = NULL, progress_total = NULL
-WHERE o.job_id = :job AND o."key" = :key AND 'pending' = coalesce(o.state, '');
-
--- name: named_run
--- Read the occurrence under a key, and the last token that this transaction took. Race: none, the occurrence is locked or new, and the token is this connection's own.
-SELECT o.id, {last_token} AS last FROM cronsensus_occurrences AS o WHERE o.job_id = :job AND o."key" = :key;
-
--- name: pass_watermark
--- types: decided bigint
--- Move the watermark of a job without a trigger over a time that was won. Race: the job is locked; what an earlier trigger still owes is decided first, or it would never be.
-UPDATE cronsensus_jobs AS j {by_id}
-SET watermark = :decided
-WHERE j.id = :job AND j.watermark < :decided AND (j.next_due IS NULL OR j.next_due > :decided);
-
--- name: lock_asked
--- Lock what stands under keys of jobs. Race: a claim, or an end; it comes before the lock or after the commit. The jobs are locked by a statement before, so none is created meanwhile.
-SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
-    o.parent, o.listed, o.created_at, o.note
+-- name: ids_of_asked
+-- Read the ids of what was created under keys of jobs, and the last token that this transaction took. Race: none, the jobs are locked, and the token is this connection's own.
+SELECT o.id, o.job_id, o."key", {last_token} AS last
 FROM cronsensus_occurrences AS o {index: by_key}
-WHERE o.job_id IN :ids AND o."key" IN :keys
-{for_update};
+WHERE o.job_id IN :ids AND o."key" IN :keys;
+
+-- name: start_asked
+-- types: holder text, machine text
+-- rows: place bigint, begins bigint, due bigint, print text, job bigint, name text
+-- Make the occurrences under keys running, each under a token of its own. Race: two nodes take one; the rows are locked or new, the condition asks whether they are pending, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_occurrences AS o {index: by_key}
+SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :holder, node = :machine,
+    started_at = given.begins, due_at = given.due, fingerprint = given.print, reason = NULL, error = NULL,
+    parked_on = NULL, progress_done = NULL, progress_total = NULL
+{rows_last}
+WHERE o.job_id = given.job AND o."key" = given.name AND 'pending' = coalesce(o.state, '');
 
 -- name: close_asked
--- rows: ended bigint, verdict text, because text, run bigint
+-- rows: ended bigint, verdict text, because text, job bigint, name text
 -- Give a verdict to times that nobody runs. Race: none, the jobs are locked and the rows are new; the number of rows is checked.
-UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+UPDATE {rows_first} cronsensus_occurrences AS o {index: by_key}
 SET state = given.verdict, reason = given.because, finished_at = given.ended
 {rows_last}
-WHERE o.id = given.run AND 'pending' = coalesce(o.state, '');
+WHERE o.job_id = given.job AND o."key" = given.name AND 'pending' = coalesce(o.state, '');
 
 -- name: pass_watermarks
 -- rows: decided bigint, job bigint

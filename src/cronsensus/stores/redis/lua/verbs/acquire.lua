@@ -1,57 +1,182 @@
--- needs: starting jobs forgetting eras
-local session, name, key, nominal, lease, most, fingerprint = unpack(args, 1, 7)
+-- Nothing runs between the count of a job's runs and the start of another: the script is one step.
+-- needs: starting jobs room forgetting eras
+local session, lease, most, asks, verdicts, early = unpack(args, 1, 6)
 if not alive(session) then
   return refuse('LEASELOST')
 end
-
-local job, refusal = living(name)
-if not job then
-  return refuse(refusal)
-end
-local row = read(job_key(job), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep', 'paused_at')
-if nominal and row.horizon and tonumber(nominal) <= tonumber(row.horizon) then
-  return refuse('TOOOLD ' .. row.horizon)
-end
-if nominal and tonumber(nominal) - now > most then
-  return refuse('TOOEARLY ' .. NOW)
+local counted = {} -- jobs of which times are asked for, within their limits
+for _, ask in ipairs(asks) do
+  counted[ask[1]] = counted[ask[1]] or ask[2]
+  for _, one in ipairs(ask[3]) do
+    if one[1] and tonumber(one[1]) - now > most then
+      return refuse('TOOEARLY ' .. NOW)
+    end
+  end
 end
 expire()
-if nominal and not kept_elsewhere(job, tonumber(nominal)) then
-  return answer({ NOW, {}, {} })
-end
-local id = call('HGET', of_job(job, 'keys'), key)
-if id and not nominal then
-  local old = read(occurrence_key(id), 'key', 'state', 'finished', 'parent')
-  if old.finished and tonumber(old.finished) < now - row.keep then -- it counts as pruned
-    delete_final(job, id, old)
-    id = false
+
+local jobs = {}
+local function job_of(name)
+  local found = jobs[name]
+  if found == nil then
+    local number = living(name)
+    found = number and read(
+      job_key(number), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep', 'paused_at', 'concurrency',
+      'grace'
+    ) or false
+    if found then
+      found.number, found.room = number, counted[name] and room_of(number, found.concurrency) or math.huge
+    end
+    jobs[name] = found
   end
+  return found
 end
-if not id and nominal and row.paused_at then
-  return answer({ NOW, {}, {} })
-elseif not id then
-  id = create(job, {
-    key = key, origin = nominal and 'schedule' or 'enqueue', nominal = nominal, due = NOW,
-    priority = row.priority, payload = row.payload, keep = row.keep,
-    fingerprint = fingerprint,
-  })
+
+local chosen, closed, fingerprints = {}, {}, {}
+
+-- Why a time of which nothing is known is not won; nil: it is.
+local function refusal(job, intent, has_room)
+  if job.paused_at then
+    return 'paused'
+  elseif intent == 'late' then
+    return 'late'
+  elseif not has_room then
+    return 'full'
+  end
+  return intent == 'full' and 'left' or nil
+end
+
+local function is_pruned(job, time)
+  return job.horizon and time <= tonumber(job.horizon)
+end
+
+local function is_whole(row)
+  return row.key and row.origin and row.payload and tonumber(row.level)
+end
+
+-- Make an occurrence: at a nominal time, over which the watermark moves, or without one.
+local function make(job, key, nominal, values)
+  values.key, values.nominal, values.due = key, nominal, NOW
+  values.priority, values.payload, values.keep = job.priority, job.payload, job.keep
+  local id, time = create(job.number, values), tonumber(nominal or 0)
   -- Another program keeps time, and nothing before this is owed.
-  local time = nominal and row.manual and tonumber(nominal)
-  if time and time > tonumber(row.watermark) and (not row.next_due or tonumber(row.next_due) > time) then
-    call('HSET', job_key(job), 'watermark', nominal)
+  if nominal and job.manual and time > tonumber(job.watermark) and (not job.next_due or tonumber(job.next_due) > time) then
+    job.watermark = nominal
+    call('HSET', job_key(job.number), 'watermark', nominal)
   end
-  send()
-elseif call('HGET', occurrence_key(id), 'state') ~= 'pending' then
-  return answer({ NOW, {}, {} })
+  return id
 end
-local stands = read(occurrence_key(id), 'fingerprint', 'attempt')
-if stands.fingerprint and tonumber(stands.attempt or 0) > 0 then
-  fingerprint = stands.fingerprint
-elseif fingerprint then
-  call('HSET', occurrence_key(id), 'fingerprint', fingerprint)
-elseif stands.fingerprint then
-  call('HDEL', occurrence_key(id), 'fingerprint')
+
+local function choose(job, id)
+  chosen[id] = true
+  chosen[#chosen + 1] = id
+  job.room = job.room - 1
+  return ''
 end
-local claims, specs = start({ pending_row(id) }, session, lease)
-claims[1][16] = fingerprint
-return answer({ NOW, claims, specs })
+
+-- Decide a time; '': it is won.
+local function decide_time(job, intent, has_room, nominal, key)
+  local number, time = job.number, tonumber(nominal)
+  if time - now > early then
+    return 'early'
+  end
+  if is_pruned(job, time) or not kept_elsewhere(number, time) then
+    return 'lost'
+  end
+  local id, refused = call('HGET', of_job(number, 'keys'), key), nil
+  if id then
+    local row = pending_row(id)
+    if row.state ~= 'pending' or chosen[id] or closed[id] or intent ~= 'run' or not has_room or tonumber(row.due) > now
+      or not is_whole(row) then
+      return 'lost'
+    end
+  else
+    refused = refusal(job, intent, has_room)
+    if refused == 'left' then
+      return refused
+    end
+    id = make(job, key, nominal, {
+      origin = 'schedule', expires = job.grace and whole(math.min(time + (tonumber(job.grace) or LAST), LAST)),
+    })
+  end
+  if refused then
+    closed[id] = refused
+    closed[#closed + 1] = id
+    return refused
+  end
+  return choose(job, id)
+end
+
+-- Decide what is asked for by name, whatever waits before it; '': it is won.
+local function decide_named(job, nominal, key, fingerprint)
+  local number = job.number
+  if nominal and is_pruned(job, tonumber(nominal)) then
+    return 'pruned'
+  end
+  if nominal and not kept_elsewhere(number, tonumber(nominal)) then
+    return 'lost'
+  end
+  local id = call('HGET', of_job(number, 'keys'), key)
+  if id and not nominal then
+    local old = read(occurrence_key(id), 'key', 'state', 'finished', 'parent')
+    if old.finished and tonumber(old.finished) < now - job.keep then -- it counts as pruned
+      delete_final(number, id, old)
+      id = false
+    end
+  end
+  if not id then
+    if nominal and job.paused_at then
+      return 'lost'
+    end
+    id = make(job, key, nominal, { origin = nominal and 'schedule' or 'enqueue', fingerprint = fingerprint })
+    fingerprints[id] = fingerprint
+    return choose(job, id)
+  end
+  local row = pending_row(id)
+  if row.state ~= 'pending' or chosen[id] or closed[id] or not is_whole(row) then
+    return 'lost'
+  end
+  local stands = read(occurrence_key(id), 'fingerprint').fingerprint
+  if stands and tonumber(row.attempt or 0) > 0 then
+    fingerprint = stands
+  elseif fingerprint then
+    call('HSET', occurrence_key(id), 'fingerprint', fingerprint)
+  elseif stands then
+    call('HDEL', occurrence_key(id), 'fingerprint')
+  end
+  fingerprints[id] = fingerprint
+  return choose(job, id)
+end
+
+local function decide(job, intent, has_room, one, fingerprint)
+  if not (tonumber(job.keep) and tonumber(job.priority) and job.payload) then
+    return 'lost' -- it cannot be read
+  elseif intent then
+    return decide_time(job, intent, has_room, one[1], one[2])
+  end
+  return decide_named(job, one[1], one[2], fingerprint)
+end
+
+local answers = {}
+for place, ask in ipairs(asks) do
+  local job = job_of(ask[1])
+  local has_room, answers_of = job and job.room > 0, {}
+  for index, one in ipairs(ask[3]) do
+    answers_of[index] = job and (try(decide, job, ask[2], has_room, one, ask[4]) or 'lost') or 'unknown'
+  end
+  answers[place] = answers_of
+end
+send()
+for _, id in ipairs(closed) do
+  local state, reason = unpack(verdicts[closed[id]], 1, 2)
+  try(close, id, occurrence(id), state, { 'reason', reason })
+end
+local rows = {}
+for index, id in ipairs(chosen) do
+  rows[index] = pending_row(id)
+end
+local claims, specs = start(rows, session, lease)
+for place, id in ipairs(chosen) do
+  claims[place][16] = fingerprints[id]
+end
+return answer({ answers, NOW, claims, specs })
