@@ -6,7 +6,7 @@ import atexit
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cronsensus.config import Settings
 from cronsensus.errors import ConfigurationError, InvalidOption
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cronsensus.lock.in_store import StoreLockBackend
     from cronsensus.membership.heartbeat import Heartbeat
     from cronsensus.once.claims import Claims
+    from cronsensus.outside.claims import OutsideClaims
+    from cronsensus.outside.outside import Outside
 
 _log = Logger("cronsensus.scheduler")
 
@@ -50,6 +52,7 @@ class OpenedStore:
         self._heartbeat: Heartbeat | None = None
         self._lock_backend: StoreLockBackend | None = None
         self._claims: Claims | None = None
+        self._outside: OutsideClaims | None = None
         self._place = ("", "")
         self._crossed_a_fork = False
         self._warns_of_memory = False
@@ -138,17 +141,28 @@ class OpenedStore:
 
         with self.lock:
             if self._claims is None:
-                self._claims = Claims(
-                    self.shared(),
-                    self._setup.clock,
-                    name=self._setup.node_name,
-                    heartbeat=self.heartbeat(),
-                    release=lambda: self._setup.release,
-                    lease=self._setup.settings.lease,
-                    fast_evidence=self._setup.settings.fast_evidence,
-                    stop=self._setup.stops_on_store_loss,
-                )
+                self._claims = Claims(self.shared(), self._setup.clock, **self._of_claims())
             return self._claims
+
+    def outside(self) -> Outside:
+        """Return what takes part in what another program names; its claims are none of guarded functions."""
+        from cronsensus.outside.claims import OutsideClaims
+        from cronsensus.outside.outside import Outside
+
+        with self.lock:
+            if self._outside is None:
+                self._outside = OutsideClaims(self.shared(), self._setup.clock, **self._of_claims())
+            return Outside(self._outside)
+
+    def _of_claims(self) -> dict[str, Any]:
+        return {
+            "name": self._setup.node_name,
+            "heartbeat": self.heartbeat(),
+            "release": lambda: self._setup.release,
+            "lease": self._setup.settings.lease,
+            "fast_evidence": self._setup.settings.fast_evidence,
+            "stop": self._setup.stops_on_store_loss,
+        }
 
     def move(self, settings: Settings) -> None:
         """Close the store if the settings name another one now."""
@@ -164,14 +178,17 @@ class OpenedStore:
 
         What lives in this process's memory would be lost with its handle, so that is kept.
         """
-        lock_backend, claims, store = self._lock_backend, self._claims, self._store
+        lock_backend, claims, outside, store = self._lock_backend, self._claims, self._outside, self._store
         if lock_backend is not None and lock_backend.idle:
             self._lock_backend = None
             lock_backend.close()
         if claims is not None and claims.idle:
             self._claims = None
             claims.close()
-        if self._lock_backend is not None or self._claims is not None:
+        if outside is not None and outside.idle:
+            self._outside = None
+            outside.close()
+        if self._lock_backend is not None or self._claims is not None or self._outside is not None:
             return
         if self._shared is not None:
             self._shared.close()
@@ -185,8 +202,9 @@ class OpenedStore:
         """Leave to the parent what is the parent's; called in the child right after the fork."""
         self._warns_of_memory = True
         self.lock = threading.RLock()
-        left_to_the_parent.extend((self._store, self._shared, self._heartbeat, self._lock_backend, self._claims))
-        self._store = self._shared = self._heartbeat = self._lock_backend = self._claims = None
+        mine = (self._store, self._shared, self._heartbeat, self._lock_backend, self._claims, self._outside)
+        left_to_the_parent.extend(mine)
+        self._store = self._shared = self._heartbeat = self._lock_backend = self._claims = self._outside = None
         if self._given is not None and self._given.capabilities.clock != "process":
             left_to_the_parent.append(self._given)
             self._crossed_a_fork = True

@@ -23,13 +23,13 @@ from apscheduler.triggers.interval import IntervalTrigger
 from cronsensus import ConfigurationError, InvalidOption, Scheduler
 from cronsensus.audit import audit
 from cronsensus.clock import ManualClock
-from cronsensus.external.participant import DRAIN
 from cronsensus.integrations.apscheduler import guard
 from cronsensus.integrations.apscheduler.aligned import Aligned
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.outside.outside import DRAIN
 from tests.scratch import scratch_folder
 
 APP = Path(__file__).parent / "guarded_app.py"
@@ -473,7 +473,7 @@ def test_what_is_won_as_an_event_loop_ends_is_free_for_others_at_once(folder, st
     ended = time.monotonic()
     goes_on.set()
     wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.PENDING], "what was given back")
-    assert time.monotonic() - ended < DRAIN / 2
+    assert time.monotonic() - ended < DRAIN.total_seconds() / 2
     if stops != "by shutdown":
         participant.close()
         scheduler._cronsensus._ours._opened.close()
@@ -539,7 +539,7 @@ def test_what_an_operator_cannot_make_of_a_job_is_refused_and_what_stands_all_th
     with monkeypatch.context() as earlier:
         earlier.setattr(JobSpec, "runs_elsewhere", False)
         stray = operator.trigger("apscheduler:tick")
-    scheduler._cronsensus._participant.watch()
+    scheduler._cronsensus._participant.look_for_leftovers()
     closed = wait_for(lambda: [one for one in runs(url, "tick") if one.state is State.CANCELLED], "its end")
     assert [(one.id, one.reason) for one in closed] == [
         (stray.id, "it has no nominal time, and only times that the program names are run")

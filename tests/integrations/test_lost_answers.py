@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cronsensus import Scheduler, State, StoreError
-from cronsensus.external.participant import Participant, Won
 from cronsensus.model.acquiring import Ask
+from cronsensus.model.ends import Final
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.outside import Won
 from tests.once.test_lost_answers import lose_next
 from tests.servers.proxy import Proxy
 
@@ -31,7 +32,8 @@ class Replica:
     def __init__(self, url: str, ran: "queue.Queue[tuple[str, datetime]]", name: str) -> None:
         self._ran, self._name = ran, name
         self.scheduler = Scheduler(url, node=name, lease="2s")
-        self.participant = Participant(self.scheduler._opened.claims(), on_leftover=self._run)
+        self.participant = self.scheduler._opened.outside()
+        self.participant.on_leftover(self._run)
         self.participant.declare(SPEC)
 
     def name_time(self, at: datetime) -> None:
@@ -41,7 +43,7 @@ class Replica:
 
     def _run(self, won: Won) -> None:
         self._ran.put((self._name, won.time))
-        self.participant.settle(won, State.SUCCEEDED)
+        self.participant.settle(won, Final(State.SUCCEEDED))
 
     def close(self) -> None:
         self.participant.close()
@@ -72,7 +74,7 @@ def test_a_time_of_which_the_answer_is_lost_is_run_once(server_url: str, proxy: 
         got = [ran.get(timeout=PATIENCE)[1] for _ in times]
         assert sorted(got) == times
         for replica in (cut, other):
-            replica.participant.watch()
+            replica.participant.look_for_leftovers()
         with pytest.raises(queue.Empty):
             ran.get(timeout=3.0)  # longer than the lease: nobody runs one again
         where = OccurrenceFilter(job=NAME, states=(State.SUCCEEDED,))

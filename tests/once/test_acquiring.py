@@ -16,8 +16,9 @@ from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once import acquiring as module
 from cronsensus.once.acquiring import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_AGAIN, _Waiting, acquire, give_back
-from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket
+from cronsensus.once.call_key import CallKey
 from cronsensus.once.waiters import JOIN_AFTER
+from cronsensus.outside.owned_claim import OwnedClaim, Ticket
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import win_named

@@ -26,10 +26,11 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunError, 
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
-from cronsensus.once import claims as module
+from cronsensus.once.call_key import CallKey, PendingAcquire
 from cronsensus.once.claims import MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims
-from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Ticket
 from cronsensus.once.payloads import Difference
+from cronsensus.outside import claims as outside_claims
+from cronsensus.outside.owned_claim import AGAIN, WATCH, OwnedClaim, Ticket
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, win_named
@@ -492,7 +493,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
             waited.append(seconds)
             clock.advance(seconds)
 
-    monkeypatch.setattr(module, "Event", Waits)
+    monkeypatch.setattr(outside_claims, "Event", Waits)
     return waited
 
 
@@ -512,7 +513,7 @@ def test_result_is_retried_with_backoff_for_three_seconds_and_then_in_the_backgr
 def test_a_result_is_tried_until_the_very_end_of_its_patience(claims, clock, monkeypatch):
     held, _ = taken(claims)
     waited = pauses(monkeypatch, clock)
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(outside_claims, "PATIENCE", 0.0)
     away(monkeypatch, "step", StoreUnavailable("away"))
     with pytest.raises(StoreUnavailable):
         claims.settle(held, outcome(held))
@@ -587,7 +588,7 @@ def test_holder_is_reclaimed_only_with_a_reason(claims, store, monkeypatch, cloc
 
     monkeypatch.setattr(MemoryStore, "reclaim", noted)
     dead: list[bool] = [False]
-    monkeypatch.setattr(module, "is_dead", lambda _: dead[0])
+    monkeypatch.setattr(outside_claims, "is_dead", lambda _: dead[0])
 
     def reclaim_if_dead(session: SessionView | None) -> tuple[bool, list[Any]]:
         asked.clear()
@@ -615,7 +616,7 @@ def test_maintenance_runs_every_five_minutes(claims, clock, monkeypatch):
     closed: list[JobSpec] = []
     monkeypatch.setattr(MemoryStore, "prune", lambda self, *_, **more: pruned.append(more))
     monkeypatch.setattr(claims, "_close_abandoned", closed.append)
-    claims._define(SPEC)
+    claims.define(SPEC)
     claims.maintain()
     assert closed == [SPEC]
     clock.advance(MAINTAIN_EVERY - 0.5)

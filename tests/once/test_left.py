@@ -16,7 +16,7 @@ import pytest
 
 from cronsensus import ConfigurationError, Scheduler, State, StillRunning
 from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.once import owned_claim
+from cronsensus.outside import owned_claim
 from tests.cancelling import CutCall, CutTask, Interrupted, each_await, each_line
 from tests.servers.distance import patience
 

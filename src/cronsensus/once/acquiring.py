@@ -21,9 +21,10 @@ from cronsensus.logger import Logger
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
+from cronsensus.once.call_key import CallKey
 from cronsensus.once.claims import Claims
-from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket
 from cronsensus.once.waiters import JOIN_AFTER
+from cronsensus.outside.owned_claim import OwnedClaim, Ticket
 
 _log = Logger("cronsensus.once")
 

@@ -1,7 +1,4 @@
-"""What this process runs outside of a node: claims acquired by name, held by a session of its own.
-
-The store's ``acquire`` alone decides which process may run. A claim is kept alive by the session, and its result is
-recorded under its token. A claim of a dead process is free as soon as a waiting process has noticed.
+"""The calls of guarded functions in this process: claims acquired by key, and calls that wait for them.
 
 ::
 
@@ -9,49 +6,35 @@ recorded under its token. A claim of a dead process is free as soon as a waiting
       │        └── the store is away: the background queue goes on trying to settle it
       └──▶ the occurrence as it stands, if another call has it or had it
 
-The session is not that of a node in this process: a node's session ends when it drains, and a function that the program
-itself has called goes on then. Nor is it that of the locks, which have a longer lease.
+A claim of a dead process is free as soon as a waiting process has noticed. The session and its claims are those of
+``outside/claims.py``.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 
 from cronsensus.clock import Clock
-from cronsensus.errors import (
-    ConfigurationError,
-    LeaseLost,
-    StoreBusy,
-    StoreError,
-)
-from cronsensus.interrupts import Event
+from cronsensus.errors import ConfigurationError, LeaseLost, StoreBusy, StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.heartbeat import Heartbeat
-from cronsensus.membership.lease import SessionLease
-from cronsensus.membership.liveness import is_dead
-from cronsensus.membership.session_host import SessionHost
-from cronsensus.model.acquiring import Ask, AskNamed, NotWon
+from cronsensus.model.acquiring import AskNamed, NotWon
 from cronsensus.model.ends import End, Final
 from cronsensus.model.job import GUARDED, JobSpec
-from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Settled
-from cronsensus.model.session import SessionView
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.model.step import Step, Want
-from cronsensus.once.background_queue import BackgroundQueue
+from cronsensus.model.step import Step
+from cronsensus.once.call_key import CallKey, PendingAcquire, Sweep
 from cronsensus.once.identity import alike
-from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, uncounted_end
-from cronsensus.once.reconciling import Reconciliation
 from cronsensus.once.waiters import Waiters
+from cronsensus.outside.claims import OutsideClaims
+from cronsensus.outside.owned_claim import WATCH, OwnedClaim, Ticket, uncounted_end
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")
 
-PATIENCE = 3.0
-"""Seconds that a caller waits for its result to be recorded; then the background queue goes on trying."""
 TRIES = 3
 """How often a busy store is asked for a claim."""
 LOOKS = 10
@@ -65,8 +48,8 @@ FREED = "failed, and free for the next call"
 NOT_ASKED_FOR = "failed or cut off, and never asked for again"
 
 
-class Claims:
-    """The claims of this process in one store and namespace. Safe to share between threads; not for a forked child."""
+class Claims(OutsideClaims):
+    """The claims of this process's guarded calls. Safe to share between threads; not for a forked child."""
 
     def __init__(
         self,
@@ -80,40 +63,23 @@ class Claims:
         fast_evidence: bool,
         stop: bool = False,
     ) -> None:
-        """Use ``store`` for claims; it is ready, and the caller closes it.
-
-        Args:
-            store: all verbs of callers use this handle.
-            clock: for waits and trust.
-            name: of this process, for people.
-            heartbeat: renews what is held, and all else of this process in the store; ``None``: one of its own.
-            release: under which implicit jobs are defined.
-            lease: how long a process without a sign of life keeps what it runs.
-            fast_evidence: regard a process of this host as dead as soon as it is gone.
-            stop: refuse every call once the store was emptied.
-        """
-        self.clock = clock
-        self.name = name
-        self._release = release
-        self._lease = lease
-        self._fast_evidence = fast_evidence
-        self.store = store
-        self.background = BackgroundQueue()
-        self._reconciliation = Reconciliation(clock, store, self._keys, later=self.background.add)
-        self._host = SessionHost(
-            store, clock, name=name, heartbeat=heartbeat, lease=lease, stop=stop, on_listed=self._reconciliation.listed
-        )
-        self._monitor = self._host.monitor
+        """Use ``store`` for claims; see ``OutsideClaims``."""
         self.waiters = Waiters(clock, lambda: store)
-        self._lock = threading.Lock()
-        self._held: dict[tuple[int, int], OwnedClaim] = {}
         self._asked: dict[PendingAcquire, None] = {}
         self._sweep = Sweep(self)
         self._sweeps = False
         self._waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        self._pid = os.getpid()
-        self._defined: dict[str, JobSpec] = {}
         self._maintained_at = -MAINTAIN_EVERY
+        super().__init__(
+            store,
+            clock,
+            name=name,
+            heartbeat=heartbeat,
+            release=release,
+            lease=lease,
+            fast_evidence=fast_evidence,
+            stop=stop,
+        )
 
     @property
     def idle(self) -> bool:
@@ -121,15 +87,10 @@ class Claims:
         with self._lock:
             return not self._held and not self._asked and not self.waiters
 
-    @property
-    def crossed_a_fork(self) -> bool:
-        """Whether this is the copy that a forked child has: its claims are the parent's."""
-        return os.getpid() != self._pid
-
     def close(self) -> None:
         """Close the session and connections; claims that are still held are given back."""
         self.waiters.close()
-        self._host.close()
+        super().close()
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
@@ -156,15 +117,14 @@ class Claims:
 
     def _take(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
         self._host.refuse_if_emptied()
-        self._define(wanted.spec)
+        self.define(wanted.spec)
         for _ in range(LOOKS):
             held = self._try(wanted, ticket)
             if held is NotWon.PRUNED:
                 return None
             if held is NotWon.UNKNOWN:
                 # The store forgot it, with all that was recorded of it.
-                self._defined.pop(wanted.spec.name, None)
-                self._define(wanted.spec)
+                self.define(wanted.spec, anew=True)
                 continue
             if not isinstance(held, NotWon):
                 return self._of_this_payload(held, wanted)
@@ -184,100 +144,6 @@ class Claims:
             return held
         self.let_go(held)
         raise wanted.mismatch(found, "an attempt that was cut off", None)
-
-    def take_times(self, wanted: Sequence[tuple[JobSpec, Ask]]) -> list[list[tuple[OwnedClaim, Ticket] | NotWon]]:
-        """Acquire nominal times, all in one step; what is not won is not looked at.
-
-        Raises:
-            StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
-            LeaseLost: the session was declared dead, and so was the one after it.
-        """
-        self._host.refuse_if_emptied()
-        self._define(*(spec for spec, _ in wanted))
-        answers = self._ask_times(wanted)
-        # The store forgot these, with all that was recorded of them.
-        forgotten = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
-        if forgotten:
-            again = [wanted[place] for place in forgotten]
-            for spec, _ in again:
-                self._defined.pop(spec.name, None)
-            self._define(*(spec for spec, _ in again))
-            for place, answer in zip(forgotten, self._ask_times(again), strict=True):
-                answers[place] = answer
-        return answers
-
-    def _ask_times(self, wanted: Sequence[tuple[JobSpec, Ask]]) -> list[list[tuple[OwnedClaim, Ticket] | NotWon]]:
-        spec, ask = wanted[0]
-        ticket = Ticket()
-        asked = PendingAcquire(CallKey.slot(spec, ask.times[0]), ticket)
-        with self._lock:
-            self._asked[asked] = None  # what a renewal lists meanwhile may be on its way to here
-        try:
-            try:
-                return self._come_and_ask_times([one for _, one in wanted])
-            except LeaseLost:
-                # The session was declared dead; this process is alive, and begins a new one.
-                return self._come_and_ask_times([one for _, one in wanted])
-        finally:
-            with self._lock:
-                self._asked.pop(asked, None)
-
-    def _come_and_ask_times(self, asks: Sequence[Ask]) -> list[list[tuple[OwnedClaim, Ticket] | NotWon]]:
-        session = self._host.pin()
-        try:
-            asked = session.ask()
-            try:
-                answers = self.store.acquire(session.session, asks, lease=self._lease)
-            except LeaseLost:
-                self._host.session_ended(session)
-                raise
-            except StoreError as error:
-                session.shorten(asked, self._lease)
-                self._host.store_failed(error)
-                raise
-            if any(isinstance(one, Claim) for answer in answers for one in answer):
-                session.claimed(asked, self._lease)
-            return [[self._held_or_not(one, session) for one in answer] for answer in answers]
-        finally:
-            self._host.unpin()
-
-    def _held_or_not(self, one: Claim | NotWon, session: SessionLease) -> tuple[OwnedClaim, Ticket] | NotWon:
-        if isinstance(one, NotWon):
-            return one
-        ticket = Ticket()
-        return self._hold(one, session, ticket), ticket
-
-    def take_pending(self, functions: Collection[str], limit: int) -> list[tuple[OwnedClaim, Ticket]]:
-        """Claim what waits of these functions, as a node does: what was cut off, for this process to run.
-
-        Raises:
-            StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
-            LeaseLost: the session was declared dead just now.
-        """
-        session = self._host.pin()
-        try:
-            asked = session.ask()
-            want = Want(limit=limit, functions=functions, lease=self._lease)
-            try:
-                done = self.store.step(session.session, Step(want=want))
-            except StoreError as error:
-                session.shorten(asked, self._lease)
-                self._host.store_failed(error)
-                raise
-            if done.lost:
-                self._host.session_ended(session)
-                raise LeaseLost("the session of this process was declared dead; it begins a new one")
-            if done.claims:
-                session.claimed(asked, self._lease)
-            tickets = [(claim, Ticket()) for claim in done.claims]
-            return [(self._hold(claim, session, ticket), ticket) for claim, ticket in tickets]
-        finally:
-            self._host.unpin()
-
-    @property
-    def session(self) -> str | None:
-        """The id of the session that this process holds claims by; ``None``: none is open."""
-        return self._host.session
 
     def look(self, wanted: CallKey) -> Occurrence | None:
         """Return the occurrence as it stands; a claim of this process whose answer was lost is given back first.
@@ -364,10 +230,10 @@ class Claims:
         known = False
         try:
             try:
-                held = self._come_and_ask(wanted, ticket)
+                held = self._ask_for(wanted, ticket)
             except LeaseLost:
                 # The session was declared dead; this process is alive, and begins a new one.
-                held = self._come_and_ask(wanted, ticket)
+                held = self._ask_for(wanted, ticket)
             known = True
         except (StoreError, LeaseLost, ConfigurationError):
             known = True  # a lost answer is found by the next look at the key
@@ -378,42 +244,21 @@ class Claims:
                     self._asked.pop(asked, None)
         return held
 
-    def _come_and_ask(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
-        session = self._host.pin()
-        try:
-            return self._ask(wanted, session, ticket)
-        finally:
-            self._host.unpin()
-
-    def _ask(self, wanted: CallKey, session: SessionLease, ticket: Ticket) -> OwnedClaim | NotWon:
-        asked = session.ask()
+    def _ask_for(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
         at = wanted.scheduled_for
         key = wanted.key if at is None else None
         named = AskNamed(wanted.spec.name, scheduled_for=at, key=key, fingerprint=wanted.fingerprint)
-        try:
-            [(claim,)] = self.store.acquire(session.session, [named], lease=self._lease)
-        except LeaseLost:
-            self._host.session_ended(session)
-            raise
-        except StoreError as error:
-            session.shorten(asked, self._lease)
-            self._host.store_failed(error)
-            raise
-        if isinstance(claim, NotWon):
-            return claim
-        session.claimed(asked, self._lease)
-        held = self._hold(claim, session, ticket)
+        [[answer]] = self._ask([named], lambda: ticket)
+        if isinstance(answer, NotWon):
+            return answer
+        held, _ = answer
         held.run.zone = wanted.zone
         return held
 
-    def _hold(self, claim: Claim, session: SessionLease, ticket: Ticket) -> OwnedClaim:
-        held = OwnedClaim(self, claim, session, ticket)
+    def _keys(self) -> set[tuple[int, int]] | None:
+        """Return the claims that calls hold; ``None`` while a call asks, because its answer may be on the way."""
         with self._lock:
-            self._held[claim.id, claim.token] = held
-        ticket.held = held
-        self._host.add(held, WATCH)
-        self._monitor.begin(held)
-        return held
+            return None if self._asked else set(self._held)
 
     # --- calls that wait for calls ------------------------------------------------------------------------------------
 
@@ -452,13 +297,6 @@ class Claims:
                 if not waited_for:
                     self._waits.pop(one, None)
 
-    def _define(self, *specs: JobSpec) -> None:
-        new = {spec.name: spec for spec in specs if self._defined.get(spec.name) != spec}
-        if new:
-            known = [self._as_known(spec) for spec in new.values()]
-            self.store.define_jobs(known, release=self._release(), by=self.name)
-            self._defined |= new
-
     def _as_known(self, spec: JobSpec) -> JobSpec:
         """Return a definition under the name that its function has in the store; warn if it is another function's."""
         if not spec.name.startswith(GUARDED) or spec.function == spec.name:
@@ -480,83 +318,16 @@ class Claims:
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def settle(self, held: OwnedClaim, end: End) -> Settled:
-        """Record how it ended; what the store answers first is what stands.
-
-        Raises:
-            StoreError: the store is away, and has been for ``PATIENCE`` seconds. This process goes on trying for as
-                long as its session lives.
-        """
-        until = self.clock.monotonic() + PATIENCE
-        pause = 0.02
-        while True:
-            try:
-                [settled] = self.store.step(held.claim.session, Step(ends=(end,))).settled
-                break
-            except StoreError as error:
-                if not error.retryable or self.clock.monotonic() > until:
-                    held.unsettled, held.owed = end, True
-                    self._host.add(held, AGAIN)
-                    raise
-            Event().wait(pause)
-            pause = min(AGAIN, pause * 2)
-        if settled.accepted:
-            self._reconciliation.ended(held.claim, end, committed=held.run.may_have_committed)
-        self.done(held)
-        return settled
-
-    def let_go(self, held: OwnedClaim) -> None:
-        """Settle what no call here needs: record what is known of its end, or give back what never began."""
-        if not held.record_end():
-            held.owed = True
-            self._host.add(held, AGAIN)
-
-    def leave(self, ticket: Ticket) -> None:
-        """Note that a call is over, and settle a claim that it left behind. Quick if there is none."""
-        ticket.over = True
-        held = ticket.held
-        if held is not None and not self.crossed_a_fork:
-            self.let_go(held)
-
-    def _keys(self) -> set[tuple[int, int]] | None:
-        """Return the claims that calls hold; ``None`` while a call asks, because its answer may be on the way."""
-        with self._lock:
-            return None if self._asked else set(self._held)
-
-    def done(self, held: OwnedClaim) -> None:
+    def done(self, held: OwnedClaim, *, accepted: bool = True) -> None:
         """Drop a claim that the store has settled, and notify waiting processes."""
-        held.let_go_of()
-        self.forget(held)
+        super().done(held, accepted=accepted)
         ran_for = self.clock.monotonic() - held.started
         self.waiters.tell(held.claim.id, ran_for=ran_for, attempt=held.claim.attempt)
 
     def forget(self, held: OwnedClaim) -> None:
         """Drop a claim, and wake the calls that wait for it here."""
-        self._monitor.end(held)
-        self._host.discard(held)
-        with self._lock:
-            self._held.pop((held.claim.id, held.claim.token), None)
+        super().forget(held)
         self.waiters.wake(held.claim.id)
-
-    # --- holders ------------------------------------------------------------------------------------------------------
-
-    def holder(self, session: str | None) -> SessionView | None:
-        """Return a session; ``None``: it is over, or there are too many to see it."""
-        return next((one for one in self.store.sessions() if one.id == session), None)
-
-    def is_gone(self, session: SessionView | None) -> bool:
-        """Whether a session's process is seen to be gone. Asks no store."""
-        return session is not None and self._fast_evidence and is_dead(session)
-
-    def reclaim_if_dead(self, session: SessionView | None) -> bool:
-        """End this session if its process is gone, and all sessions with an expired lease; ``True``: there was one.
-
-        Asks the store only if there is a reason to.
-        """
-        gone = self.is_gone(session)
-        if session is None or gone or session.expires_in <= timedelta(0):
-            return bool(self.store.reclaim({session.id} if session is not None and gone else ()))
-        return False
 
     # --- maintenance --------------------------------------------------------------------------------------------------
 

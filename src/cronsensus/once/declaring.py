@@ -19,6 +19,7 @@ from cronsensus.once.slots import read_trigger, slot_of
 from cronsensus.triggers import Trigger
 
 if TYPE_CHECKING:
+    from cronsensus.once.call_key import CallKey
     from cronsensus.once.claims import Claims
     from cronsensus.once.guarded import (
         Guarded,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         GuardedOrSkippedInTransaction,
     )
     from cronsensus.once.once import CallKeyOf, Once, RecordedKeyOf
-    from cronsensus.once.owned_claim import CallKey
 
 MOST_CRASHES = 10
 """A call that kills its process must not kill every process that repeats it."""
@@ -144,7 +144,7 @@ class Guards:
             fingerprint_of = FingerprintOf(payload, looked_at.name, signature)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
-                from cronsensus.once.owned_claim import CallKey
+                from cronsensus.once.call_key import CallKey
 
                 given = key_of.arguments(args, kwargs)
                 found = key_of(args, kwargs, given)
@@ -207,7 +207,7 @@ class Guards:
             looked_at = look(function, name)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
-                from cronsensus.once.owned_claim import CallKey
+                from cronsensus.once.call_key import CallKey
 
                 zone = self._zone()
                 here = trigger.in_zone(zone)

@@ -37,9 +37,10 @@ from cronsensus.node.executors.result import describe
 from cronsensus.node.run import BaseRun, current_run, enter_run
 from cronsensus.node.run_transaction import UNCOMMITTED
 from cronsensus.once.acquiring import Got, acquire, give_back
+from cronsensus.once.call_key import CallKey
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims
-from cronsensus.once.owned_claim import UNSET, CallKey, OwnedClaim, Ticket
+from cronsensus.outside.owned_claim import UNSET, OwnedClaim, Ticket
 from cronsensus.stores.transacting import no_transactions
 from cronsensus.twins import twin
 from cronsensus.typed import Types

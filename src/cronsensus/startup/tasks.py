@@ -30,9 +30,9 @@ from cronsensus.twins import begin_on_a_thread
 if TYPE_CHECKING:
     import asyncio
 
+    from cronsensus.once.call_key import CallKey
     from cronsensus.once.guarded import GuardedOrSkipped
     from cronsensus.once.once import How, Once
-    from cronsensus.once.owned_claim import CallKey
 
 _log = Logger("cronsensus.startup")
 
@@ -115,7 +115,7 @@ class Startups:
                 ) from None
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
-                from cronsensus.once.owned_claim import CallKey
+                from cronsensus.once.call_key import CallKey
                 from cronsensus.startup.generations import generation_of
 
                 key = generation_of(

@@ -24,7 +24,6 @@ from typing import Any
 
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError, StoreUnavailable
-from cronsensus.external import Participant, Won
 from cronsensus.external.observing import Observation
 from cronsensus.integrations.apscheduler.checks import (
     check_change,
@@ -46,7 +45,10 @@ from cronsensus.integrations.apscheduler.views import view_of
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.acquiring import Ask, Intent, NotWon
+from cronsensus.model.ends import Final
 from cronsensus.model.job import JobSpec, Policies
+from cronsensus.outside import Answer, Outside, Refused, Won
+from cronsensus.outside.outside import DRAIN
 from cronsensus.scheduler import Scheduler
 from cronsensus.starting import Tries, may_come
 from cronsensus.store_wait import StoreWait
@@ -113,8 +115,8 @@ class Guard:
         self._align = align
         self._wait = None if wait is None else parse_duration(wait, what="wait").total_seconds()
         self._store_wait: StoreWait | None = None
-        self._participant: Participant | None = None
-        self._looked: Participant | None = None
+        self._participant: Outside | None = None
+        self._looked: Outside | None = None
         self._lock = threading.Lock()
         self._won: dict[tuple[str, datetime], Won] = {}
         self._submitting: Counter[str] = Counter()
@@ -170,11 +172,12 @@ class Guard:
             self._store_wait.begin(error)
 
     def _open(self) -> None:
-        claims = self._ours._opened.claims()
-        claims.store.now()
+        self._ours._opened.shared().now()
+        outside = self._ours._opened.outside()
+        outside.on_leftover(self._run_leftover)
         with self._lock:
             if not self._ends:
-                self._participant = Participant(claims, on_leftover=self._run_leftover)
+                self._participant = outside
 
     def _open_late(self) -> None:
         self._open()
@@ -201,8 +204,8 @@ class Guard:
                 closing.join()
         return answer
 
-    def _close(self, participant: Participant, wait: bool) -> None:  # noqa: FBT001 - as shutdown has it
-        participant.close(wait=wait)
+    def _close(self, participant: Outside, wait: bool) -> None:  # noqa: FBT001 - as shutdown has it
+        participant.close(wait=DRAIN if wait else timedelta(0))
         self._participant = None
         self._ours._opened.close()
 
@@ -225,12 +228,12 @@ class Guard:
                 check_change(self._scheduler, job, alias, changes, align=self._align)
         return self._original["modify_job"](job_id, jobstore, **changes)
 
-    def _look_for_leftovers(self, participant: Participant) -> None:
+    def _look_for_leftovers(self, participant: Outside) -> None:
         """Take over what was left before this process came: a deploy may have stopped all others in a run."""
         for job in self._scheduler.get_jobs():
             if not needs_no_guard(self._scheduler, job):
                 participant.declare(_spec(job))
-        participant.watch()
+        participant.look_for_leftovers()
 
     def _on_dispatch_event(self, event: Any) -> Any:
         """Hold back that a job was submitted, until it was won: each replica would report each run."""
@@ -315,7 +318,7 @@ class Guard:
             )  # fmt: skip
             raise MaxInstancesReachedError(job)
 
-        def on_answer(got: list[Won | NotWon] | Exception) -> None:
+        def on_answer(got: Answer | Exception) -> None:
             self._take(executor, job, in_time, named_at, got)
 
         if in_time and not full:
@@ -328,18 +331,18 @@ class Guard:
 
     def _ask(
         self,
-        participant: Participant,
+        participant: Outside,
         job: Any,
         times: Sequence[datetime],
         intent: Intent,
-        then: Callable[[list[Won | NotWon] | Exception], object],
+        then: Callable[[Answer | Exception], object],
         *,
         soon: bool,
     ) -> None:
         spec = _spec(job)
         ask = Ask(spec.name, tuple(times), intent)
         if soon:
-            participant.acquire_soon(spec, ask, then)
+            participant.acquire_soon((spec, ask), then)
             return
         try:
             [got] = participant.acquire([(spec, ask)])
@@ -354,7 +357,7 @@ class Guard:
         job: Any,
         times: Sequence[datetime],
         named_at: datetime,
-        got: list[Won | NotWon] | Exception,
+        got: Answer | Exception,
     ) -> None:
         """Hand over what was won, report what was refused, and wait for what is early."""
         self._report(job, times, got)
@@ -370,11 +373,14 @@ class Guard:
         job: Any,
         times: Sequence[datetime],
         named_at: datetime,
-        got: list[Won | NotWon] | Exception,
+        got: Answer | Exception,
     ) -> None:
         """Ask again for times that came before the store's clock said them: APScheduler names none twice."""
         participant = self._participant
-        if participant is None or isinstance(got, Exception) or NotWon.EARLY not in got:
+        if participant is None or isinstance(got, Exception):
+            return
+        early = [time for time, answer in zip(times, got, strict=True) if _is_early(answer)]
+        if not early:
             return
         if not self._is_ahead:
             self._is_ahead = True
@@ -383,9 +389,8 @@ class Guard:
                 "the store's clock says them. Set this machine's clock",
                 job.id,
             )
-        for time, answer in zip(times, got, strict=True):
-            if answer is NotWon.EARLY:
-                participant.submit_at(time, partial(self._name_again, executor, job, time, named_at))
+        for time in early:
+            participant.submit_at(time, partial(self._name_again, executor, job, time, named_at))
 
     def _name_again(self, executor: Any, job: Any, time: datetime, named_at: datetime) -> None:
         """Ask for a time that was early; whether it is late says the store's clock now, which is that it is not."""
@@ -398,7 +403,7 @@ class Guard:
             participant, job, [time], intent, lambda got: self._take(executor, job, [time], named_at, got), soon=True
         )
 
-    def _report(self, job: Any, times: Sequence[datetime], got: list[Won | NotWon] | Exception) -> None:
+    def _report(self, job: Any, times: Sequence[datetime], got: Answer | Exception) -> None:
         """Tell the log whether the store answers, and the listeners of this replica which verdicts it has written."""
         if isinstance(got, Exception):
             if not self._away:
@@ -491,7 +496,7 @@ class Guard:
     def _give_back(self, won: Won) -> None:
         participant = self._participant
         if participant is not None:
-            participant.submit(lambda: participant.let_go(won))
+            participant.submit(lambda: participant.release(won))
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
@@ -509,7 +514,7 @@ class Guard:
         if time is not None:
             self._settle((job, time), None if _is_cancelled(exc) else verdict_of_error(exc))
 
-    def _settle(self, name: tuple[str, datetime], verdict: dict[str, Any] | None) -> None:
+    def _settle(self, name: tuple[str, datetime], verdict: Final | None) -> None:
         """Record how a run ended; ``None``: it was cut off, by a shutdown, and another process is to run it again."""
         with self._lock:
             won = self._won.pop(name, None)
@@ -519,7 +524,7 @@ class Guard:
         if verdict is None:
             participant.submit(lambda: participant.cut_off(won))
         else:
-            participant.settle(won, **verdict)
+            participant.settle(won, verdict)
 
     # --- what others left ---------------------------------------------------------------------------------------------
 
@@ -544,6 +549,10 @@ class Guard:
     def _is_asked_for(self, job: str) -> bool:
         with self._lock:
             return job in self._jobs
+
+
+def _is_early(answer: Won | Refused) -> bool:
+    return isinstance(answer, Refused) and answer.why is NotWon.EARLY
 
 
 def _is_cancelled(error: BaseException | None) -> bool:

@@ -9,24 +9,26 @@ from typing import Any
 from cronsensus.codec import dumps
 from cronsensus.errors import InvalidPayload
 from cronsensus.model.acquiring import NotWon
+from cronsensus.model.ends import Final
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason, State
+from cronsensus.outside import Answer, Refused, Won
 
 
-def verdict_of_event(event: Any) -> dict[str, Any]:
+def verdict_of_event(event: Any) -> Final:
     """Return how a run ended, by the event that APScheduler dispatches of it."""
     from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MISSED
 
     if event.code == EVENT_JOB_MISSED:
-        return {"state": State.SKIPPED, "reason": f"{Reason.LATE}: APScheduler's misfire_grace_time was over"}
+        return Final(State.SKIPPED, f"{Reason.LATE}: APScheduler's misfire_grace_time was over")
     if event.code == EVENT_JOB_ERROR:
-        return {"state": State.FAILED, "error": _error(event.exception, event.traceback)}
-    return {"state": State.SUCCEEDED, "result": _result(event.retval)}
+        return Final(State.FAILED, error=_error(event.exception, event.traceback))
+    return Final(State.SUCCEEDED, result=_result(event.retval))
 
 
-def verdict_of_error(exc: BaseException) -> dict[str, Any]:
+def verdict_of_error(exc: BaseException) -> Final:
     """Return how a run ended that the executor could not bring to an end."""
-    return {"state": State.FAILED, "error": _error(exc, "")}
+    return Final(State.FAILED, error=_error(exc, ""))
 
 
 def is_late(job: Any, time: datetime, now: datetime) -> bool:
@@ -35,7 +37,7 @@ def is_late(job: Any, time: datetime, now: datetime) -> bool:
     return grace is not None and (now - time).total_seconds() > grace
 
 
-def events_of_refusals(job: Any, times: Sequence[datetime], answers: Sequence[object]) -> list[Any]:
+def events_of_refusals(job: Any, times: Sequence[datetime], answers: Answer) -> list[Any]:
     """Return what the listeners of the replica are to be told whose ask has given times their verdicts."""
     from apscheduler.events import (
         EVENT_JOB_MAX_INSTANCES,
@@ -45,10 +47,14 @@ def events_of_refusals(job: Any, times: Sequence[datetime], answers: Sequence[ob
     )
 
     alias = job._jobstore_alias
-    full = [time for time, answer in zip(times, answers, strict=True) if answer is NotWon.FULL]
-    late = [time for time, answer in zip(times, answers, strict=True) if answer is NotWon.LATE]
+    full = [time for time, answer in zip(times, answers, strict=True) if _is(answer, NotWon.FULL)]
+    late = [time for time, answer in zip(times, answers, strict=True) if _is(answer, NotWon.LATE)]
     refused = [JobSubmissionEvent(EVENT_JOB_MAX_INSTANCES, job.id, alias, full)] if full else []
     return [*refused, *(JobExecutionEvent(EVENT_JOB_MISSED, job.id, alias, time) for time in late)]
+
+
+def _is(answer: Won | Refused, why: NotWon) -> bool:
+    return isinstance(answer, Refused) and answer.why is why
 
 
 def _error(exc: BaseException, traceback: str) -> RunError:

@@ -14,10 +14,10 @@ from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.liveness import Absences
 from cronsensus.model.session import SessionView
-from cronsensus.once.claims import Claims
-from cronsensus.once.owned_claim import OwnedClaim, Ticket
+from cronsensus.outside.claims import OutsideClaims
+from cronsensus.outside.owned_claim import OwnedClaim, Ticket
 
-_log = Logger("cronsensus.external")
+_log = Logger("cronsensus.outside")
 
 LOOK = 1.0
 """Seconds between two looks while others hold runs."""
@@ -33,7 +33,10 @@ class Leftovers:
     """The thread that looks after dead processes; started when it is first needed."""
 
     def __init__(
-        self, claims: Claims, functions: Callable[[], Collection[str]], take_over: Callable[[OwnedClaim, Ticket], None]
+        self,
+        claims: OutsideClaims,
+        functions: Callable[[], Collection[str]],
+        take_over: Callable[[OwnedClaim, Ticket], None],
     ) -> None:
         """Start nothing yet.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from cronsensus.lock.worker_pool import submit
 from cronsensus.logger import Logger
 
-_log = Logger("cronsensus.once")
+_log = Logger("cronsensus.outside")
 
 Act = Callable[[], object]
 

@@ -20,10 +20,10 @@ from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.said import Key, Said
-from cronsensus.once.owned_claim import uncounted_end
+from cronsensus.outside.owned_claim import uncounted_end
 from cronsensus.stores.base import Store
 
-_log = Logger("cronsensus.once")
+_log = Logger("cronsensus.outside")
 
 
 class Reconciliation:

@@ -1,0 +1,149 @@
+"""One call of a guarded function: which occurrence it wants, and that it is asking for it.
+
+::
+
+    PendingAcquire ──▶ OwnedClaim (outside/owned_claim.py)
+      └── left: looked for; given back if the store granted it to this process
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from cronsensus.errors import PayloadMismatch, StoreError
+from cronsensus.logger import Logger
+from cronsensus.membership.heartbeat import LONGEST_WAIT
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Occurrence, scheduled_key
+from cronsensus.once.payloads import Difference, difference
+from cronsensus.outside.background_queue import BackgroundQueue
+from cronsensus.outside.owned_claim import AGAIN, WATCH, Ticket
+from cronsensus.stores.base import Store
+
+_log = Logger("cronsensus.once")
+
+
+@dataclass(frozen=True, slots=True)
+class CallKey:
+    """One key of one implicit job, or one of its nominal times.
+
+    Attributes:
+        fingerprint: of the call's payload.
+        fields: what the values in the key are called.
+        lenient: another payload gets the recorded result.
+        zone: of what the run shows as its local time.
+    """
+
+    spec: JobSpec
+    key: str
+    scheduled_for: datetime | None = None
+    fingerprint: str | None = None
+    fields: tuple[str, ...] = ()
+    lenient: bool = False
+    zone: str = "UTC"
+
+    @classmethod
+    def slot(cls, spec: JobSpec, scheduled_for: datetime, zone: str = "UTC") -> CallKey:
+        """Return the occurrence of a nominal time."""
+        return cls(spec, scheduled_key(scheduled_for), scheduled_for, zone=zone)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What names it in the namespace."""
+        return self.spec.name, self.key
+
+    def differs_from(self, recorded: str | None) -> Difference | None:
+        """Return how the payload differs from the one of a fingerprint, as far as that matters."""
+        found = difference(self.fingerprint, recorded)
+        if found is not None and self.lenient:
+            if found.names:
+                _log.info("%s is called with another payload under the key %s", self.spec.name, self.key)
+            found = replace(found, names=()) if found.kinds else None
+        return found
+
+    def mismatch(self, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
+        """Return the error for a call with another payload than the recorded one. It has names, never values."""
+        name, key = self.spec.name, self.key
+        if found.kinds:
+            fields = ", ".join(self.fields[place] for place in found.kinds if place < len(self.fields)) or "a value"
+            example = self.fields[found.kinds[0]] if self.fields else "name"
+            why = (
+                f"{fields} in the key is spelled as there, and is of another kind, such as 1, '1' and True: pass one "
+                f"kind, or write {{{example}!r}} in the key to keep them apart"
+            )
+        else:
+            why = (
+                f"{', '.join(found.names)} differ{'s' if len(found.names) == 1 else ''} (compared here: "
+                f"{', '.join(found.given)}; recorded: {', '.join(found.recorded)}). If it is the same call, say what "
+                "of it counts, by payload=; if it is another one, it needs another key"
+            )
+        return PayloadMismatch(
+            f"{name!r} was called under the key {key!r} with another payload than {other}: {why}. To have it run anew: "
+            f"`cronsensus once forget {name} {key!r}`",
+            occurrence=occurrence,
+            differs=found.names,
+            given=found.given,
+            recorded=found.recorded,
+        )
+
+
+class PendingAcquire:
+    """That a call is asking the store for a key, so that an answer which never reaches the call is not lost."""
+
+    __slots__ = ("_ticket", "wanted")
+
+    def __init__(self, wanted: CallKey, ticket: Ticket) -> None:
+        self.wanted = wanted
+        self._ticket = weakref.ref(ticket)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the call is gone."""
+        ticket = self._ticket()
+        return ticket is None or ticket.over
+
+
+class Asking(Protocol):
+    """Asks for keys: ``Claims``."""
+
+    background: BackgroundQueue
+
+    def sweep(self) -> bool:
+        """Settle claims that calls left behind; return whether calls are still asking."""
+
+    def is_asking(self) -> bool:
+        """Whether calls are asking for a key. Asks no store."""
+
+    def is_left_behind(self) -> bool:
+        """Whether there is something to sweep. Asks no store."""
+
+
+class Sweep:
+    """Looks at intervals for calls that went away while they asked the store for a key."""
+
+    session = ""
+    """No session: it holds nothing."""
+
+    def __init__(self, claims: Asking) -> None:
+        self._claims = claims
+
+    def step(self, store: Store) -> float:
+        """Queue the sweep, if there is anything to sweep. Asks no store itself."""
+        del store
+        if self._claims.is_left_behind():
+            self._claims.background.add(self.look)
+            return AGAIN
+        return WATCH if self._claims.is_asking() else LONGEST_WAIT
+
+    def look(self) -> None:
+        """Sweep."""
+        try:
+            self._claims.sweep()
+        except StoreError as error:
+            _log.debug("what a call has left behind could not be looked for yet: %s", error)
+
+    def lose(self, why: str) -> None:
+        """Do nothing: it belongs to no session."""

@@ -1,0 +1,319 @@
+"""What this process runs outside of a node: claims that a session of its own holds.
+
+The store's ``acquire`` alone decides which process may run. A claim is kept alive by the session, and its result is
+recorded under its token. The session is not that of a node in this process: a node's session ends when it drains, and
+what the program itself has begun goes on then. Nor is it that of the locks, which have a longer lease.
+
+::
+
+    acquire ──▶ OwnedClaim ──▶ it runs ──▶ settle ──▶ recorded
+      │           └── the store is away: the background queue goes on trying to settle it
+      └──▶ NotWon
+
+Two things stand on it: guarded calls (``once.claims``), which somebody waits for, and programs that keep the time or
+the queue themselves (``Outside``), where nobody does.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+from cronsensus.clock import Clock
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.interrupts import Event
+from cronsensus.logger import Logger
+from cronsensus.membership.heartbeat import Heartbeat
+from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.liveness import is_dead
+from cronsensus.membership.session_host import SessionHost
+from cronsensus.model.acquiring import Ask, AskNamed, NotWon
+from cronsensus.model.ends import End
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Settled
+from cronsensus.model.session import SessionView
+from cronsensus.model.step import Step, Want
+from cronsensus.outside.background_queue import BackgroundQueue
+from cronsensus.outside.owned_claim import AGAIN, WATCH, OwnedClaim, Ticket
+from cronsensus.outside.reconciling import Reconciliation
+from cronsensus.stores.base import Store
+
+_log = Logger("cronsensus.outside")
+
+PATIENCE = 3.0
+"""Seconds that a caller waits for its result to be recorded; then the background queue goes on trying."""
+
+Owned = tuple[OwnedClaim, Ticket]
+"""What was won, and what says that its owner is still there."""
+
+
+class OutsideClaims:
+    """The claims of this process in one store and namespace. Safe to share between threads; not for a forked child."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        name: str,
+        heartbeat: Heartbeat | None = None,
+        release: Callable[[], str],
+        lease: timedelta,
+        fast_evidence: bool,
+        stop: bool = False,
+    ) -> None:
+        """Use ``store`` for claims; it is ready, and the caller closes it.
+
+        Args:
+            store: all verbs of callers use this handle.
+            clock: for waits and trust.
+            name: of this process, for people.
+            heartbeat: renews what is held, and all else of this process in the store; ``None``: one of its own.
+            release: under which implicit jobs are defined.
+            lease: how long a process without a sign of life keeps what it runs.
+            fast_evidence: regard a process of this host as dead as soon as it is gone.
+            stop: refuse everything once the store was emptied.
+        """
+        self.clock = clock
+        self.name = name
+        self.store = store
+        self._release = release
+        self._lease = lease
+        self._fast_evidence = fast_evidence
+        self.background = BackgroundQueue()
+        self._reconciliation = Reconciliation(clock, store, self._keys, later=self.background.add)
+        self._host = SessionHost(
+            store, clock, name=name, heartbeat=heartbeat, lease=lease, stop=stop, on_listed=self._reconciliation.listed
+        )
+        self._monitor = self._host.monitor
+        self._lock = threading.Lock()
+        self._held: dict[tuple[int, int], OwnedClaim] = {}
+        self._asking = 0
+        """How many threads ask for claims of which the answers may be on the way."""
+        self._defined: dict[str, JobSpec] = {}
+        self._pid = os.getpid()
+
+    @property
+    def session(self) -> str | None:
+        """The id of the session that this process holds claims by; ``None``: none is open."""
+        return self._host.session
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held or asked for."""
+        with self._lock:
+            return not self._held and not self._asking
+
+    @property
+    def crossed_a_fork(self) -> bool:
+        """Whether this is the copy that a forked child has: its claims are the parent's."""
+        return os.getpid() != self._pid
+
+    def close(self) -> None:
+        """Close the session and connections; claims that are still held are given back."""
+        self._host.close()
+
+    # --- acquiring ----------------------------------------------------------------------------------------------------
+
+    def acquire(self, wanted: Sequence[tuple[JobSpec, Ask | AskNamed]]) -> list[list[Owned | NotWon]]:
+        """Acquire times and keys, all in one step; the answers are in the order of what is wanted.
+
+        Raises:
+            StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
+            LeaseLost: the session was declared dead, and so was the one after it.
+        """
+        self._host.refuse_if_emptied()
+        self.define(*(spec for spec, _ in wanted))
+        with self._counted():
+            answers = self._ask_again([ask for _, ask in wanted])
+            # The store forgot these, with all that was recorded of them.
+            forgotten = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
+            if forgotten:
+                self.define(*(wanted[place][0] for place in forgotten), anew=True)
+                again = self._ask_again([wanted[place][1] for place in forgotten])
+                for place, answer in zip(forgotten, again, strict=True):
+                    answers[place] = answer
+            return answers
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Note that an answer may be on its way: what a renewal lists meanwhile may be part of it."""
+        with self._lock:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking -= 1
+
+    def _ask_again(self, asks: Sequence[Ask | AskNamed]) -> list[list[Owned | NotWon]]:
+        try:
+            return self._ask(asks, Ticket)
+        except LeaseLost:
+            # The session was declared dead; this process is alive, and begins a new one.
+            return self._ask(asks, Ticket)
+
+    def _ask(self, asks: Sequence[Ask | AskNamed], make_ticket: Callable[[], Ticket]) -> list[list[Owned | NotWon]]:
+        """Ask the store once, and hold what it grants."""
+        with self._session() as (session, asked):
+            answers = self.store.acquire(session.session, asks, lease=self._lease)
+            if any(isinstance(one, Claim) for answer in answers for one in answer):
+                session.claimed(asked, self._lease)
+            return [
+                [one if isinstance(one, NotWon) else self._hold(one, session, make_ticket()) for one in answer]
+                for answer in answers
+            ]
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[SessionLease, Asked]]:
+        """Give the session for one question to the store that may grant claims."""
+        session = self._host.pin()
+        try:
+            asked = session.ask()
+            try:
+                yield session, asked
+            except LeaseLost:
+                self._host.session_ended(session)
+                raise
+            except StoreError as error:
+                session.shorten(asked, self._lease)
+                self._host.store_failed(error)
+                raise
+        finally:
+            self._host.unpin()
+
+    def take_pending(self, functions: Collection[str], limit: int) -> list[Owned]:
+        """Claim what waits of these functions, as a node does: what was cut off, for this process to run.
+
+        Raises:
+            StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
+            LeaseLost: the session was declared dead just now.
+        """
+        with self._session() as (session, asked):
+            done = self.store.step(
+                session.session, Step(want=Want(limit=limit, functions=functions, lease=self._lease))
+            )
+            if done.lost:
+                raise LeaseLost("the session of this process was declared dead; it begins a new one")
+            if done.claims:
+                session.claimed(asked, self._lease)
+            return [self._hold(claim, session, Ticket()) for claim in done.claims]
+
+    def _hold(self, claim: Claim, session: SessionLease, ticket: Ticket) -> Owned:
+        held = OwnedClaim(self, claim, session, ticket)
+        with self._lock:
+            self._held[claim.id, claim.token] = held
+        ticket.held = held
+        self._host.add(held, WATCH)
+        self._monitor.begin(held)
+        return held, ticket
+
+    def _keys(self) -> set[tuple[int, int]] | None:
+        """Return the claims that are held; ``None`` while one is asked for, because its answer may be on the way."""
+        with self._lock:
+            return None if self._asking else set(self._held)
+
+    # --- definitions --------------------------------------------------------------------------------------------------
+
+    def define(self, *specs: JobSpec, anew: bool = False) -> None:
+        """Define jobs that the store does not have yet, as far as is known here; with ``anew`` whatever is known."""
+        new = {spec.name: spec for spec in specs if anew or self._defined.get(spec.name) != spec}
+        if new:
+            known = [self._as_known(spec) for spec in new.values()]
+            self.store.define_jobs(known, release=self._release(), by=self.name)
+            self._defined |= new
+
+    def _as_known(self, spec: JobSpec) -> JobSpec:
+        """Return a definition as it is to stand in the store."""
+        return spec
+
+    # --- how it ended -------------------------------------------------------------------------------------------------
+
+    def settle(self, held: OwnedClaim, end: End) -> Settled:
+        """Record how it ended; what the store answers first is what stands.
+
+        Raises:
+            StoreError: the store is away, and has been for ``PATIENCE`` seconds. This process goes on trying for as
+                long as its session lives.
+        """
+        [settled] = self.settle_all({held: end})
+        return settled
+
+    def settle_all(self, ends: Mapping[OwnedClaim, End]) -> list[Settled]:
+        """Record how several ended that one session holds, in one step; answers are in the order of ``ends``.
+
+        Raises:
+            StoreError: as ``settle``.
+        """
+        [session] = {held.claim.session for held in ends}
+        until = self.clock.monotonic() + PATIENCE
+        pause = 0.02
+        while True:
+            try:
+                settled = self.store.step(session, Step(ends=tuple(ends.values()))).settled
+                break
+            except StoreError as error:
+                if not error.retryable or self.clock.monotonic() > until:
+                    for held, end in ends.items():
+                        held.unsettled, held.owed = end, True
+                        self._host.add(held, AGAIN)
+                    raise
+            Event().wait(pause)
+            pause = min(AGAIN, pause * 2)
+        answers = {(one.id, one.token): one for one in settled}
+        for held, end in ends.items():
+            answer = answers[end.id, end.token]
+            if answer.accepted:
+                self._reconciliation.ended(held.claim, end, committed=held.run.may_have_committed)
+            self.done(held, accepted=answer.accepted)
+        return [answers[end.id, end.token] for end in ends.values()]
+
+    def let_go(self, held: OwnedClaim) -> None:
+        """Settle what nobody here needs: record what is known of its end, or give back what never began."""
+        if not held.record_end():
+            held.owed = True
+            self._host.add(held, AGAIN)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Note that an owner is gone, and settle a claim that it left behind. Quick if there is none."""
+        ticket.over = True
+        held = ticket.held
+        if held is not None and not self.crossed_a_fork:
+            self.let_go(held)
+
+    def done(self, held: OwnedClaim, *, accepted: bool = True) -> None:
+        """Drop a claim that the store has settled."""
+        held.let_go_of()
+        held.tell_recorded(accepted=accepted)
+        self.forget(held)
+
+    def forget(self, held: OwnedClaim) -> None:
+        """Drop a claim."""
+        self._monitor.end(held)
+        self._host.discard(held)
+        with self._lock:
+            self._held.pop((held.claim.id, held.claim.token), None)
+        held.tell_recorded(accepted=False)
+
+    # --- holders ------------------------------------------------------------------------------------------------------
+
+    def holder(self, session: str | None) -> SessionView | None:
+        """Return a session; ``None``: it is over, or there are too many to see it."""
+        return next((one for one in self.store.sessions() if one.id == session), None)
+
+    def is_gone(self, session: SessionView | None) -> bool:
+        """Whether a session's process is seen to be gone. Asks no store."""
+        return session is not None and self._fast_evidence and is_dead(session)
+
+    def reclaim_if_dead(self, session: SessionView | None) -> bool:
+        """End this session if its process is gone, and all sessions with an expired lease; ``True``: there was one.
+
+        Asks the store only if there is a reason to.
+        """
+        gone = self.is_gone(session)
+        if session is None or gone or session.expires_in <= timedelta(0):
+            return bool(self.store.reclaim({session.id} if session is not None and gone else ()))
+        return False

@@ -1,0 +1,384 @@
+"""A process that is no node, and takes part in what others name: a schedule, or a queue of messages.
+
+::
+
+    the program names a time or a key ──▶ acquire ──▶ Won ──▶ the program runs it ──▶ settle: recorded
+                                             └──▶ Refused: another process has it, or it has ended
+
+    another process dies in a run ──▶ it is seen to be gone ──▶ its run is taken back ──▶ ``on_leftover`` here
+
+Nobody waits for a lost claim, so where leftovers are wanted a thread looks after what dead processes leave: only for as
+long as others hold something. When nothing is open it asks the store nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cronsensus.background import Background
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.logger import Logger
+from cronsensus.membership.timer import Timer
+from cronsensus.model.acquiring import Ask, AskNamed, NotWon
+from cronsensus.model.ends import End, Final, Then
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.model.step import GiveBack, Step
+from cronsensus.outside.claims import OutsideClaims, Owned
+from cronsensus.outside.leftovers import Leftovers
+from cronsensus.outside.owned_claim import OwnedClaim, Ticket, uncounted_end
+from cronsensus.run import Run
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_log = Logger("cronsensus.outside")
+
+THREADS = 4
+MOST_AT_ONCE = 200
+"""Most asks, and most ends, of one step."""
+ASK_AGAIN = 1.0
+"""Seconds between two tries to read the store's clock."""
+NO_TIME = "it has no nominal time, and only times that the program names are run"
+"""The reason of what somebody made of such a job in another way."""
+DRAIN = timedelta(seconds=10)
+"""How long ``close`` waits for runs and their ends."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Won:
+    """The right to run one occurrence, until it is settled, released or lost."""
+
+    held: OwnedClaim
+    ticket: Ticket
+
+    @property
+    def claim(self) -> Claim:
+        """Job, nominal time or key, token and attempt."""
+        return self.held.claim
+
+    @property
+    def run(self) -> Run:
+        """What its code may know and say; ``run.lease_lost`` is set when another process may have it."""
+        return self.held.run
+
+    @property
+    def time(self) -> datetime:
+        """The nominal time; of what was asked for by a time alone."""
+        assert self.claim.scheduled_for is not None  # noqa: S101 - as asked for
+        return self.claim.scheduled_for
+
+    def __str__(self) -> str:
+        time = self.claim.scheduled_for
+        name = f" under {self.claim.key!r}" if time is None else f" at {time:%Y-%m-%d %H:%M:%S%z}"
+        return f"run {self.claim.id} of {self.claim.job}{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why something was not won.
+
+    Attributes:
+        seen: of what was asked for by its key: the occurrence that stands there, with its result or who runs it.
+    """
+
+    why: NotWon
+    seen: Occurrence | None = None
+
+
+Wanted = tuple[JobSpec, Ask | AskNamed]
+Answer = list[Won | Refused]
+"""Of one ask: an entry for each of its times, or one for its key."""
+
+
+@dataclass(slots=True)
+class _Ended:
+    won: Won
+    end: End
+
+
+class Outside:
+    """One process's part. Safe to share between threads; not for a forked child: there a new one is opened."""
+
+    def __init__(self, claims: OutsideClaims) -> None:
+        """Use ``claims``, which are the caller's to close, after this; guarded calls have claims of their own."""
+        self._claims = claims
+        self._background = Background("cronsensus-outside", most=THREADS, log=_log)
+        self._lock = threading.Lock()
+        self._held: dict[tuple[int, int], Won] = {}
+        self._empty = threading.Event()
+        self._empty.set()
+        self._specs: dict[str, JobSpec] = {}
+        self._wanted: list[tuple[Wanted, Callable[[Answer | Exception], object]]] = []
+        self._asks = False
+        self._ended: list[_Ended] = []
+        self._settles = False
+        self._take_leftover: Callable[[Won], object] | None = None
+        self._leftovers = Leftovers(claims, self.functions, self._take_over)
+        self._timer = Timer(claims.clock)
+
+    # --- what this process can run ------------------------------------------------------------------------------------
+
+    def functions(self) -> list[str]:
+        """Return the names of the jobs that this process can run."""
+        with self._lock:
+            return list(self._specs)
+
+    def declare(self, *jobs: JobSpec) -> None:
+        """Note that this process can run jobs: it may get what other processes left of them."""
+        with self._lock:
+            self._specs.update((job.name, job) for job in jobs)
+
+    def withdraw(self, *names: str) -> None:
+        """Note that this process can run these jobs no more."""
+        with self._lock:
+            for name in names:
+                self._specs.pop(name, None)
+
+    def on_leftover(self, take: Callable[[Won], object]) -> None:
+        """Take over what processes left that are gone, and have ``take`` run it or let go of it.
+
+        It is called on a thread of this. Without it nothing is taken over here: where a broker delivers again, that
+        is enough.
+        """
+        self._take_leftover = take
+
+    def look_for_leftovers(self) -> None:
+        """Look soon for what processes left that are gone."""
+        if self._take_leftover is not None:
+            self._leftovers.watch()
+
+    def submit(self, act: Callable[[], object]) -> None:
+        """Do ``act`` on a thread of this, which may wait for the store."""
+        self._background.submit(act)
+
+    def submit_at(self, time: datetime, act: Callable[[], object]) -> None:
+        """Do ``act`` on a thread of this when the store's clock says ``time``, unless this is closed before."""
+        self._background.submit(lambda: self._wait_for(time, act))
+
+    # --- acquiring ----------------------------------------------------------------------------------------------------
+
+    def acquire(self, wanted: Sequence[Wanted]) -> list[Answer]:
+        """Win times and keys, all in one step of the store; the answers are in the order of what is wanted.
+
+        Of a key that is refused, a read says what stands there.
+
+        Raises:
+            StoreError: the store cannot be asked, so nothing may run.
+            LeaseLost: this process was declared dead twice in a row; nothing may run.
+        """
+        self.declare(*(spec for spec, _ in wanted))
+        try:
+            answers = self._claims.acquire(wanted)
+        finally:
+            self.look_for_leftovers()
+        return [
+            [self._refused(ask, one) if isinstance(one, NotWon) else self._hold(one) for one in answer]
+            for (_, ask), answer in zip(wanted, answers, strict=True)
+        ]
+
+    def acquire_soon(self, wanted: Wanted, then: Callable[[Answer | Exception], object]) -> None:
+        """Win times or a key on a thread of this, and give ``then`` the answer, or why there is none.
+
+        What is wanted while the store is being asked goes into the next step together.
+        """
+        with self._lock:
+            self._wanted.append((wanted, then))
+            asks, self._asks = self._asks, True
+        if not asks:
+            self._background.submit(self._ask)
+
+    def _ask(self) -> None:
+        while True:
+            with self._lock:
+                batch, self._wanted = self._wanted[:MOST_AT_ONCE], self._wanted[MOST_AT_ONCE:]
+                self._asks = bool(batch)
+            if not batch:
+                return
+            answers: Sequence[Answer | Exception]
+            try:
+                answers = self.acquire([wanted for wanted, _ in batch])
+            except Exception as error:  # noqa: BLE001 - each of those who asked is told
+                answers = [error] * len(batch)
+            for (wanted, then), answer in zip(batch, answers, strict=True):
+                try:
+                    then(answer)
+                except Exception:  # noqa: BLE001 - logged; the others are to be told too
+                    _log.exception("what was won of %s could not be handed over, and is given back", wanted[0].name)
+                    for won in () if isinstance(answer, Exception) else answer:
+                        if isinstance(won, Won) and not won.ticket.over:
+                            self.submit(partial(self.release, won))
+
+    def _refused(self, ask: Ask | AskNamed, why: NotWon) -> Refused:
+        if why is not NotWon.LOST or not isinstance(ask, AskNamed) or ask.key is None:
+            return Refused(why)
+        found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.key), limit=1)
+        return Refused(why, found[0] if found else None)
+
+    # --- how it ended -------------------------------------------------------------------------------------------------
+
+    def settle(self, won: Won, then: Then, told: Callable[[bool], object] | None = None) -> None:
+        """Record how a run ended, soon, on another thread; ends of the same moment go into one step together.
+
+        Args:
+            won: the run.
+            then: what becomes of the occurrence.
+            told: told once on a thread of this, whether the store has accepted it: as soon as it answers. ``False``:
+                this process was without a sign of life for too long, and another one may run it again.
+        """
+        won.held.on_recorded = told
+        with self._lock:
+            self._ended.append(_Ended(won, self._end_of(won, then)))
+            settles, self._settles = self._settles, True
+        if not settles:
+            self._background.submit(self._settle)
+
+    def settle_now(self, won: Won, then: Then) -> bool:
+        """Record how a run ended; return whether the store has accepted it. ``False``: it was taken over meanwhile.
+
+        Raises:
+            StoreError: the store is away; this process goes on trying for as long as its session lives.
+        """
+        try:
+            settled = self._claims.settle(won.held, self._end_of(won, then))
+        except LeaseLost:
+            return False
+        finally:
+            self._drop(won)
+        return settled.accepted
+
+    @contextmanager
+    def transaction(self, won: Won) -> Iterator[Connection]:
+        """Open a transaction on the store's database that commits effects with the end; see ``Run.transaction``.
+
+        Settled afterwards as succeeded, it is answered as accepted.
+        """
+        with won.run.transaction() as connection:
+            yield connection
+
+    def release(self, won: Won) -> None:
+        """Give back what has not begun; another process may take it at once."""
+        try:
+            won.held.begun = False
+            self._claims.let_go(won.held)
+        finally:
+            self._drop(won)
+
+    def cut_off(self, won: Won) -> None:
+        """Give back what was stopped in the middle: another process runs it again."""
+        try:
+            step = Step(give_back=(GiveBack(claim=won.claim, cut="stopped"),))
+            self._claims.store.step(won.claim.session, step)
+        except StoreError as error:
+            _log.debug("%s could not be given back now, and is free when the lease ends: %s", won.claim.job, error)
+            self._claims.forget(won.held)
+        else:
+            self._claims.done(won.held)
+        finally:
+            self._drop(won)
+
+    def close(self, *, wait: timedelta = DRAIN) -> None:
+        """Take over nothing more, wait for what is being run here, and give back what has not ended by then.
+
+        Args:
+            wait: how long, for runs and their ends; what still runs is free for other processes, which run it again.
+        """
+        self._leftovers.close()
+        self._timer.close()
+        if wait and not self._empty.wait(wait.total_seconds()):
+            _log.warning("%d runs have not ended: other processes may run them again", len(self._held))
+        with self._lock:
+            left = list(self._held.values())
+        for won in left:
+            self.cut_off(won)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _wait_for(self, time: datetime, act: Callable[[], object]) -> None:
+        try:
+            left = (time - self._claims.store.now()).total_seconds()
+        except StoreError as error:
+            _log.debug("the store's clock cannot be read yet: %s", error)
+            self._timer.after(ASK_AGAIN, lambda: self.submit_at(time, act))
+        else:
+            self._timer.after(max(left, 0.0), lambda: self._background.submit(act))
+
+    def _hold(self, owned: Owned) -> Won:
+        held, ticket = owned
+        won = Won(held, ticket)
+        # If it is dropped without an end, it was cut off and is to be run again.
+        held.end_if_left = lambda one: uncounted_end(one.claim.id, one.claim.token, one.claim.session)
+        held.begun = True
+        with self._lock:
+            self._held[held.claim.id, held.claim.token] = won
+            self._empty.clear()
+        return won
+
+    def _drop(self, won: Won) -> None:
+        won.ticket.over = True
+        with self._lock:
+            self._held.pop((won.claim.id, won.claim.token), None)
+            if not self._held:
+                self._empty.set()
+
+    def _end_of(self, won: Won, then: Then) -> End:
+        elapsed = timedelta(seconds=self._claims.clock.monotonic() - won.held.started)
+        return End.of(won.claim, then, elapsed)
+
+    def _settle(self) -> None:
+        while True:
+            with self._lock:
+                batch, self._ended = self._ended[:MOST_AT_ONCE], self._ended[MOST_AT_ONCE:]
+                self._settles = bool(batch)
+            if not batch:
+                return
+            by_session: dict[str, list[_Ended]] = defaultdict(list)
+            for one in batch:
+                by_session[one.won.claim.session].append(one)
+            for ended in by_session.values():
+                self._settle_together(ended)
+
+    def _settle_together(self, ended: Sequence[_Ended]) -> None:
+        """Record ends of one session's runs; a result that comes too late is refused and logged."""
+        try:
+            settled = self._claims.settle_all({one.won.held: one.end for one in ended})
+        except StoreError as error:
+            for one in ended:  # the claim keeps what it is to say
+                _log.warning("the end of %s could not be recorded yet, and is tried again: %s", one.won, error)
+        except LeaseLost as error:
+            for one in ended:
+                _log.warning("the result of %s was refused: %s", one.won, error)
+                one.won.held.tell_recorded(accepted=False)
+        except Exception:  # noqa: BLE001 - logged; the others are to be settled too
+            _log.exception("a mistake in cronsensus; please report it. %d runs are run again elsewhere", len(ended))
+        else:
+            for one, answer in zip(ended, settled, strict=True):
+                if not answer.accepted:
+                    _log.warning(
+                        "the result of %s was refused: this process was without a sign of life for too long, and "
+                        "another one has taken the run over",
+                        one.won,
+                    )
+        for one in ended:
+            self._drop(one.won)
+
+    def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
+        won = self._hold((held, ticket))
+        spec = self._specs.get(held.claim.job)
+        if held.claim.scheduled_for is None and spec is not None and spec.keeper is not None:
+            # Nobody can run it, and while it stands it takes the place of a time.
+            _log.warning("run %d of %s has no nominal time, so it is cancelled", held.claim.id, held.claim.job)
+            self.settle(won, Final(State.CANCELLED, NO_TIME))
+            return
+        _log.info("%s was left by a process that is gone: it is run here", won)
+        take = self._take_leftover
+        assert take is not None  # noqa: S101 - else nobody looks
+        self._background.submit(lambda: take(won))
