@@ -62,7 +62,8 @@ def acquire(
 
 def write(tx: Transaction, contest: Contest) -> None:
     """Delete what was kept long enough, create what is new, and give verdicts."""
-    delete_occurrences(tx, contest.over)
+    if contest.over:
+        delete_occurrences(tx, contest.over)
     insert_absent(tx, contest.new)
     tx.send_rows(
         "close_asked",

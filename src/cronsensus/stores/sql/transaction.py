@@ -125,6 +125,8 @@ class Transaction:
         self, name: str, rows: Sequence[tuple[Any, ...]], *, one_each: bool = False, **values: Any
     ) -> list[Pending]:
         """Send a statement for many rows, in pieces; ``one_each``: for each of them it must touch one."""
+        if not rows:
+            return []
         query = self.dialect.query(name)
         sent = [
             Pending(query, values, piece, len(piece) if one_each else None, self.flush)
@@ -284,7 +286,7 @@ def pieces(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
 
 def batches(rows: Sequence[tuple[Any, ...]], most: int, characters: int) -> Iterator[Sequence[tuple[Any, ...]]]:
     """Cut rows into pieces of at most ``most``, and of about as many ``characters`` of text."""
-    if len(rows) <= most and sum(map(_length, zip(*rows, strict=True))) <= characters:
+    if len(rows) <= 1 or (len(rows) <= most and sum(map(_length, zip(*rows, strict=True))) <= characters):
         if rows:
             yield rows
         return
