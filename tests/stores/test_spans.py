@@ -23,6 +23,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.backend import Backend
+from cronsensus.stores.default_reads import DefaultReads
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, take
@@ -155,7 +156,7 @@ def test_each_verb_enters_its_span_once_under_its_name(store, entered):
 
 
 def test_each_verb_of_a_back_end_is_that_of_a_public_one():
-    hooks = {name for name, member in vars(Backend).items() if isfunction(member)}
+    hooks = {name for kind in (Backend, DefaultReads) for name, member in vars(kind).items() if isfunction(member)}
     assert hooks == {f"_{verb}" for verb in VERBS}
 
 

@@ -1,43 +1,40 @@
 """What a store's back end implements: for each verb of ``Store`` the one with an underscore.
 
 The contracts stand in ``base``. Arguments are checked, and there is something to do, when one of these is called.
+A store implements those that are abstract; the others have a default, the reads among them in ``default_reads``.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from cronsensus.model.acquiring import Ask, AskNamed, NotWon
-from cronsensus.model.batch import Children
-from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobHistory, JobSpec, JobView
-from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
+from cronsensus.model.job import JobHistory, JobSpec
+from cronsensus.model.ledger import Identity, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
     Enqueued,
     Item,
     LogLine,
     Note,
-    Occurrence,
-    OccurrenceFilter,
     RunView,
     Takeover,
 )
-from cronsensus.model.parking import Sleeper
 from cronsensus.model.rewind import Rewind
-from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
+from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
+from cronsensus.stores.default_reads import DefaultReads
 from cronsensus.stores.transacting import RunTransaction, no_transactions
 from cronsensus.stores.values import DefineResult, Partition, Pruned, StoreCapabilities, View
 from cronsensus.stores.wait_queues import WaitQueues
 
 
-class Backend(ABC):
+class Backend(DefaultReads):
     """The verbs of one kind of store."""
 
     namespace: str
@@ -113,7 +110,7 @@ class Backend(ABC):
     def _wait_queues(self) -> WaitQueues:
         return WaitQueues()
 
-    def _wake_next(self, name: str) -> None: ...  # noqa: B027 - most stores cannot
+    def _wake_next(self, name: str) -> None: ...  # most stores cannot
 
     # --- people and programs ---------------------------------------------------------------------------------------
 
@@ -148,62 +145,32 @@ class Backend(ABC):
     def _prune(self, before: datetime | None, limit: int) -> Pruned: ...
     @abstractmethod
     def _wait(self, timeout: float) -> bool: ...
-    def _register_presence(self, session: str | None) -> None: ...  # noqa: B027 - most stores cannot
+
+    def _register_presence(self, session: str | None) -> None: ...  # most stores cannot
+
     def _signs(self, sessions: Collection[str]) -> dict[str, bool]:  # noqa: ARG002 - most stores show none
         return {}
 
-    @abstractmethod
-    def _notify(self) -> None: ...
+    def _notify(self) -> None: ...  # nodes look now and then all the same
 
     # --- reads -----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _job(self, name: str) -> JobView | None: ...
-    @abstractmethod
-    def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]: ...
-    @abstractmethod
-    def _edges(self, after: str, limit: int) -> list[JobSpec]: ...
+    # ``_jobs``, ``_occurrences``, ``_ranges``, ``_sessions``, and the reads that follow from them, are in DefaultReads.
+
     @abstractmethod
     def _history(self, job: str) -> JobHistory: ...
-    @abstractmethod
-    def _occurrence(self, number: int) -> Occurrence | None: ...
-    @abstractmethod
-    def _occurrences(
-        self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
-    ) -> list[Occurrence]: ...
     @abstractmethod
     def _runs(self, numbers: Sequence[int]) -> list[RunView]: ...
     @abstractmethod
     def _logs(self, number: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]: ...
     @abstractmethod
-    def _ranges(
-        self, name: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
-    ) -> list[LedgerRange]: ...
-    @abstractmethod
-    def _sessions(self, limit: int, *, ended: bool) -> list[SessionView]: ...
-    @abstractmethod
     def _locks(self, name: str | None, limit: int) -> list[LockView]: ...
-    @abstractmethod
-    def _counts(self, limit: int) -> Counts: ...
-    @abstractmethod
-    def _pending_of(self, names: Sequence[str]) -> dict[str, int]: ...
-    @abstractmethod
-    def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]: ...
-    @abstractmethod
-    def _parked(self, after: int, limit: int) -> list[Sleeper]: ...
-    @abstractmethod
-    def _last_of(self, names: Sequence[str], limit: int) -> dict[str, Past]: ...
-    @abstractmethod
-    def _ran_since(self, since: datetime, limit: int) -> list[Glance]: ...
-    @abstractmethod
-    def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]: ...
-    @abstractmethod
-    def _decided(self, after: int, limit: int) -> list[LedgerRange]: ...
     @abstractmethod
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]: ...
     @abstractmethod
     def _identity(self) -> Identity | None: ...
     @abstractmethod
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None: ...
-    @abstractmethod
-    def _describe(self) -> dict[str, Any]: ...
+
+    def _describe(self) -> dict[str, Any]:
+        return {"store": self.capabilities.name, "namespace": self.namespace}

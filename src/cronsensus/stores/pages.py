@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, TypeVar
 
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobSpec, JobView
 from cronsensus.model.ledger import LedgerRange, TrailEntry
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.stores.base import Store
-
-T = TypeVar("T")
-
-PAGE = 200
+from cronsensus.stores.default_reads import PAGE, read_pages
 
 
 def every_job(store: Store, *, after: str = "", retired: bool = False, page: int = PAGE) -> Iterator[JobView]:
@@ -23,12 +19,12 @@ def every_job(store: Store, *, after: str = "", retired: bool = False, page: int
     def read(last: str) -> list[JobView]:
         return store.jobs(after=last, limit=page, retired=retired)
 
-    return _every(read, after, page=page, position=lambda job: job.spec.name)
+    return read_pages(read, after, page=page, position=lambda job: job.spec.name)
 
 
 def every_edge(store: Store) -> Iterator[JobSpec]:
     """Yield the definitions of the living jobs that come after others, by name."""
-    return _every(lambda last: store.edges(after=last, limit=PAGE), "", position=lambda spec: spec.name)
+    return read_pages(lambda last: store.edges(after=last, limit=PAGE), "", position=lambda spec: spec.name)
 
 
 def rules_of(specs: Iterable[JobSpec]) -> dict[str, tuple[Rule, ...]]:
@@ -44,29 +40,14 @@ def every_occurrence(
     def read(last: int | None) -> list[Occurrence]:
         return store.occurrences(where, after=last, limit=page, newest_first=newest_first)
 
-    return _every(read, after, page=page)
+    return read_pages(read, after, page=page)
 
 
 def every_range(store: Store, job: str, since: datetime, until: datetime) -> Iterator[LedgerRange]:
     """Yield the verdict ranges of a job that touch [since, until], by id."""
-    return _every(lambda last: store.ranges(job, since=since, until=until, after=last, limit=PAGE), 0)
+    return read_pages(lambda last: store.ranges(job, since=since, until=until, after=last, limit=PAGE), 0)
 
 
 def every_trail_entry(store: Store, target: str | None = None) -> Iterator[TrailEntry]:
     """Yield the trail of a job, of the store itself (``""``), or of everything (``None``), newest first."""
-    return _every(lambda last: store.trail(target=target, after=last, limit=PAGE), None)
-
-
-def _every(
-    read: Callable[[Any], Sequence[T]],
-    after: Any,
-    *,
-    page: int = PAGE,
-    position: Callable[[Any], Any] = lambda one: one.id,
-) -> Iterator[T]:
-    while True:
-        found = read(after)
-        yield from found
-        if len(found) < page:
-            return
-        after = position(found[-1])
+    return read_pages(lambda last: store.trail(target=target, after=last, limit=PAGE), None)

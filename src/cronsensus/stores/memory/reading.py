@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
-from typing import Any
 
 from cronsensus.codec import read_payload
 from cronsensus.model.batch import Children
-from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobHistory, JobSpec, JobView
+from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.parking import Sleeper
@@ -20,7 +18,7 @@ from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, Sorted
-from cronsensus.stores.values import HISTORY_KEPT, LOOKED_THROUGH, REMEMBERED, Pruned
+from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED, Pruned
 
 SESSIONS_KEPT = timedelta(days=1)
 
@@ -164,7 +162,10 @@ class MaintenanceVerbs(Handle):
 
 
 class Reads(Handle):
-    """The verbs that only read. Every answer is a value of its own, which does not change later."""
+    """The verbs that only read. Every answer is a value of its own, which does not change later.
+
+    Those that are not here have a default that does as well (``default_reads``).
+    """
 
     def _job(self, name: str) -> JobView | None:
         """Return one job."""
@@ -178,24 +179,11 @@ class Reads(Handle):
             rows = (self._space.jobs[name] for name in self._space.names.after(after))
             return [job_view(row) for row in islice((row for row in rows if retired or row.retired_at is None), limit)]
 
-    def _edges(self, after: str, limit: int) -> list[JobSpec]:
-        """Return the definitions of living jobs that come after others."""
-        with self._changed:
-            rows = (self._space.jobs[name] for name in self._space.names.after(after))
-            found = (row.spec for row in rows if row.spec.after is not None and row.retired_at is None)
-            return list(islice(found, limit))
-
     def _history(self, job: str) -> JobHistory:
         """Return a job's eras and paused stretches."""
         with self._changed:
             row = self._space.jobs.get(job)
             return JobHistory() if row is None else JobHistory(tuple(row.eras), tuple(row.pauses))
-
-    def _occurrence(self, number: int) -> Occurrence | None:
-        """Return one occurrence."""
-        with self._changed:
-            row = self._space.occurrences.get(number)
-            return None if row is None else occurrence_view(row)
 
     def _occurrences(
         self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
@@ -288,16 +276,6 @@ class Reads(Handle):
                 limit=limit,
             )
 
-    def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]:
-        with self._changed:
-            found = islice(self._space.unwell.after((since, after)), limit)
-            return [occurrence_view(self._space.occurrences[number]) for _, number in found]
-
-    def _decided(self, after: int, limit: int) -> list[LedgerRange]:
-        with self._changed:
-            found = sorted((one for job in self._space.jobs.values() for one in job.ranges), key=lambda one: one.id)
-            return found[-1:] if after < 0 else [one for one in found if one.id > after][:limit]
-
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""
         with self._changed:
@@ -340,31 +318,6 @@ class Reads(Handle):
                 for row in rows
             ]
 
-    def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
-        """Return the ends of the ledgers of jobs."""
-        with self._changed:
-            rows = [self._space.jobs[name] for name in jobs if name in self._space.jobs]
-            return {
-                row.spec.name: Past(
-                    tuple(glance(self._space.occurrences[one]) for one in islice(self._whole(row), limit)),
-                    tuple(islice(reversed(row.ranges), limit)),
-                )
-                for row in rows
-            }
-
-    def _whole(self, job: JobRow) -> Iterator[int]:
-        """Yield what a job has, the newest first, without the items of batches."""
-        return (one for one in job.ids.before(1 << 62) if self._space.occurrences[one].parent is None)
-
-    def _ran_since(self, since: datetime, limit: int) -> list[Glance]:
-        """Return what runs, and what ended since."""
-        with self._changed:
-            newest = islice(self._space.ids.before(1 << 62), LOOKED_THROUGH)
-            rows = (self._space.occurrences[one] for one in newest)
-            ended = [row.id for row in rows if row.finished_at is not None and row.finished_at >= since]
-            numbers = sorted({*ended[:limit], *self._space.running}, reverse=True)[:limit]
-            return [glance(self._space.occurrences[one]) for one in numbers]
-
     def _identity(self) -> Identity:
         """Return which space this is."""
         return self._space.identity
@@ -373,11 +326,6 @@ class Reads(Handle):
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
         """Write into the trail what is about the store."""
         self._space.record(self._now(), by, act.action, "", act.why, **act.details)
-
-    def _describe(self) -> dict[str, Any]:
-        """Return what ``doctor`` shows."""
-        with self._changed:
-            return {"store": "memory", "namespace": self.namespace, "clock": type(self._world.clock).__name__}
 
 
 def matches(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
@@ -411,26 +359,6 @@ def job_view(job: JobRow) -> JobView:
         waiting_until=job.waiting_until,
         created_at=job.created_at,
         active=job.active,
-    )
-
-
-def glance(row: OccurrenceRow) -> Glance:
-    """Return an occurrence as lists show it."""
-    return Glance(
-        id=row.id,
-        job=row.job.spec.name,
-        state=row.state,
-        scheduled_for=row.scheduled_for,
-        due_at=row.due_at,
-        crashes=row.crashes,
-        failures=row.failures,
-        node=row.node,
-        reason=row.reason,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        parent=row.parent,
-        listed=row.listed,
     )
 
 

@@ -69,7 +69,6 @@ def _copied(space: dict[str, Any]) -> dict[str, Any]:
         "expiring": _sorted(space["expiring"]),
         "running": set(space["running"]),
         "children": {batch: copy(counts) for batch, counts in space["children"].items()},
-        "unwell": _sorted(space["unwell"]),
         "parked": _sorted(space["parked"]),
         "items": {batch: _sorted(items) for batch, items in space["items"].items()},
         "sessions": {name: sessions[id(row)] for name, row in space["sessions"].items()},

@@ -24,7 +24,7 @@ from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import Identity, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
 from cronsensus.model.session import SessionSpec
-from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, UNWELL, Origin, Reason, State, require_transition
+from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, Origin, Reason, State, require_transition
 from cronsensus.planning import next_nominal
 from cronsensus.stores.clock_watch import ClockWatch
 
@@ -252,8 +252,6 @@ class Space:
         """How many items of each batch are in each state."""
         self.items: dict[int, Sorted[int]] = {}
         """The items of each batch, by id."""
-        self.unwell: Sorted[tuple[datetime, int]] = Sorted()
-        """What failed, or was missed or cancelled, as (end, id)."""
         self.parked: Sorted[int] = Sorted()
         """What is parked, by id."""
         self.sessions: dict[str, SessionRow] = {}
@@ -446,8 +444,6 @@ class Space:
                 self.sessions[row.session].running.add(row.id)
         elif row.finished_at is not None:
             job.final.add((row.finished_at, row.id))
-            if row.state in UNWELL:
-                self.unwell.add((row.finished_at, row.id))
 
     def _unindex(self, row: OccurrenceRow) -> None:
         job = row.job
@@ -471,7 +467,6 @@ class Space:
                 self.sessions[row.session].running.discard(row.id)
         elif row.finished_at is not None:
             job.final.discard((row.finished_at, row.id))
-            self.unwell.discard((row.finished_at, row.id))
 
     # --- wait queues of locks -----------------------------------------------------------------------------------------
 
