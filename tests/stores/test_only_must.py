@@ -25,11 +25,11 @@ MUST = """
     define_jobs retire look step acquire acquire_times
     open_session renew close_session reclaim drain
     lock extend unlock break_lock
-    enqueue awaken complete_list trigger pause resume rewind cancel retry forget backfill
+    enqueue wake trigger pause resume rewind cancel retry forget backfill
     prune wait
     jobs occurrences ranges sessions history runs logs locks trail identity note_in_trail
 """
-MOST = 45
+MOST = 44
 OPTIONAL = {
     name: member
     for kind in (Backend, default_reads.DefaultReads)

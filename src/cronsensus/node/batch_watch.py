@@ -355,7 +355,7 @@ class BatchWatch:
         """Wake what is parked behind others and comes after nothing any more: its job was defined anew."""
         left = [one for one in sleepers if one.on == "upstreams" and one.job not in edges]
         living = {job: (view := self.store.job(job)) and view.retired_at is None for job in {one.job for one in left}}
-        if (free := [one.id for one in left if living[one.job]]) and self.store.awaken(free):
+        if (free := [one.id for one in left if living[one.job]]) and self.store.wake(free):
             self._wake()
 
     def _pages(self, last: int = 0) -> Iterator[list[Sleeper]]:
@@ -375,7 +375,7 @@ class BatchWatch:
         ready = {(one.job, one.scheduled_for) for spec, one in asked if gates.decide(spec, one)[0].decision != "wait"}
         if ready:
             found = self._parked_at({(job, at) for job, at in ready if at is not None})
-            if found and self.store.awaken([one.id for one in found]):
+            if found and self.store.wake([one.id for one in found]):
                 self._wake()
 
     def _edges_of(self, jobs: Collection[str]) -> Mapping[str, JobSpec]:
@@ -437,7 +437,7 @@ class BatchWatch:
         asked = [(spec, one) for spec, one in behind if not _only_after(spec, one, ended)]
         gates.read(asked)
         ready += [one.id for spec, one in asked if gates.decide(spec, one)[0].decision != "wait"]
-        if ready and self.store.awaken(ready):
+        if ready and self.store.wake(ready):
             self._wake()
 
     def _look_at_held(self, held: list[Sleeper]) -> None:
@@ -472,7 +472,7 @@ class BatchWatch:
             and children.listed is not None
             and phase(children.listed, children, tolerances[batch]) != "wait"
         ]
-        if ready and self.store.awaken(ready):
+        if ready and self.store.wake(ready):
             self._wake()
 
     def _tolerance(self, function: str) -> Tolerance:
