@@ -67,7 +67,7 @@ class HandCluster:
         before, view = {one.id for one in self.store.parked()}, self.store.look()
         session = next((one.id for one in self.store.sessions() if one.state == "alive"), "")
         carry_out(self.store, [plan(job, view.now) for job in view.jobs], session)
-        self.store.awaken([one.id for one in self.store.parked() if one.id not in before])
+        self.store.wake([one.id for one in self.store.parked() if one.id not in before])
 
     def claim(self, session: str = "session-of-node-1") -> list[Claim]:
         functions = {view.spec.function for view in self.store.jobs(limit=1000)}

@@ -991,7 +991,7 @@ def batch_of(ledger: Ledger, items: int) -> tuple[Claim, list[int]]:
     numbers = [one.id for one in ledger.store.enqueue(made)]
     settle(ledger.store, [End.of(batch, Parked("items", items))])
     ledger.finish(ledger.claim())
-    ledger.store.awaken([batch.id])
+    ledger.store.wake([batch.id])
     ledger.finish(ledger.claim())
     ledger.clock.advance(60)
     return batch, numbers

@@ -178,7 +178,7 @@ class Operations:
                 with suppress(InvalidTransition, LookupError):
                     store.cancel(made.id, by=self._acts.operator(None), why="its list cannot be used")
                 raise
-            store.complete_list(made.id, listed)
+            store.wake([made.id], listed=listed)
         return self._acts.handle(made)
 
     aenqueue_batch = twin(enqueue_batch)

@@ -88,7 +88,7 @@ class History:
         before = {one.id for one in self.store.parked()}
         while jobs := self.store.look().jobs:
             carry_out(self.store, [plan(job, self.store.now()) for job in jobs], self.node)
-        self.store.awaken([one.id for one in self.store.parked() if one.id not in before])
+        self.store.wake([one.id for one in self.store.parked() if one.id not in before])
 
     def claim(self, *jobs: str, reserve: int = 0) -> dict[str, Claim]:
         """Claim what is due, of these jobs or of all; by job, of items and batches by key."""
@@ -112,7 +112,7 @@ class History:
         give_back(self.store, [claim], cut=cut)
 
     def wake(self, claim: Claim) -> Claim:
-        self.store.awaken([claim.id])
+        self.store.wake([claim.id])
         return next(one for one in self.claim().values() if one.id == claim.id)
 
     # --- what nodes do of a night, and of a batch ---------------------------------------------------------------------

@@ -412,5 +412,5 @@ def test_what_once_was_found_is_gone_when_it_is_right_again(history):
         history.end(claim)
     history.wait(60)
     assert len(history.audit().findings) == 2
-    history.store.awaken([one.id for job in ("foot", "bulk") for one in history.of(job)])
+    history.store.wake([one.id for job in ("foot", "bulk") for one in history.of(job)])
     assert history.audit().findings == []

@@ -117,7 +117,7 @@ def test_what_failed_is_the_batch_and_no_item_is_run_again_alone(cluster, batch)
     assert f"cronsensus runs retry {batch.id}" in refused.text
     running = next(one for one in items if not one.state.final)
     cluster.store.cancel(running.id, by="ada", why="")
-    cluster.store.awaken([batch.id])
+    cluster.store.wake([batch.id])
     (collecting,) = take(cluster.store, batch.session, 1, {"close"}, lease=timedelta(hours=10))
     cluster.finish(collecting, State.FAILED, error=RunError(type="BatchFailed", message="1 of 6 items failed: nice"))
     groups = cluster("runs", "failed", "-o", "json").data["groups"]

@@ -502,7 +502,7 @@ def test_what_waits_for_another_job_is_no_batch(cluster: Any) -> None:
     assert "waits for extract" in cluster("ledger", "load").text
     assert "0 items" not in cluster("ledger", "load").text
     assert "parked" in cluster("runs", "list").text
-    cluster.store.awaken([claim.id])
+    cluster.store.wake([claim.id])
     cluster.advance(600)
     (claim,) = cluster.claim()
     cluster.advance(2)

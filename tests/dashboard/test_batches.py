@@ -102,7 +102,7 @@ def test_a_batch_took_the_time_of_its_items(pages: Browser, cluster: HandCluster
         cluster.finish(item)
     for one in cluster.store.occurrences(OccurrenceFilter(parent=batch.id, states=(State.RUNNING,))):
         settle(cluster.store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED)])
-    cluster.store.awaken([batch.id])
+    cluster.store.wake([batch.id])
     [again] = _claimed(cluster, 1)
     cluster.advance(2)
     cluster.finish(again)

@@ -141,7 +141,7 @@ def test_a_claim_that_stood_at_its_gate_while_its_upstream_ended_is_claimed_anew
     found, told = watch(store, []), list[tuple[int, str | None]]()
     found.on_answer = lambda claim, answer: told.append((claim.id, None if answer is None else "run"))
     [parked] = [one for one in store.parked(limit=NIGHTS) if one.scheduled_for == TIMES[0]]
-    store.awaken([parked.id])
+    store.wake([parked.id])
     [claim] = take(store, "node", 9, ("second",), lease=LEASE)
     [first] = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for == TIMES[0]]
     store._world.clock.advance(after)

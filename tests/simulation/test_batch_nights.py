@@ -43,7 +43,7 @@ def test_the_nights_are_rough_enough_to_prove_something() -> None:
         for line in (*night(seed, Parts(forgets=True)).trace.lines(), *night(seed, Parts(prunes=True)).trace.lines()):
             _, _, what, *rest = line.split(maxsplit=3)
             happened[f"{what} {rest[0].split()[0]}" if what in {"dies", "begins", "FAULT"} else what] += 1
-    met = ("dies phase", "dies item", "LOST", "awaken", "FORGETS", "FAULT crash", "cancel", "prune", "retry", "DIES")
+    met = ("dies phase", "dies item", "LOST", "wake", "FORGETS", "FAULT crash", "cancel", "prune", "retry", "DIES")
     for what in met:
         assert happened[what] > 0, f"{what}: never, in ten nights: {happened}"
     assert happened["begins phase"] > 50

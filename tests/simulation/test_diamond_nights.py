@@ -39,7 +39,7 @@ def test_the_nights_are_rough_enough_to_prove_something() -> None:
             _, _, what, *rest = line.split(maxsplit=3)
             happened[f"{what} {rest[0].split()[0]}" if what in {"dies", "begins", "FAULT"} else what] += 1
             feet += int(rest[0]) if what == "FEET" else 0
-    for what in ("dies item", "LOST", "awaken", "FAULT crash", "cancel", "pause"):
+    for what in ("dies item", "LOST", "wake", "FAULT crash", "cancel", "pause"):
         assert happened[what] > 0, f"{what}: never, in ten nights: {happened}"
     assert feet > 40, feet
 

@@ -556,13 +556,13 @@ class WakesWhatIsAwake(BrokenStore):
 
     rejected_by = "test_waking_leaves_alone_what_is_awake"
 
-    def _awaken(self, numbers: Sequence[int]) -> int:
+    def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
         with self._changed:
             for number in numbers:
                 row = self._space.occurrences.get(number)
                 if row is not None and row.state is State.PENDING:
                     self._space.wake(row, LATEST)
-        return super()._awaken(numbers)
+        return super()._wake(numbers, listed)
 
 
 class SleepsWithoutToken(BrokenStore):
@@ -1387,14 +1387,14 @@ class WokenBatchesQueue(BrokenStore):
 
     rejected_by = "test_a_batch_whose_items_are_done_goes_first"
 
-    def _awaken(self, numbers: Sequence[int]) -> int:
+    def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
         rows = [self._space.occurrences[number] for number in numbers]
-        listed = [row.listed for row in rows]
+        lengths = [row.listed for row in rows]
         for row in rows:
             row.listed = None
-        woken = super()._awaken(numbers)
-        for row, count in zip(rows, listed, strict=True):
-            row.listed = count
+        woken = super()._wake(numbers, listed)
+        for row, length in zip(rows, lengths, strict=True):
+            row.listed = length
         return woken
 
 

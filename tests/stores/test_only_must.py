@@ -1,9 +1,11 @@
 """A store that implements only what is abstract passes the suite; how much that is, is counted."""
 
 import itertools
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import isfunction
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from cronsensus.testing.conformance import StoreConformance, StoreTest
 from cronsensus.testing.conformance.fixtures import SECOND, START, minute
 from cronsensus.testing.conformance.steps import give_back
 
+ROOT = Path(__file__).parents[2]
 names = (f"memory://only-must-{number}" for number in itertools.count())
 
 MUST = """
@@ -25,11 +28,11 @@ MUST = """
     define_jobs retire look step acquire
     open_session renew close_session reclaim drain
     lock extend unlock break_lock
-    enqueue awaken complete_list trigger pause resume rewind cancel retry forget backfill
+    enqueue wake trigger pause resume rewind cancel retry forget backfill
     prune wait
     jobs occurrences ranges sessions history runs logs locks trail identity note_in_trail
 """
-MOST = 45
+MOST = 43
 OPTIONAL = {
     name: member
     for kind in (Backend, default_reads.DefaultReads)
@@ -48,6 +51,16 @@ def test_what_a_store_must_implement_is_a_decision() -> None:
     )
     assert found == named, decision
     assert len(found) <= MOST, decision
+
+
+def test_the_page_for_authors_of_stores_has_each_member_once() -> None:
+    page = (ROOT / "docs" / "stores.md").read_text().partition("## A store of your own")[2]
+    must, may = page.split("### Members with a default")
+    second = [line.split("|")[2] for line in must.splitlines() if line.startswith("| ")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(second))) == sorted(MUST.split())
+    assert f"with {len(Backend.__abstractmethods__)} members" in must
+    first = [line.split("|")[1] for line in may.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(first))) == sorted(name.removeprefix("_") for name in OPTIONAL)
 
 
 class OnlyMust(MemoryStore):

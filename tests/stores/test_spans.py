@@ -77,9 +77,8 @@ def calls_on(store: Store) -> Calls:
     return {
         "acquire": lambda: store.acquire("s", [AskNamed("job", key="k")], lease=LEASE),
         "register_presence": lambda: store.register_presence("s"),
-        "awaken": lambda: store.awaken([1]),
+        "wake": lambda: store.wake([1]),
         "children": lambda: store.children([1]),
-        "complete_list": lambda: store.complete_list(1, 0),
         "decided": store.decided,
         "ended_badly": lambda: store.ended_badly(NOON),
         "parked": store.parked,

@@ -430,9 +430,9 @@ class AgainstTheOracle(RuleBasedStateMachine):
     def wake_up(self, which, listed):
         chosen = [self.occurrences[-1 - number % len(self.occurrences)] for number in which]
         if listed is None:
-            self.both(lambda store, side: store.awaken([pair[side] for pair in chosen]))
+            self.both(lambda store, side: store.wake([pair[side] for pair in chosen]))
         else:
-            self.both(lambda store, side: store.complete_list(chosen[0][side], listed))
+            self.both(lambda store, side: store.wake([chosen[0][side]], listed=listed))
 
     @rule(job=JOBS, times=st.lists(TIMES, min_size=1, max_size=3))
     def backfill(self, job, times):

@@ -48,7 +48,7 @@ class Again(Struct, frozen=True, tag=True):
 
 
 class Parked(Struct, frozen=True, tag=True):
-    """It waits without a slot, due never, until ``Store.awaken``. All counts begin anew, and the attempt is none.
+    """It waits without a slot, due never, until ``Store.wake``. All counts begin anew, and the attempt is none.
 
     Attributes:
         on: what for: ``"items"``, ``"upstreams"``, or another word of at most 20 letters. Stores keep it and match on

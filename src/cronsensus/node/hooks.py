@@ -6,7 +6,7 @@
                                     │  only the store can say
                                     └──▶ Admission.admit, on the thread of waking.py
     an end, accepted ────────▶ Waker.ended   ┐
-    a plan, carried out ─────▶ Waker.planned ├──▶ Waker.ready, on that thread ──▶ Store.awaken
+    a plan, carried out ─────▶ Waker.planned ├──▶ Waker.ready, on that thread ──▶ Store.wake
     all that is parked ──────▶ Waker.sweep   ┘
 
 The node knows these classes and no feature. Its rounds' thread starts everybody's runs, so nothing that it calls here

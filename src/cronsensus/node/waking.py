@@ -236,7 +236,7 @@ class Waking:
             return
         before = dict(told)
         try:
-            self._awaken(waker.ready(self.store, told))
+            self._wake_up(waker.ready(self.store, told))
         except StoreError:
             told = before
             raise
@@ -254,7 +254,7 @@ class Waking:
                 sweeps = {waker.on: waker.sweep(self.store) for waker in self.wakers}
             for on, sweep in sweeps.items():
                 if parked := [one for one in page if one.on == on]:
-                    self._awaken(sweep(parked))
+                    self._wake_up(sweep(parked))
 
     def _pages(self) -> Iterator[list[Sleeper]]:
         last = 0
@@ -264,8 +264,8 @@ class Waking:
                 return
             last = page[-1].id
 
-    def _awaken(self, numbers: Collection[int]) -> None:
-        if numbers and self.store.awaken(numbers):
+    def _wake_up(self, numbers: Collection[int]) -> None:
+        if numbers and self.store.wake(numbers):
             self._wake()
 
     # --- the thread ---------------------------------------------------------------------------------------------------

@@ -241,7 +241,7 @@ class Store(Backend):
         - Ends tell what becomes of occurrences (``model.ends``). ``Final`` is written with reason, result and error.
           ``Again`` puts the occurrence back, due at the store's now + ``after``, and forgets its fingerprint: with one
           failure more if it ``failed``, else without the attempt, and with its ``note`` for the next one. ``Parked``
-          puts it back due never, until ``awaken``, with all counts at their beginning. One that was asked to stop is
+          puts it back due never, until ``wake``, with all counts at their beginning. One that was asked to stop is
           cancelled instead of put back.
           Each that is accepted leaves a run record with its token, but for what ``recorded_as`` says leaves none.
           Reasons, errors and log lines may be any text: what a store cannot keep of it (NUL, half characters) it keeps
@@ -516,24 +516,26 @@ class Store(Backend):
                 check_key(item.key, of_item=item.parent is not None)
         return self._within("enqueue", self._enqueue, items) if items else []
 
-    def awaken(self, occurrences: Collection[int]) -> int:
-        """Make due those of these occurrences that are parked; say how many.
+    def wake(self, occurrences: Collection[int], *, listed: int | None = None) -> int:
+        """Make due those of these occurrences that are parked; return how many.
 
-        As of their creation, and not before their nominal time; a batch goes first then, whatever its class was. It
-        wakes other handles as ``notify`` does. One that is awake, or has ended, is left alone.
+        They are due as of their creation, and not before their nominal time. A batch goes first then, whatever its
+        class was. Other handles are notified as by ``notify``. One that is not parked is left alone.
+
+        With ``listed`` the call is for one batch whose list was made outside of a run: all its items, so many, are
+        enqueued. It is noted and the batch made due, only if it is pending, not parked, and its list not complete; else
+        the answer is 0.
 
         Atomic: each. Idempotent.
         Not prevented: one that is claimed, or parked, in this moment stays parked: who parks it asks again.
+
+        Raises:
+            InvalidOption: ``listed`` is given, and not exactly one occurrence.
         """
         numbers = tuple(dict.fromkeys(occurrences))
-        return self._within("awaken", self._awaken, numbers) if numbers else 0
-
-    def complete_list(self, batch: int, listed: int) -> bool:
-        """Note that all items of a batch that waits are enqueued, and wake it; ``False``: it does not wait for that.
-
-        For lists that are made outside of a run. Atomic: only if it is pending and its list is not complete.
-        """
-        return self._within("complete_list", self._complete_list, batch, listed)
+        if listed is not None and len(numbers) != 1:
+            raise InvalidOption(f"listed={listed} is of one batch, whose list is complete; pass its id, and no other")
+        return self._within("wake", self._wake, numbers, listed) if numbers else 0
 
     def trigger(
         self,

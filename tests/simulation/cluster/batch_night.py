@@ -196,7 +196,7 @@ class SleepersWorld(World):
     def commit(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let the store carry a verb out."""
         rng = self.chance["wakers"]
-        if verb == "awaken" and rng.random() < LOST:
+        if verb == "wake" and "listed" not in kwargs and rng.random() < LOST:
             self.trace.add(self.clock.micros, who, "LOST", args)
             if not self.calm and rng.random() < 0.5:
                 self.after(0, lambda: self._end_waker(who))

@@ -39,7 +39,7 @@ def publish(store, queues):
     else:
         place = store._url.schema, store.namespace
         with psycopg.connect(**dict(store._url.connection), autocommit=True) as connection:
-            for channel in (store._wake.channel, channel_of(*place)):
+            for channel in (store._wake_ups.channel, channel_of(*place)):
                 for text in TEXTS:
                     connection.execute("SELECT pg_notify(%s, %s)", [channel, text.decode()])
 

@@ -103,7 +103,7 @@ def test_a_batch_that_is_pruned_leaves_no_key(store, raw, clock):
     before = keys(store, raw)
     (batch,) = store.enqueue([Item(job="queue")])
     store.enqueue([Item(job="queue", key=item_key(batch.id, str(n)), parent=batch.id) for n in range(3)])
-    store.complete_list(batch.id, 3)
+    store.wake([batch.id], listed=3)
     claims = take(store, "s1", 10, ["f"], lease=DAY)
     states = (State.SUCCEEDED, State.SUCCEEDED, State.FAILED, State.SKIPPED)
     ends = [an_end(id=one.id, token=one.token, state=state) for one, state in zip(claims, states, strict=True)]

@@ -176,9 +176,9 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     failed = an_end(id=claim.id, token=claim.token, state=State.PENDING, reason=name)
     assert settle(store, [failed])[0].accepted
     store.enqueue([Item(job=name, key=item_key(made.id, name), origin=Origin.BATCH, parent=made.id)])
-    assert store.complete_list(made.id, 1)
+    assert store.wake([made.id], listed=1)
     assert store.children([made.id])[made.id].pending == 1
-    store.awaken([made.id])
+    store.wake([made.id])
     assert store.parked() == []
     assert store.edges() == []
     assert store.decided() == store.decided(after=-1) == []

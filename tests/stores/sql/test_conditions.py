@@ -317,8 +317,8 @@ CASES = [
         asked={"after": 7},
     ),
     Case(
-        "awaken",
-        "awaken",
+        "wake",
+        "wake",
         _o,
         [PARKED, {**PARKED, "listed": None}],
         [{"id": 2}, {"namespace": "theirs"}, {"state": "running"}, {"parked_on": None}],

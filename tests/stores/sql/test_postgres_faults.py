@@ -363,7 +363,7 @@ def test_a_forked_child_takes_its_own_connections_and_leaves_the_parents_alone(o
 
 
 def backends(store: PostgresStore) -> set[int]:
-    driver = store._wake._driver
+    driver = store._wake_ups._driver
     return set() if driver is None else {driver.info.backend_pid}
 
 

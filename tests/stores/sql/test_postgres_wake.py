@@ -42,7 +42,7 @@ class Ear:
 
     @property
     def pid(self) -> int:
-        driver = self.store._wake._driver
+        driver = self.store._wake_ups._driver
         return 0 if driver is None else driver.info.backend_pid
 
     def hears(self, seconds: float = 20) -> bool:
@@ -93,7 +93,7 @@ def test_a_connection_that_is_open_and_delivers_nothing_is_noticed_and_made_anew
         store, teller = PostgresStore(with_query(proxy.url, timeout="1s")), open_postgres()
         ear = ear_on(store, 0.1)
         assert not ear.hears(1.0)  # it is asked, answers, and stays
-        driver = store._wake._driver
+        driver = store._wake_ups._driver
         assert driver is not None
         assert not driver.closed
         proxy.drop("down")
@@ -131,7 +131,7 @@ def test_notification_that_fails_after_the_commit_fails_no_verb(open_postgres, m
     store = open_postgres()
     store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     monkeypatch.setattr(dialect, "has_pipeline", lambda: pipelines)
-    store._wake.channel = "x" * 64  # the server refuses it
+    store._wake_ups.channel = "x" * 64  # the server refuses it
     for _ in range(2):
         (one,) = store.enqueue([Item(job="job")])
         assert store.occurrence(one.id).state == "pending"
@@ -151,7 +151,7 @@ def test_notification_stays_within_its_namespace_and_schema(postgres_url, open_p
 
 
 def test_the_name_of_a_channel_fits_whatever_the_namespace_is_called(postgres_url):
-    names = {PostgresStore(postgres_url, namespace=name)._wake.channel for name in ("a", "é" * 200, 'x"y', "A")}
+    names = {PostgresStore(postgres_url, namespace=name)._wake_ups.channel for name in ("a", "é" * 200, 'x"y', "A")}
     assert len(names) == 4
     assert max(len(name.encode()) for name in names) <= 63
 
@@ -207,7 +207,7 @@ def test_closing_ends_a_wait(open_postgres):
     store.close()
     assert ended.wait(60)
     thread.join()
-    assert store._wake._driver is None
+    assert store._wake_ups._driver is None
 
 
 def test_a_wait_ends_when_its_time_is_up(open_postgres):
@@ -221,7 +221,7 @@ def test_waiting_asks_the_server_nothing(open_postgres):
     """An idle cluster lets its database sleep."""
     store = open_postgres()
     store.wait(0.0)
-    driver = store._wake._driver
+    driver = store._wake_ups._driver
     assert driver is not None
     sent: list[object] = []
     execute = psycopg.RawCursor.execute

@@ -223,8 +223,8 @@ def a_look_at_batches(store: SqlStore, batches: list[int], done: Callable[[str, 
     for state in (State.PENDING, State.SUCCEEDED, State.FAILED):
         where = OccurrenceFilter(parent=batches[0], states=(state,))
         done(state.value, functools.partial(store.occurrences, where, limit=20))
-    done("awaken", lambda: store.awaken(batches[-5:]))
-    done("complete", lambda: store.complete_list(batches[1], 1))
+    done("wake", lambda: store.wake(batches[-5:]))
+    done("complete", lambda: store.wake([batches[1]], listed=1))
 
 
 @pytest.mark.parametrize("analyzed", [False, True])

@@ -66,24 +66,21 @@ class OperatingVerbs(RoundVerbs):
         return enqueued(row, created=True)
 
     @writes
-    def _awaken(self, numbers: Sequence[int]) -> int:
-        rows = [self._space.occurrences.get(number) for number in numbers]
-        asleep = [row for row in rows if row is not None and row.is_parked]
-        for row in asleep:
-            self._space.wake(row, max(row.created_at, row.scheduled_for or row.created_at))
-        if asleep:
+    def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
+        found = (self._space.occurrences.get(number) for number in numbers)
+        pending = [row for row in found if row is not None and row.state is State.PENDING]
+        if listed is None:
+            woken = [row for row in pending if row.is_parked]
+            for row in woken:
+                self._space.wake(row, max(row.created_at, row.scheduled_for or row.created_at))
+        else:
+            woken = [row for row in pending if row.listed is None and not row.is_parked]
+            for row in woken:
+                row.listed = listed
+                self._space.wake(row, row.created_at)
+        if woken:
             self._notify()
-        return len(asleep)
-
-    @writes
-    def _complete_list(self, batch: int, listed: int) -> bool:
-        row = self._space.occurrences.get(batch)
-        if row is None or row.state is not State.PENDING or row.listed is not None or row.is_parked:
-            return False
-        row.listed = listed
-        self._space.wake(row, row.created_at)
-        self._notify()
-        return True
+        return len(woken)
 
     @writes
     def _trigger(

@@ -44,15 +44,11 @@ class OperatingVerbs(Handle):
             for item, key, (number, created, state, *found) in zip(items, keys, answers, strict=True)
         ]
 
-    def _awaken(self, numbers: Sequence[int]) -> int:
-        """Wake batches; the script notifies nodes."""
-        woken: int = self._decide("awaken", [occurrence_id(number) for number in numbers], self._sender)
+    def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
+        """Wake what is parked, or the batch whose list is complete; the script notifies nodes."""
+        ids, length = [occurrence_id(number) for number in numbers], None if listed is None else str(listed)
+        woken: int = self._decide("wake", ids, length, self._sender)
         return woken
-
-    def _complete_list(self, batch: int, listed: int) -> bool:
-        """Complete a list; the script notifies nodes."""
-        done: bool = self._decide("complete_list", occurrence_id(batch), str(listed), self._sender)
-        return done
 
     def _trigger(
         self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str

@@ -62,8 +62,8 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         self._second_sign = SecondSign(
             lambda sign: Subscription(route(self._url, meta), sign, where=self._client.where)
         )
-        self._wake = Wake(self._keyspace, route(self._url, meta), self._client)
-        self._sender = self._wake.name.decode()
+        self._wake_ups = Wake(self._keyspace, route(self._url, meta), self._client)
+        self._sender = self._wake_ups.name.decode()
         self._policy = PolicyWatch(self._client, clock or SystemClock())
         self._begin_watching()
         self._begin_rounds()
@@ -78,17 +78,17 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         return type(self)(url, namespace=self.namespace, clock=clock)
 
     def _close(self) -> None:
-        self._wake.close()
+        self._wake_ups.close()
         self._second_sign.close()
         self._client.close()
 
     def _wait(self, timeout: float) -> bool:
-        return self._wake.wait(timeout)
+        return self._wake_ups.wait(timeout)
 
     def _register_presence(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while something waits on this handle, and from its next renewal here."""
         self._registered = session
-        self._wake.show(None if session is None else self._keyspace.sign(session))
+        self._wake_ups.show(None if session is None else self._keyspace.sign(session))
 
     def _notify(self) -> None:
-        self._wake.notify()
+        self._wake_ups.notify()

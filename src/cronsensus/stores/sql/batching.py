@@ -43,15 +43,12 @@ def parked(tx: Transaction, after: int, limit: int) -> list[Sleeper]:
     ]
 
 
-def awaken(tx: Transaction, numbers: Sequence[int]) -> int:
-    """Make due what is parked of these.
+def wake(tx: Transaction, numbers: Sequence[int], listed: int | None) -> int:
+    """Make due what is parked of these, or note that the list of the one batch is complete and make it due.
 
-    Safe when a node claims or ends one at the same instant: the UPDATE asks whether it is parked.
+    Safe when a node claims or ends one at the same instant: the UPDATE asks for its state.
     """
-    sent = tx.send_in("awaken", "ids", [one for one in numbers if is_id(one)], space=tx.namespace)
-    return sum(one.count for one in sent)
-
-
-def complete_list(tx: Transaction, batch: int, listed: int) -> bool:
-    """Note that a list is complete, and wake its batch. Safe: the UPDATE asks whether it waits for that."""
-    return is_id(batch) and tx.send("complete_list", batch=batch, listed=listed, space=tx.namespace).count == 1
+    ids = [number for number in numbers if is_id(number)]
+    if listed is not None:
+        return sum(tx.send("complete_list", batch=batch, listed=listed, space=tx.namespace).count for batch in ids)
+    return sum(sent.count for sent in tx.send_in("wake", "ids", ids, space=tx.namespace))

@@ -273,22 +273,14 @@ class SqlStore(SqlHandle):
         """Have the COMMIT followed by what notifies nodes; ``None``: it cannot be."""
         return None
 
-    _awaken_only = writes(batching.awaken)
-    _complete_only = writes(batching.complete_list)
+    _wake_only = writes(batching.wake)
 
-    def _awaken(self, numbers: Sequence[int]) -> int:
-        """Wake batches, and notify nodes."""
-        woken = self._awaken_only(numbers)
+    def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
+        """Wake what is parked, or the batch whose list is complete, and notify nodes."""
+        woken = self._wake_only(numbers, listed)
         if woken:
             self._notify()
         return woken
-
-    def _complete_list(self, batch: int, listed: int) -> bool:
-        """Complete a list, and notify nodes."""
-        done = self._complete_only(batch, listed)
-        if done:
-            self._notify()
-        return done
 
     _trigger = writes(operating.trigger)
     _cancel = writes(operating.cancel)

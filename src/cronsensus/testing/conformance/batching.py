@@ -24,7 +24,7 @@ from cronsensus.testing.conformance.steps import an_end, give_back, settle
 
 
 class Batching(StoreTest):
-    """What batches rest on: ``parent``, ``listed``, ``children``, ``parked``, ``awaken``, ``complete_list``."""
+    """What batches rest on: ``parent``, ``listed``, ``children``, ``parked``, ``wake``."""
 
     def batch(self, items: int = 0, **policies: Any) -> Claim:
         """Let a batch run, with its items enqueued."""
@@ -150,8 +150,8 @@ class Batching(StoreTest):
         assert view.backlog
         assert view.next_pending in {None, LATEST}
         assert view.parked
-        assert self.store.awaken([batch.id]) == 1
-        assert self.store.awaken([batch.id]) == 0
+        assert self.store.wake([batch.id]) == 1
+        assert self.store.wake([batch.id]) == 0
         assert self.store.parked() == []
         assert not self.store.look().parked, "nodes ask of what is parked as long as a look shows some"
         woken, *items = self.claim()
@@ -178,14 +178,14 @@ class Batching(StoreTest):
         assert claim.failures == 1
         self.sleep(claim, listed=0)
         self.clock.advance(DAY)
-        self.store.awaken([claim.id])
+        self.store.wake([claim.id])
         self.session("s2")
         assert self.take("s2").failures == 0
 
     def test_a_batch_that_sleeps_again_keeps_its_list(self) -> None:
         batch = self.batch(items=1)
         self.sleep(batch, listed=1)
-        self.store.awaken([batch.id])
+        self.store.wake([batch.id])
         woken = self.claim(limit=1)[0]
         assert self.sleep(woken)
         assert self.children_of(batch.id).listed == 1
@@ -202,13 +202,13 @@ class Batching(StoreTest):
         assert self.store.parked() == []
         found = self.look(batch)
         assert (woken.created_at, None) == (found.created_at, found.parked_on)
-        assert not self.store.awaken([batch.id]), "what runs is woken by nobody"
+        assert not self.store.wake([batch.id]), "what runs is woken by nobody"
 
     def test_the_answer_to_a_sleep_is_given_again(self) -> None:
         batch = self.batch()
         assert self.sleep(batch, listed=0)
         assert self.sleep(batch, listed=0)
-        self.store.awaken([batch.id])
+        self.store.wake([batch.id])
         self.take()
         assert State.RUNNING is self.look(batch).state
 
@@ -225,17 +225,17 @@ class Batching(StoreTest):
         batch = self.batch()
         waits = self.enqueue("later", delay=HOUR)
         due = self.look(waits).due_at
-        assert self.store.awaken([batch.id, waits.id, waits.id + 987_654]) == 0
+        assert self.store.wake([batch.id, waits.id, waits.id + 987_654]) == 0
         assert (State.RUNNING, due) == (self.look(batch).state, self.look(waits).due_at)
         self.finish(batch)
-        assert self.store.awaken([batch.id]) == 0
+        assert self.store.wake([batch.id]) == 0
 
     def test_a_batch_that_sleeps_is_cancelled_at_once(self) -> None:
         batch = self.batch()
         self.sleep(batch, listed=0)
         assert State.CANCELLED is self.store.cancel(batch.id, by="op", why="no")
         assert self.store.parked() == []
-        assert self.store.awaken([batch.id]) == 0
+        assert self.store.wake([batch.id]) == 0
         found = self.look(batch)
         assert (found.parked_on, found.is_parked) == ("items", False), "the ledger tells what it waited for"
 
@@ -244,8 +244,8 @@ class Batching(StoreTest):
         assert settle(self.store, [End.of(claim, Parked("a file", reason="waits for a file"))])[0].accepted
         assert (self.look(claim).parked_on, self.look(claim).listed) == ("a file", None)
         assert [(claim.id, "a file")] == [(one.id, one.on) for one in self.store.parked()]
-        assert not self.store.complete_list(claim.id, 1)
-        assert self.store.awaken([claim.id]) == 1
+        assert not self.store.wake([claim.id], listed=1)
+        assert self.store.wake([claim.id]) == 1
 
     def test_what_is_planned_parked_is_due_never_until_it_is_woken(self) -> None:
         self.define(self.job(overlap="allow", grace="1s"))
@@ -263,7 +263,7 @@ class Batching(StoreTest):
         self.clock.advance(DAY)
         self.session("s2")
         assert self.claim("s2") == [], "and it is not missed(late)"
-        assert self.store.awaken([one.id]) == 1
+        assert self.store.wake([one.id]) == 1
         claim = self.take("s2")
         assert (claim.due_at, claim.created_at, self.look(claim).parked_on) == (minute(1), minute(1), None)
 
@@ -273,7 +273,7 @@ class Batching(StoreTest):
         assert self.look(never).due_at == LATEST
         assert self.store.parked() == []
         assert not self.store.look().parked
-        assert self.store.awaken([never.id]) == 0
+        assert self.store.wake([never.id]) == 0
 
     def test_sleeping_batches_come_by_pages(self) -> None:
         self.queue()
@@ -304,12 +304,20 @@ class Batching(StoreTest):
         self.session()
         batch = self.enqueue("batch", origin=Origin.BATCH, delay=HOUR)
         self.items(batch.id, 2)
-        assert self.store.complete_list(batch.id, 2)
-        assert not self.store.complete_list(batch.id, 3)
-        assert not self.store.complete_list(batch.id + 987_654, 3)
+        assert self.store.wake([batch.id], listed=2)
+        assert not self.store.wake([batch.id], listed=3)
+        assert not self.store.wake([batch.id + 987_654], listed=3)
         first = self.claim()[0]
         assert (batch.id, 2) == (first.id, first.listed)
-        assert not self.store.complete_list(batch.id, 3)
+        assert not self.store.wake([batch.id], listed=3)
+
+    def test_the_length_of_a_list_is_that_of_one_batch(self) -> None:
+        self.queue()
+        batches = [self.enqueue(f"batch {n}", origin=Origin.BATCH, delay=HOUR).id for n in range(2)]
+        for some in ([], batches):
+            with pytest.raises(InvalidOption, match="one batch"):
+                self.store.wake(some, listed=1)
+        assert [self.look(batch).listed for batch in batches] == [None, None]
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -322,7 +330,7 @@ class Batching(StoreTest):
         assert self.store.prune() == 0
         assert self.store.prune(self.store.now()) == 0
         assert self.children_of(batch.id).succeeded == 2
-        self.store.awaken([batch.id])
+        self.store.wake([batch.id])
         self.session("s2")
         self.finish(self.take("s2"))
         self.clock.advance(DAY)

@@ -199,7 +199,7 @@ class Finishing(StoreTest):
         assert (1, 1) == (claim.crashes, again.crashes)
         assert settle(self.store, [End.of(again, Parked("items", 0))])[0].accepted
         assert 0 == self.look(claim).crashes
-        self.store.awaken([claim.id])
+        self.store.wake([claim.id])
         assert 0 == self.take("s2").crashes
 
     def test_an_attempt_that_never_began_counts_nothing(self) -> None:

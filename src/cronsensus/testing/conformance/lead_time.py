@@ -105,7 +105,7 @@ class LeadTime(StoreTest):
         self.before(minute(1))
         _, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert settle(self.store, [End.of(claim, Parked("upstreams"))])[0].accepted
-        assert self.store.awaken([claim.id]) == 1
+        assert self.store.wake([claim.id]) == 1
         [one] = self.all()
         assert minute(1) == one.due_at
         assert [] == self.claim()

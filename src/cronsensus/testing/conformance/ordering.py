@@ -123,7 +123,7 @@ class Ordering(StoreTest):
         batch, _ = self.batch_of(0)
         enqueued = self.enqueue(delay=-SECOND).id
         self.park(batch, Parked("items", 0))
-        assert 1 == self.store.awaken([batch.id])
+        assert 1 == self.store.wake([batch.id])
         assert [batch.id, enqueued] == self.ordered()
 
     def test_a_batch_whose_list_was_completed_goes_first(self) -> None:
@@ -131,7 +131,7 @@ class Ordering(StoreTest):
         self.session(lease=DAY)
         made = self.enqueue(origin=Origin.BATCH, delay=DAY)
         enqueued = self.enqueue(delay=-SECOND).id
-        assert self.store.complete_list(made.id, 0)
+        assert self.store.wake([made.id], listed=0)
         assert [made.id, enqueued] == self.ordered()
 
     def test_what_slept_behind_other_jobs_keeps_its_class(self) -> None:
@@ -141,7 +141,7 @@ class Ordering(StoreTest):
         self.park(self.take(), Parked("upstreams"))
         self.clock.advance(SECOND)
         enqueued = self.enqueue().id
-        assert 1 == self.store.awaken([held.id])
+        assert 1 == self.store.wake([held.id])
         assert [enqueued, held.id] == self.ordered()
 
 

@@ -265,7 +265,7 @@ class Pruning(StoreTest):
         claim = self.wait_for_upstreams()
         self.clock.advance(5 * DAY)
         assert 0 == self.store.prune()
-        assert 1 == self.store.awaken([claim.id])
+        assert 1 == self.store.wake([claim.id])
         self.finish(self.take("waiter", functions=["down"], lease=100 * DAY))
         assert (2, 0) == ((pruned := self.store.prune()), pruned.needed)
 

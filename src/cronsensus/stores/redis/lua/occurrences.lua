@@ -246,7 +246,7 @@ end
 
 -- Make a pending occurrence due at a time, parked no more; a batch goes first then. `changes` are further fields and
 -- values, in turns.
-local function awaken(id, row, due, changes)
+local function wake(id, row, due, changes)
   row.due = due
   if row.parked then
     gather('ZREM', PARKED, id)

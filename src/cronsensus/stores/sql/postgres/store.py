@@ -70,13 +70,13 @@ class PostgresStore(PresenceStore):
             lend=lambda: open_connection(self._url, lent=True),
         )
         self._place = (self._url.schema, namespace)
-        self._wake = Wake(self._open, self._place)
+        self._wake_ups = Wake(self._open, self._place)
         self._unusual_until = float("-inf")
         """Until then work is claimed as ever."""
 
     def _close(self) -> None:
         """Let go of connections."""
-        self._wake.close()
+        self._wake_ups.close()
         super()._close()
 
     def _has_one_trip(self) -> bool:
@@ -165,12 +165,12 @@ class PostgresStore(PresenceStore):
     def _wait(self, timeout: float) -> bool:
         """Wait for a hint."""
         with self._errors_explained():
-            return self._wake.wait(timeout)
+            return self._wake_ups.wait(timeout)
 
     def _register_presence(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while a thread waits on this handle, and from its next renewal here."""
         super()._register_presence(session)
-        self._wake.register_presence(session)
+        self._wake_ups.register_presence(session)
 
     def _show(self, connection: Connection, session: str) -> bool:
         if not self._postgres.pooled:
@@ -182,10 +182,10 @@ class PostgresStore(PresenceStore):
 
     def _notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
-        self._tell(self._wake.tell)
+        self._tell(self._wake_ups.tell)
 
     def _hint_behind(self, tx: Transaction) -> Pending:
-        return tx.send_behind("hint", channel=self._wake.channel, sender=self._wake.name)
+        return tx.send_behind("hint", channel=self._wake_ups.channel, sender=self._wake_ups.name)
 
     def _tell(self, tell: Callable[[BoundedConnection], None]) -> None:
         self._on_idle(lambda connection: tell(driver_of(connection)))

@@ -33,7 +33,7 @@ WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' A
 ORDER BY o.id
 LIMIT :size;
 
--- name: awaken
+-- name: wake
 -- Make due what is parked, not before its nominal time; a batch goes first then. Race: its claim, its end, or another that wakes it; the condition asks whether it is parked.
 UPDATE cronsensus_occurrences AS o {by_id}
 SET due_at = CASE WHEN o.scheduled_for > o.created_at THEN o.scheduled_for ELSE o.created_at END,

@@ -50,8 +50,8 @@ class SqliteStore(SqlStore):
             dialect=dialect,
             connect=self._open,
         )
-        self._wake = Wake(self._url.path, namespace)
-        dialect.wakes = self._wake.supported
+        self._wake_ups = Wake(self._url.path, namespace)
+        dialect.wakes = self._wake_ups.supported
 
     def _migrate(self) -> list[str]:
         """Create the file if there is none, and bring its schema up to date."""
@@ -65,20 +65,20 @@ class SqliteStore(SqlStore):
     def _close(self) -> None:
         """Let go of connections and of the wake-up pipe."""
         self._closing.set()
-        self._wake.close()
+        self._wake_ups.close()
         super()._close()
         if self._sqlite.epoch is not None:
             self._sqlite.epoch.leave()
 
     def _wait(self, timeout: float) -> bool:
         """Wait for a hint."""
-        hinted = self._wake.wait(timeout)
-        self._sqlite.wakes = self._wake.supported
+        hinted = self._wake_ups.wait(timeout)
+        self._sqlite.wakes = self._wake_ups.supported
         return hinted
 
     def _notify(self) -> None:
         """Wake the other handles of this namespace on this host."""
-        self._wake.notify()
+        self._wake_ups.notify()
 
     def _wait_queues(self) -> WaitQueues:
         return PipeQueues(self._url.path, self.namespace)
