@@ -7,6 +7,7 @@ import redis
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.batch import item_key
+from cronsensus.model.ends import End, Final, Parked
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
@@ -103,14 +104,17 @@ def test_a_batch_that_is_pruned_leaves_no_key(store, raw, clock):
     before = keys(store, raw)
     (batch,) = store.enqueue([Item(job="queue")])
     store.enqueue([Item(job="queue", key=item_key(batch.id, str(n)), parent=batch.id) for n in range(3)])
-    store.wake([batch.id], listed=3)
-    claims = take(store, "s1", 10, ["f"], lease=DAY)
-    states = (State.SUCCEEDED, State.SUCCEEDED, State.FAILED, State.SKIPPED)
+    listing, *claims = take(store, "s1", 10, ["f"], lease=DAY)
+    settle(store, [End.of(listing, Parked("items", listed=3))])
+    states = (State.SUCCEEDED, State.FAILED, State.SKIPPED)
     ends = [an_end(id=one.id, token=one.token, state=state) for one, state in zip(claims, states, strict=True)]
-    settle(store, ends[1:3])
+    settle(store, ends[:2])
     items = f"items:{batch.id:014d}"
     assert {f"{items}:running", f"{items}:failed", f"{items}:succeeded", "parked"} <= {*keys(store, raw)}
-    settle(store, [ends[3], ends[0]])
+    settle(store, ends[2:])
+    store.wake([batch.id])
+    [collecting] = take(store, "s1", 10, ["f"], lease=DAY)
+    settle(store, [End.of(collecting, Final(State.SUCCEEDED))])
     clock.advance(120)
     assert store.prune() == 4
     assert keys(store, raw) == before
