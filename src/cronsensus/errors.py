@@ -35,8 +35,7 @@
     ├── PayloadMismatch              another payload under a key that was used before
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
     ├── AlertNotSent                 a receiver did not take a message; it is sent again
-    ├── FailedForGood                trying it again would find the same
-    │   └── BatchFailed              more items of a batch failed than ``tolerate`` allows
+    ├── BatchFailed                  more items of a batch failed than ``tolerate`` allows
     ├── NodeFailed                   ``Scheduler.run``: this node could not go on, and has ended
     └── TaskControl                  raised *by* a job to steer its own run
         ├── Retry                    try again later, although the code did not fail
@@ -54,6 +53,9 @@ from datetime import timedelta
 
 class CronsensusError(Exception):
     """Something went wrong in cronsensus."""
+
+    hopeless = False
+    """Whether another attempt of the run that raised it cannot end otherwise."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or default_message(type(self)))
@@ -242,12 +244,10 @@ class NodeFailed(CronsensusError):
     """The node could not go on, and has ended; its runs are left to others."""
 
 
-class FailedForGood(CronsensusError):
-    """Trying it again would find the same."""
-
-
-class BatchFailed(FailedForGood):
+class BatchFailed(CronsensusError):
     """More items of a batch failed than it tolerates."""
+
+    hopeless = True  # its items have ended
 
 
 class AlertNotSent(CronsensusError):

@@ -57,7 +57,7 @@ def test_a_list_of_jobs_asks_for_all_their_verdicts_in_one_read(
     cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[str]()
-    for verb in ("_last_of", "_occurrences", "_ranges", "_runs"):
+    for verb in ("last_of", "occurrences", "ranges", "runs"):
         real = getattr(cluster.store, verb)
 
         def counted(*args: Any, real: Any = real, verb: str = verb, **more: Any) -> Any:
@@ -66,7 +66,7 @@ def test_a_list_of_jobs_asks_for_all_their_verdicts_in_one_read(
 
         monkeypatch.setattr(cluster.store, verb, counted)
     assert "<b>bad</b>" in Browser(dashboard(cluster.store)).get("/jobs").text
-    assert asked == ["_last_of"]
+    assert asked == ["last_of"]
 
 
 def test_how_long_runs_took_is_said_of_those_that_succeeded(cluster: HandCluster) -> None:

@@ -11,7 +11,7 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
-from cronsensus.once import claims
+from cronsensus.outside import claims as outside_claims
 from cronsensus.stores.memory import MemoryStore
 from tests.once.test_reconciling import wait_for
 
@@ -79,7 +79,7 @@ def test_lost_answer_of_an_acquire_may_have_shortened_the_lease(scheduler, monke
 
 
 def test_an_end_that_cannot_be_told_is_told_later_and_is_the_one_that_it_was(scheduler, monkeypatch):
-    monkeypatch.setattr(claims, "PATIENCE", 0.0)
+    monkeypatch.setattr(outside_claims, "PATIENCE", 0.0)
     away = [True]
     real = MemoryStore.step
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from cronsensus.errors import CoordinationError, LeaseLost, OccurrenceTooOld, UnknownJob
+from cronsensus.errors import CoordinationError, LeaseLost
+from cronsensus.model.acquiring import AskNamed, NotWon
 from cronsensus.model.ending import Ending, EndingKind
 from cronsensus.model.ends import End
 from cronsensus.model.occurrence import Claim, RunError
@@ -159,7 +160,7 @@ class Outsider:
             act()
         except LeaseLost:
             self._lost()
-        except (CoordinationError, OccurrenceTooOld, UnknownJob) as error:
+        except CoordinationError as error:
             self.stage.trace.add(self.stage.clock.micros, self.name, "refused", str(error))
         self.stage.hint_all(self.name)
 
@@ -169,13 +170,13 @@ class Outsider:
             return
         job = rng.choice(self.stage.scenario.names)
         book = self._judge.jobs.get(job)
-        named: dict[str, Any] = {"key": f"key {rng.randint(0, KEYS)}"}
+        ask = AskNamed(job, key=f"key {rng.randint(0, KEYS)}")
         if book is not None and book.kept_elsewhere and rng.random() < 0.7:
             times = list(self._timer(book.eras[-1][0]))
             if times:
-                named = {"scheduled_for": rng.choice(times)}
-        claim = self._do("acquire", self._session, job, lease=self.stage.scenario.lease, **named)
-        if claim is None:
+                ask = AskNamed(job, scheduled_for=rng.choice(times))
+        [[claim]] = self._do("acquire", self._session, [ask], lease=self.stage.scenario.lease)
+        if isinstance(claim, NotWon):
             return
         if rng.random() < 0.1:
             self.stage.trace.add(self.stage.clock.micros, self.name, "hears no answer")

@@ -30,7 +30,6 @@ from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import (
     Cancel,
     CronsensusError,
-    FailedForGood,
     InvalidDuration,
     InvalidPayload,
     LeaseLost,
@@ -116,7 +115,7 @@ def raised(error: BaseException, run: BaseRun) -> Ending:
         ending = _raised(error, run)
         if ending.kind == "raised" and run.was_cut_off(error):
             ending = structs.replace(ending, cut_off=True)
-        if issubclass(type(error), FailedForGood):
+        if _is_hopeless(type(error)):
             return ending
         # Of one with a text that is cut in the record, the log gets the record: megabytes in a line stop its handlers.
         if ending.error is not None and len(ending.error.message) >= LONGEST_MESSAGE:
@@ -155,7 +154,7 @@ def _raised(error: BaseException, run: BaseRun) -> Ending:
     if is_task_cancelled(control):
         by = "by the job itself, by the application, or by its event loop shutting down"
         return _failed(error, f"the job's task was cancelled, but not by cronsensus: {by}")
-    if issubclass(kind, FailedForGood):
+    if _is_hopeless(kind):
         return Ending(kind="raised", error=RunError(type=kind.__name__, message=_message(error)), hopeless=True)
     return Ending(kind="raised", error=describe(error))
 
@@ -271,6 +270,10 @@ def _snooze(control: Snooze) -> Ending:
 
 def _failed(error: BaseException, message: str) -> Ending:
     return failed(_name(type(error)), message, traceback=_traceback(error))
+
+
+def _is_hopeless(kind: type[BaseException]) -> bool:
+    return issubclass(kind, CronsensusError) and kind.hopeless
 
 
 def _said(control: CronsensusError) -> str | None:

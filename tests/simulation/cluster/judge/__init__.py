@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cronsensus.model.acquiring import NotWon
 from tests.simulation.cluster.judge.bench import Seen
 from tests.simulation.cluster.judge.creating import CreatingRules
 from tests.simulation.cluster.judge.locks import LockRules
@@ -66,9 +67,16 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
             self.claim(Seen((session, want.limit, want.functions), ahead | {"lease": want.lease}, done.claims))
 
     def acquire(self, seen: Seen) -> None:
-        """Look at an occurrence that somebody wanted by name: made if it was not there, and then claimed."""
-        self.make_if_absent(seen)
-        self.claim_by_name(seen)
+        """Look at occurrences that somebody wanted by name: made if they were not there, and then claimed."""
+        session, asks = seen.args
+        for ask, [answer] in zip(asks, seen.answer, strict=True):
+            if answer is NotWon.UNKNOWN or answer is NotWon.PRUNED:
+                continue
+            name = {"key": ask.key} if ask.scheduled_for is None else {"scheduled_for": ask.scheduled_for}
+            claim = None if isinstance(answer, NotWon) else answer
+            one = Seen((session, ask.job), seen.kwargs | name, claim)
+            self.make_if_absent(one)
+            self.claim_by_name(one)
 
     def saw(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> None:
         """Look at what the store just did."""
