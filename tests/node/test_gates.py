@@ -129,8 +129,9 @@ def test_what_its_gate_lets_through_under_a_lost_lease_goes_back(scene: AtGate) 
 
 
 def test_a_reserved_claim_waits_for_its_gate_and_then_for_a_slot(scene: AtGate) -> None:
-    reserved = structs.replace(scene.claim(2), reserved=True)
+    reserved, slots = structs.replace(scene.claim(2), reserved=True), scene.active_runs.slots
     scene.active_runs.begin_if(scene.clock.monotonic(), reserved, scene.lease)
+    assert scene.active_runs.slots == slots, "or the node would begin less while the store is asked"
     scene.waking.on_answer(reserved, RUN)
     scene.next_round()
     assert (scene.begun, len(scene.active_runs.reserved)) == ([], 1)

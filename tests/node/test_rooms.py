@@ -1,7 +1,7 @@
 """Features stand in rooms of their own: the node names none, and a new one is a file."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Hashable, Iterator
 from datetime import UTC
 from pathlib import Path
 
@@ -9,9 +9,14 @@ import pytest
 
 import cronsensus.node
 from cronsensus import Run, Scheduler, rooms
+from cronsensus.clock import ManualClock
 from cronsensus.insight.waiting import why_it_waits
 from cronsensus.model.states import State
 from cronsensus.node import waking
+from cronsensus.node.hooks import Hooks, Waker
+from cronsensus.node.waking import Waking
+from cronsensus.stores import Store, open_store
+from cronsensus.testing.conformance.fixtures import START
 from tests.node import waits_for_a_file
 from tests.node.waits_for_a_file import waiting_for_files, waits_for
 from tests.test_dependencies import wait_until
@@ -76,3 +81,30 @@ def test_a_made_up_feature_parks_and_wakes_and_says_why(tmp_path: Path, monkeypa
         seen = scheduler.store.occurrence(handle.id)
         assert seen is not None
         assert (seen.state, seen.attempt, seen.failures) == (State.SUCCEEDED, 1, 0)
+
+
+def test_what_a_feature_stumbles_over_is_not_looked_at_again_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Stumbles(Waker):
+        def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+            seen.extend(told)
+            raise ValueError("a mistake")
+
+    class Goes(Waker):
+        def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+            seen.extend(told)
+            told.clear()
+            return ()
+
+    seen: list[Hashable] = []
+    made = Waking(open_store("memory://stumbles"), ManualClock(START), {}, lambda: None, [
+        lambda _: Hooks(waker=Stumbles()), lambda _: Hooks(waker=Goes()),
+    ])  # fmt: skip
+    made.on_told = lambda: None
+    stumbles, goes = made.wakers
+    made.tell([(stumbles, "x"), (goes, "y")])
+    for _ in range(3):
+        made.look()
+    assert seen == ["x", "y"]
+    assert "a mistake in cronsensus" in caplog.text

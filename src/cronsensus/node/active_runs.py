@@ -135,9 +135,9 @@ class ActiveRuns:
         """Return how many slots of the node are taken.
 
         What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
-        Internal jobs take none.
+        Internal jobs take none, and what is to be reserved takes none while it is asked about.
         """
-        return sum(not is_internal(held.claim.job) for _, held in self._holding()) + self.given_up
+        return sum(_takes_slot(held) for _, held in self._holding()) + self.given_up
 
     @property
     def given_up(self) -> int:
@@ -601,6 +601,10 @@ class ActiveRuns:
             self._run_log.given_back(claim, why)
         else:
             self.report.end(claim, end, may_have_committed=may_have_committed)
+
+
+def _takes_slot(held: Ahead | Running) -> bool:
+    return not is_internal(held.claim.job) and not (isinstance(held, Ahead) and held.claim.reserved)
 
 
 def _is_open_ended(held: Ahead | Running) -> bool:

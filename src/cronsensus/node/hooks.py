@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cronsensus.clock import Clock
 from cronsensus.errors import Snooze
@@ -33,6 +33,7 @@ from cronsensus.stores.values import View
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
+@runtime_checkable
 class Portable(Protocol):
     """An extra of a run that goes along where the job runs in a process of its own."""
 

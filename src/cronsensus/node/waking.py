@@ -213,7 +213,7 @@ class Waking:
         self._ask_admissions()
         self._looked_at = self._clock.monotonic()
         try:
-            while any(self._told.values()) and not self._stopping.is_set():
+            while self._is_told() and not self._stopping.is_set():
                 for waker in self.wakers:
                     self._wake_ready(waker)
             if self._sweep_at is not None and self._looked_at >= self._sweep_at:
@@ -228,6 +228,10 @@ class Waking:
             self._sweep_at = self._looked_at + SWEEP
         return IDLE if self._sweep_at is None else max(0.0, self._sweep_at - self._clock.monotonic())
 
+    def _is_told(self) -> bool:
+        with self._lock:
+            return any(self._told.values())
+
     def _wake_ready(self, waker: Waker) -> None:
         """Wake some of what may go on of what was told; claims that are asked about go between two such steps."""
         with self._lock:
@@ -239,6 +243,9 @@ class Waking:
             self._wake_up(waker.ready(self.store, told))
         except StoreError:
             told = before
+            raise
+        except BaseException:
+            told = {}  # it would be raised again each time; a sweep finds what is lost
             raise
         finally:
             with self._lock:

@@ -12,14 +12,12 @@ A claim of a dead process is free as soon as a waiting process has noticed. The 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
-from cronsensus.clock import Clock
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreBusy, StoreError
 from cronsensus.logger import Logger
-from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.model.acquiring import AskNamed, NotWon
 from cronsensus.model.ends import End, Final
 from cronsensus.model.job import GUARDED, JobSpec
@@ -31,7 +29,6 @@ from cronsensus.once.identity import alike
 from cronsensus.once.waiters import Waiters
 from cronsensus.outside.claims import OutsideClaims
 from cronsensus.outside.owned_claim import WATCH, OwnedClaim, Ticket, uncounted_end
-from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")
 
@@ -51,35 +48,13 @@ NOT_ASKED_FOR = "failed or cut off, and never asked for again"
 class Claims(OutsideClaims):
     """The claims of this process's guarded calls. Safe to share between threads; not for a forked child."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        name: str,
-        heartbeat: Heartbeat | None = None,
-        release: Callable[[], str],
-        lease: timedelta,
-        fast_evidence: bool,
-        stop: bool = False,
-    ) -> None:
-        """Use ``store`` for claims; see ``OutsideClaims``."""
-        self.waiters = Waiters(clock, lambda: store)
+    def _set_up(self) -> None:
+        self.waiters = Waiters(self.clock, lambda: self.store)
         self._asked: dict[PendingAcquire, None] = {}
         self._sweep = Sweep(self)
         self._sweeps = False
         self._waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._maintained_at = -MAINTAIN_EVERY
-        super().__init__(
-            store,
-            clock,
-            name=name,
-            heartbeat=heartbeat,
-            release=release,
-            lease=lease,
-            fast_evidence=fast_evidence,
-            stop=stop,
-        )
 
     @property
     def idle(self) -> bool:

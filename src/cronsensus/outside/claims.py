@@ -95,6 +95,10 @@ class OutsideClaims:
         """How many threads ask for claims of which the answers may be on the way."""
         self._defined: dict[str, JobSpec] = {}
         self._pid = os.getpid()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Set up what a subclass adds."""
 
     @property
     def session(self) -> str | None:

@@ -16,6 +16,7 @@ from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.importing import Target
+from cronsensus.node.hooks import Portable
 
 LONGEST_MESSAGE = 4 * 1024 * 1024
 """Most bytes of one line; a result of the largest size, escaped, fits several times over."""
@@ -89,7 +90,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             claimed_at=claim.claimed_at,
             zone=call.run.zone,
             run=f"{kind.__module__}:{kind.__qualname__}",
-            extras={name: one.pack() for name, one in call.run.extras.items() if hasattr(one, "pack")},
+            extras={name: one.pack() for name, one in call.run.extras.items() if isinstance(one, Portable)},
             parent=claim.parent,
         )
 
