@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 import cronsensus.node
-from cronsensus import Run, Scheduler, rooms
+from cronsensus import Run, Scheduler, every, rooms
+from cronsensus.after.room import after
+from cronsensus.batching.room import batching
 from cronsensus.clock import ManualClock
 from cronsensus.insight.waiting import why_it_waits
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node import waking
 from cronsensus.node.hooks import Hooks, Waker
@@ -108,3 +111,38 @@ def test_what_a_feature_stumbles_over_is_not_looked_at_again_and_the_others_go_o
         made.look()
     assert seen == ["x", "y"]
     assert "a mistake in cronsensus" in caplog.text
+
+
+@pytest.mark.parametrize("left", [(), ("batching",), ("after",)])
+def test_a_room_that_is_taken_out_takes_nothing_else_with_it(
+    left: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"batching": batching, "after": after}
+    monkeypatch.setattr(rooms, "ROOMS", tuple(kept[name] for name in left))
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+
+    @scheduler.job()
+    def plain() -> str:
+        return "done"
+
+    @scheduler.job()
+    def doubled(number: int) -> int:
+        return 2 * number
+
+    @scheduler.job(every("1s"))
+    def first() -> str:
+        return "first"
+
+    @scheduler.job(after=[first])
+    def second(run: Run) -> str:
+        return str(run.upstream[first].result)
+
+    with scheduler:
+        assert plain.enqueue().result("10s") == "done"
+        if "batching" in left:
+            batch = doubled.enqueue_batch([1, 2, 3])
+            assert batch.wait("10s").state is State.SUCCEEDED
+            assert list(batch.results()) == [2, 4, 6]
+        if "after" in left:
+            where = OccurrenceFilter(job="second", states=(State.SUCCEEDED,))
+            wait_until(lambda: scheduler.store.occurrences(where, limit=1))
