@@ -1,7 +1,7 @@
 """Features stand in rooms of their own: the node names none, and a new one is a file."""
 
 import ast
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 
@@ -12,15 +12,17 @@ from cronsensus import Run, Scheduler, every, rooms
 from cronsensus.after.room import after
 from cronsensus.batching.room import batching
 from cronsensus.clock import ManualClock
+from cronsensus.errors import StoreCorrupt
 from cronsensus.insight.waiting import why_it_waits
-from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node import waking
-from cronsensus.node.hooks import Hooks, Waker
+from cronsensus.node.hooks import Admission, Begin, Hooks, Waker
 from cronsensus.node.waking import Waking
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import START
 from tests.node import waits_for_a_file
+from tests.node.test_active_runs import Scene
 from tests.node.waits_for_a_file import waiting_for_files, waits_for
 from tests.test_dependencies import wait_until
 
@@ -146,3 +148,50 @@ def test_a_room_that_is_taken_out_takes_nothing_else_with_it(
         if "after" in left:
             where = OccurrenceFilter(job="second", states=(State.SUCCEEDED,))
             wait_until(lambda: scheduler.store.occurrences(where, limit=1))
+
+
+def test_what_one_feature_cannot_ask_sends_back_no_claim_of_another(tmp_path: Path) -> None:
+    class Cannot(Admission):
+        def concerns(self, claim: Claim) -> bool:
+            return claim.id == 1
+
+        def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin]:
+            raise StoreCorrupt("a result that is no JSON")
+
+    class Can(Admission):
+        def concerns(self, claim: Claim) -> bool:
+            return claim.id == 2
+
+        def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin]:
+            return {claim.id: Begin({"by": "can"}) for claim in claims}
+
+    rooms_of = [lambda _: Hooks(Cannot()), lambda _: Hooks(Can())]
+    made = Waking(open_store(f"memory://{tmp_path.name}"), ManualClock(START), {}, lambda: None, rooms_of)
+    made.on_told = lambda: None
+    told: list[tuple[int, bool]] = []
+    made.on_answer = lambda claim, answer: told.append((claim.id, isinstance(answer, Begin)))
+    made.ask([Scene().claim(1), Scene().claim(2)], ())
+    made.look()
+    assert told == [(1, False), (2, True)]
+
+
+def test_what_is_told_while_it_is_looked_at_waits_for_the_next_look(tmp_path: Path) -> None:
+    """Each end of an item would have the database asked at once, just when it is busiest."""
+
+    class Asks(Waker):
+        def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+            asked.append(list(told))
+            told.clear()
+            made.tell([(made.wakers[0], len(asked))])
+            return ()
+
+    asked: list[list[Hashable]] = []
+    made = Waking(
+        open_store(f"memory://{tmp_path.name}"), ManualClock(START), {}, lambda: None, [lambda _: Hooks(waker=Asks())]
+    )
+    made.on_told = lambda: None
+    made.tell([(made.wakers[0], 0)])
+    made.look()
+    assert asked == [[0]]
+    made.look()
+    assert asked == [[0], [1]]

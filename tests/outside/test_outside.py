@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cronsensus import Scheduler, State
-from cronsensus.errors import StoreUnavailable
+from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.ends import Again, Final
 from cronsensus.model.job import JobSpec, Policies
@@ -214,3 +214,81 @@ def test_closing_gives_back_what_still_runs(processes: Callable[[str], Process],
     mine.outside.close(wait=timedelta(0))
     [again] = processes("other").keys("open")
     assert isinstance(again, Won)
+
+
+# --- what goes wrong beside others ------------------------------------------------------------------------------------
+
+
+def test_what_was_won_runs_although_what_was_refused_cannot_be_looked_at(
+    processes: Callable[[str], Process], mine: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes("other").keys("theirs")
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("it is away")
+
+    monkeypatch.setattr(mine.store, "occurrences", away)
+    won, refused = mine.keys("mine", "theirs")
+    assert isinstance(won, Won)
+    assert refused == Refused(NotWon.LOST, None)
+
+
+def test_what_ended_before_the_close_is_recorded_and_told_as_such(mine: Process) -> None:
+    [won] = mine.keys("done")
+    assert isinstance(won, Won)
+    told: queue.Queue[bool] = queue.Queue()
+    mine.outside._settles = True  # its thread has not come to it
+    mine.outside.settle(won, DONE, told.put)
+    mine.outside.close(wait=timedelta(0))
+    assert told.get(timeout=PATIENCE) is True
+    assert states(mine) == {"done": State.SUCCEEDED}
+
+
+def test_what_is_given_back_is_never_told_as_recorded(mine: Process) -> None:
+    [won] = mine.keys("cut")
+    assert isinstance(won, Won)
+    mine.outside.cut_off(won)
+    told: queue.Queue[bool] = queue.Queue()
+    mine.outside.settle(won, DONE, told.put)
+    assert told.get(timeout=PATIENCE) is False
+
+
+def test_a_run_that_is_settled_twice_stops_nobody(mine: Process) -> None:
+    first, second = mine.keys("first", "second")
+    assert isinstance(first, Won) and isinstance(second, Won)  # noqa: PT018
+    told: queue.Queue[str] = queue.Queue()
+    mine.outside.settle(first, DONE, lambda _: told.put("first"))
+    mine.outside.settle(first, Final(State.FAILED), lambda _: told.put("never"))
+    assert told.get(timeout=PATIENCE) == "first"
+    mine.outside.settle(second, DONE, lambda _: told.put("second"))
+    assert told.get(timeout=PATIENCE) == "second"
+    assert set(states(mine).values()) == {State.SUCCEEDED}
+
+
+def test_who_cannot_be_told_hurts_no_neighbour(mine: Process, caplog: pytest.LogCaptureFixture) -> None:
+    won = [one for one in mine.keys("a", "b", "c") if isinstance(one, Won)]
+    told: queue.Queue[bool] = queue.Queue()
+
+    def closed(_: bool) -> None:
+        raise ConnectionError("the channel is closed")
+
+    mine.outside._settles = True
+    mine.outside.settle(won[0], DONE, closed)
+    for one in won[1:]:
+        mine.outside.settle(one, DONE, told.put)
+    mine.outside._settle()
+    assert [told.get(timeout=PATIENCE) for _ in won[1:]] == [True, True]
+    assert set(states(mine).values()) == {State.SUCCEEDED}
+    assert "could not be told" in caplog.text
+
+
+def test_a_key_that_cannot_be_is_an_error_of_who_asked_for_it_alone(mine: Process) -> None:
+    got: queue.Queue[Answer | Exception] = queue.Queue()
+    mine.outside._asks = True
+    mine.outside.acquire_soon((QUEUE, AskNamed(QUEUE.name, key="good")), got.put)
+    with pytest.raises(InvalidOption):
+        mine.outside.acquire_soon((QUEUE, AskNamed(QUEUE.name, key="k" * 100_000)), got.put)
+    mine.outside._ask()
+    answer = got.get(timeout=PATIENCE)
+    assert not isinstance(answer, Exception)
+    assert isinstance(answer[0], Won)

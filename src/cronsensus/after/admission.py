@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 
 from cronsensus.after.crossing import CameAfter
 from cronsensus.after.upstreams import Gates, UpstreamResults
+from cronsensus.errors import StoreError
+from cronsensus.logger import Logger
 from cronsensus.model.ends import Final, Parked, Then
 from cronsensus.model.gate import Gate
 from cronsensus.model.occurrence import Claim
@@ -14,6 +16,8 @@ from cronsensus.model.parking import Sleeper
 from cronsensus.model.states import State
 from cronsensus.node.hooks import Admission, Begin, Host
 from cronsensus.stores.base import Store
+
+_log = Logger("cronsensus.node")
 
 PARKED_ON = "upstreams"
 CAME_AFTER = "came_after"
@@ -42,8 +46,18 @@ class UpstreamAdmission(Admission):
         active = {(one.job, one.scheduled_for) for one in company if one.scheduled_for is not None}
         gates = Gates(store, active, now=max(claim.claimed_at for claim in claims))
         gates.read([(claim.spec, sleeper_of(claim)) for claim in claims])
-        answers = {claim.id: self._ask(gates, claim) for claim in claims}
-        return {number: answer for number, answer in answers.items() if answer is not None}
+        answers: dict[int, Begin | Then] = {}
+        for claim in claims:
+            try:
+                answer = self._ask(gates, claim)
+            except StoreError as error:
+                if error.retryable:
+                    raise
+                _log.warning("run %d of %r cannot be asked about, and waits: %s", claim.id, claim.job, error)
+                continue
+            if answer is not None:
+                answers[claim.id] = answer
+        return answers
 
     def _ask(self, gates: Gates, claim: Claim) -> Begin | Then | None:
         registered = self._registry.get(claim.spec.function)

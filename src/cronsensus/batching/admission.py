@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cronsensus.batching.batch import is_batch, tolerance_of
@@ -34,6 +35,7 @@ class BatchAdmission(Admission):
         self._open_at: dict[int, float] = {}
         """When batches were seen to be open."""
         self._doubts = 0
+        self._lock = threading.Lock()
 
     def concerns(self, claim: Claim) -> bool:
         """Return whether a claim is an item, or a batch of a function that is known here."""
@@ -58,19 +60,22 @@ class BatchAdmission(Admission):
         over = {batch for batch, children in found.items() if begins_nothing(children, tolerances[batch])}
         for batch in over:
             self.close(batch)
-        if doubts == self._doubts:  # else this answer may be from before the operator acted
-            still = {batch: at for batch, at in list(self._open_at.items()) if asked_at - at < TRUSTED}
-            self._open_at = still | dict.fromkeys(set(found) - over, asked_at)
+        with self._lock:
+            if doubts == self._doubts:  # else this answer may be from before the operator acted
+                still = {batch: at for batch, at in self._open_at.items() if asked_at - at < TRUSTED}
+                self._open_at = still | dict.fromkeys(set(found) - over, asked_at)
         return {claim.id: ENDED if claim.parent in over else self._begin(claim) for claim in claims}
 
     def doubt(self) -> None:
         """Ask of the next item whether its batch is open."""
-        self._doubts += 1
-        self._open_at = {}
+        with self._lock:
+            self._doubts += 1
+            self._open_at = {}
 
     def close(self, batch: int) -> None:
         """Begin no further item of a batch that was found to be over."""
-        self._open_at.pop(batch, None)
+        with self._lock:
+            self._open_at.pop(batch, None)
         self._refuse(lambda claim: claim.parent == batch, ENDED)
 
     def _begin(self, claim: Claim) -> Begin:

@@ -140,6 +140,11 @@ class ActiveRuns:
         return sum(_takes_slot(held) for _, held in self._holding()) + self.given_up
 
     @property
+    def asked_to_reserve(self) -> int:
+        """Return how many claims are asked about that will wait for a slot."""
+        return sum(isinstance(held, Ahead) and held.claim.reserved for _, held in self._holding())
+
+    @property
     def given_up(self) -> int:
         """Return how many attempts are over and run on all the same."""
         return sum(executor.abandoned for executor in self._executors.values())
@@ -536,28 +541,25 @@ class ActiveRuns:
         """Decide what becomes of what still runs when the node ends."""
         self.collect()
         self.reserved.close()
-        with self._lock:
-            held = list(self._held.values())
-            self._held.clear()
-        for one in held:
-            if isinstance(one, Ahead):
+        for key, one in self._holding():
+            if isinstance(one, Ahead) and self._withdraw(key) is not None:
                 self.give_back(one.claim)
         self.hand_back()
-        for one in held:
-            if isinstance(one, Running):
-                self._cut_off(one.call, crashed=one.call.run.lease_lost.is_set())
+        for key, run in self._running():
+            self._cut_off(run.call, crashed=run.call.run.lease_lost.is_set())
+            del self._held[key]
 
     def collect(self) -> None:
         """Decide what follows the endings and answers that came in, and what was cancelled before it began."""
-        self._take_in_answers()
+        refused = [self._waking.refused.popleft() for _ in range(len(self._waking.refused))]
+        self._take_in_answers()  # also those that came before the refusals: what they reserve is refused
         while self._unwanted:
             key, reason = self._unwanted.popleft()
             if (claim := self._withdraw_claim(key)) is not None:
                 self.give_back(claim)
             else:  # it has begun meanwhile
                 self.cancel({key[0]: reason}, {key})
-        while self._waking.refused:
-            applies, then = self._waking.refused.popleft()
+        for applies, then in refused:
             for claim in self.reserved.take(applies):
                 self.close(claim, then)
         while self._ended:

@@ -422,7 +422,7 @@ class Round:
 
     def _facts(self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False) -> Facts:
         active_runs, trusted = self.active_runs, lease.trusted
-        reserved = active_runs.reserved
+        reserved, asked = active_runs.reserved, active_runs.asked_to_reserve
         return Facts(
             session=lease.session,
             room=self._claiming.free if trusted and self._claiming.functions() else 0,
@@ -430,7 +430,7 @@ class Round:
             in_doubt=active_runs.in_doubt,
             draining=self.draining,
             unsettled=active_runs.unsettled,
-            queue=Queue(len(reserved), reserved.few, reserved.waits_for, active_runs.ends),
+            queue=Queue(len(reserved) + asked, reserved.few and not asked, reserved.waits_for, active_runs.ends),
             notified=notified,
             asked=self.asked,
             progress_in=active_runs.progress_in,

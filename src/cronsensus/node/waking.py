@@ -147,12 +147,10 @@ class Waking:
             company, self._company = self._company, []
         if not claims:
             return
-        answers: dict[int, Answer] = {}
-        with self._surviving("Claims that were asked about go back"):
-            answers = self._answers(claims, company)
+        answers = self._answers(claims, company)
         for claim in claims:
             with self._surviving("A claim that was asked about is looked for again"):
-                self.on_answer(claim, answers.get(claim.id))
+                self.on_answer(claim, answers[claim.id])
 
     @contextmanager
     def _surviving(self, then: str) -> Iterator[None]:
@@ -171,7 +169,8 @@ class Waking:
             left = [one for one in claims if isinstance(answers[one.id], Begin) and admission.concerns(one)]
             said: dict[int, Answer] = {one.id: admission.decide(one) for one in left}
             if unknown := [one for one in left if said[one.id] is None]:
-                said |= admission.admit(self.store, unknown, company)
+                with self._surviving("Claims that were asked about go back"):  # the others need not
+                    said |= admission.admit(self.store, unknown, company)
             for number, answer in said.items():
                 answers[number] = _together(answers[number], answer)
         return answers
@@ -213,9 +212,8 @@ class Waking:
         self._ask_admissions()
         self._looked_at = self._clock.monotonic()
         try:
-            while self._is_told() and not self._stopping.is_set():
-                for waker in self.wakers:
-                    self._wake_ready(waker)
+            for waker in self.wakers:
+                self._wake_ready(waker)
             if self._sweep_at is not None and self._looked_at >= self._sweep_at:
                 self._sweep()
                 self._sweep_at, self._swept_at = None, self._looked_at
@@ -228,30 +226,27 @@ class Waking:
             self._sweep_at = self._looked_at + SWEEP
         return IDLE if self._sweep_at is None else max(0.0, self._sweep_at - self._clock.monotonic())
 
-    def _is_told(self) -> bool:
-        with self._lock:
-            return any(self._told.values())
-
     def _wake_ready(self, waker: Waker) -> None:
-        """Wake some of what may go on of what was told; claims that are asked about go between two such steps."""
+        """Wake what may go on of what was told, in several steps: claims that are asked about go between two of them.
+
+        What is told meanwhile goes with what is left, and else waits for the next look, after the pause.
+        """
+        told = self._take_told(waker)
+        while told and not self._stopping.is_set():
+            before = dict(told)
+            try:
+                self._wake_up(waker.ready(self.store, told))
+            except StoreError:
+                with self._lock:
+                    self._told[waker] = before | self._told[waker]
+                raise
+            self._ask_admissions()
+            if told:
+                told |= self._take_told(waker)
+
+    def _take_told(self, waker: Waker) -> dict[Hashable, None]:
         with self._lock:
-            told = self._told.pop(waker, {})
-        if not told:
-            return
-        before = dict(told)
-        try:
-            self._wake_up(waker.ready(self.store, told))
-        except StoreError:
-            told = before
-            raise
-        except BaseException:
-            told = {}  # it would be raised again each time; a sweep finds what is lost
-            raise
-        finally:
-            with self._lock:
-                if told:
-                    self._told[waker] = told | self._told[waker]
-        self._ask_admissions()
+            return self._told.pop(waker, {})
 
     def _sweep(self) -> None:
         """Wake what may go on of all that is parked."""

@@ -293,7 +293,7 @@ class Claims(OutsideClaims):
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def done(self, held: OwnedClaim, *, accepted: bool = True) -> None:
+    def done(self, held: OwnedClaim, *, accepted: bool = False) -> None:
         """Drop a claim that the store has settled, and notify waiting processes."""
         super().done(held, accepted=accepted)
         ran_for = self.clock.monotonic() - held.started

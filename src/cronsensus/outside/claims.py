@@ -288,10 +288,9 @@ class OutsideClaims:
         if held is not None and not self.crossed_a_fork:
             self.let_go(held)
 
-    def done(self, held: OwnedClaim, *, accepted: bool = True) -> None:
-        """Drop a claim that the store has settled."""
-        held.let_go_of()
-        held.tell_recorded(accepted=accepted)
+    def done(self, held: OwnedClaim, *, accepted: bool = False) -> None:
+        """Drop a claim that the store has settled; ``accepted``: under the end that was sent."""
+        held.let_go_of(accepted=accepted)
         self.forget(held)
 
     def forget(self, held: OwnedClaim) -> None:
@@ -300,7 +299,7 @@ class OutsideClaims:
         self._host.discard(held)
         with self._lock:
             self._held.pop((held.claim.id, held.claim.token), None)
-        held.tell_recorded(accepted=False)
+        held.tell_recorded()
 
     # --- holders ------------------------------------------------------------------------------------------------------
 

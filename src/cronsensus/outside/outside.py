@@ -99,12 +99,6 @@ Answer = list[Won | Refused]
 """Of one ask: an entry for each of its times, or one for its key."""
 
 
-@dataclass(slots=True)
-class _Ended:
-    won: Won
-    end: End
-
-
 class Outside:
     """One process's part. Safe to share between threads; not for a forked child: there a new one is opened."""
 
@@ -119,7 +113,7 @@ class Outside:
         self._specs: dict[str, JobSpec] = {}
         self._wanted: list[tuple[Wanted, Callable[[Answer | Exception], object]]] = []
         self._asks = False
-        self._ended: list[_Ended] = []
+        self._ended: list[Won] = []
         self._settles = False
         self._take_leftover: Callable[[Won], object] | None = None
         self._leftovers = Leftovers(claims, self.functions, self._take_over)
@@ -189,7 +183,11 @@ class Outside:
         """Win times or a key on a thread of this, and give ``then`` the answer, or why there is none.
 
         What is wanted while the store is being asked goes into the next step together.
+
+        Raises:
+            InvalidOption: a key or a time that cannot be; ``then`` is not told.
         """
+        wanted[1].checked()  # here, or it would be an error of all that go with it
         with self._lock:
             self._wanted.append((wanted, then))
             asks, self._asks = self._asks, True
@@ -197,30 +195,43 @@ class Outside:
             self._background.submit(self._ask)
 
     def _ask(self) -> None:
-        while True:
+        try:
+            while batch := self._take_wanted():
+                self._ask_together(batch)
+        except BaseException:
             with self._lock:
-                batch, self._wanted = self._wanted[:MOST_AT_ONCE], self._wanted[MOST_AT_ONCE:]
-                self._asks = bool(batch)
-            if not batch:
-                return
-            answers: Sequence[Answer | Exception]
+                self._asks = False  # or nobody would ask any more
+            raise
+
+    def _take_wanted(self) -> list[tuple[Wanted, Callable[[Answer | Exception], object]]]:
+        with self._lock:
+            batch, self._wanted = self._wanted[:MOST_AT_ONCE], self._wanted[MOST_AT_ONCE:]
+            self._asks = bool(batch)
+        return batch
+
+    def _ask_together(self, batch: Sequence[tuple[Wanted, Callable[[Answer | Exception], object]]]) -> None:
+        answers: Sequence[Answer | Exception]
+        try:
+            answers = self.acquire([wanted for wanted, _ in batch])
+        except Exception as error:  # noqa: BLE001 - each of those who asked is told
+            answers = [error] * len(batch)
+        for (wanted, then), answer in zip(batch, answers, strict=True):
             try:
-                answers = self.acquire([wanted for wanted, _ in batch])
-            except Exception as error:  # noqa: BLE001 - each of those who asked is told
-                answers = [error] * len(batch)
-            for (wanted, then), answer in zip(batch, answers, strict=True):
-                try:
-                    then(answer)
-                except Exception:  # noqa: BLE001 - logged; the others are to be told too
-                    _log.exception("what was won of %s could not be handed over, and is given back", wanted[0].name)
-                    for won in () if isinstance(answer, Exception) else answer:
-                        if isinstance(won, Won) and not won.ticket.over:
-                            self.submit(partial(self.release, won))
+                then(answer)
+            except Exception:  # noqa: BLE001 - logged; the others are to be told too
+                _log.exception("what was won of %s could not be handed over, and is given back", wanted[0].name)
+                for won in () if isinstance(answer, Exception) else answer:
+                    if isinstance(won, Won) and not won.ticket.over:
+                        self.submit(partial(self.release, won))
 
     def _refused(self, ask: Ask | AskNamed, why: NotWon) -> Refused:
         if why is not NotWon.LOST or not isinstance(ask, AskNamed) or ask.key is None:
             return Refused(why)
-        found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.key), limit=1)
+        try:
+            found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.key), limit=1)
+        except StoreError as error:  # others of the same step were won, and are to be run
+            _log.debug("what stands under %r cannot be read: %s", ask.key, error)
+            return Refused(why)
         return Refused(why, found[0] if found else None)
 
     # --- how it ended -------------------------------------------------------------------------------------------------
@@ -234,9 +245,11 @@ class Outside:
             told: told once on a thread of this, whether the store has accepted it: as soon as it answers. ``False``:
                 this process was without a sign of life for too long, and another one may run it again.
         """
-        won.held.on_recorded = told
         with self._lock:
-            self._ended.append(_Ended(won, self._end_of(won, then)))
+            if not won.held.ends_as(self._end_of(won, then), told):
+                _log.warning("%s was settled already; what was said first counts", won)
+                return
+            self._ended.append(won)
             settles, self._settles = self._settles, True
         if not settles:
             self._background.submit(self._settle)
@@ -293,12 +306,15 @@ class Outside:
         """
         self._leftovers.close()
         self._timer.close()
-        if wait and not self._empty.wait(wait.total_seconds()):
+        if not wait:
+            self._settle()  # what has ended is recorded, and not run again
+        elif not self._empty.wait(wait.total_seconds()):
             _log.warning("%d runs have not ended: other processes may run them again", len(self._held))
         with self._lock:
             left = list(self._held.values())
         for won in left:
-            self.cut_off(won)
+            if not won.held.is_settled:  # else its end is on its way
+                self.cut_off(won)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -334,41 +350,46 @@ class Outside:
         return End.of(won.claim, then, elapsed)
 
     def _settle(self) -> None:
-        while True:
+        try:
+            while ended := self._take_ended():
+                by_session: dict[str, list[Won]] = defaultdict(list)
+                for won in ended:
+                    by_session[won.claim.session].append(won)
+                for some in by_session.values():
+                    self._settle_together(some)
+        except BaseException:
             with self._lock:
-                batch, self._ended = self._ended[:MOST_AT_ONCE], self._ended[MOST_AT_ONCE:]
-                self._settles = bool(batch)
-            if not batch:
-                return
-            by_session: dict[str, list[_Ended]] = defaultdict(list)
-            for one in batch:
-                by_session[one.won.claim.session].append(one)
-            for ended in by_session.values():
-                self._settle_together(ended)
+                self._settles = False  # or nobody would settle any more
+            raise
 
-    def _settle_together(self, ended: Sequence[_Ended]) -> None:
+    def _take_ended(self) -> list[Won]:
+        with self._lock:
+            ended, self._ended = self._ended[:MOST_AT_ONCE], self._ended[MOST_AT_ONCE:]
+            self._settles = bool(ended)
+        return ended
+
+    def _settle_together(self, ended: Sequence[Won]) -> None:
         """Record ends of one session's runs; a result that comes too late is refused and logged."""
         try:
-            settled = self._claims.settle_all({one.won.held: one.end for one in ended})
-        except StoreError as error:
-            for one in ended:  # the claim keeps what it is to say
-                _log.warning("the end of %s could not be recorded yet, and is tried again: %s", one.won, error)
-        except LeaseLost as error:
-            for one in ended:
-                _log.warning("the result of %s was refused: %s", one.won, error)
-                one.won.held.tell_recorded(accepted=False)
-        except Exception:  # noqa: BLE001 - logged; the others are to be settled too
-            _log.exception("a mistake in cronsensus; please report it. %d runs are run again elsewhere", len(ended))
-        else:
-            for one, answer in zip(ended, settled, strict=True):
+            settled = self._claims.settle_all({won.held: won.held.left_end() for won in ended})
+            for won, answer in zip(ended, settled, strict=True):
                 if not answer.accepted:
                     _log.warning(
                         "the result of %s was refused: this process was without a sign of life for too long, and "
                         "another one has taken the run over",
-                        one.won,
+                        won,
                     )
-        for one in ended:
-            self._drop(one.won)
+        except StoreError as error:
+            for won in ended:  # the claim keeps what it is to say
+                _log.warning("the end of %s could not be recorded yet, and is tried again: %s", won, error)
+        except LeaseLost as error:
+            for won in ended:
+                _log.warning("the result of %s was refused: %s", won, error)
+                won.held.tell_recorded(accepted=False)
+        except Exception:  # noqa: BLE001 - logged; the claims keep what they are to say
+            _log.exception("a mistake in cronsensus; please report it. %d ends are tried again", len(ended))
+        for won in ended:
+            self._drop(won)
 
     def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
         won = self._hold((held, ticket))

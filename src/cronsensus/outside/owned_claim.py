@@ -48,7 +48,7 @@ class Holder(Protocol):
     store: Store
     background: BackgroundQueue
 
-    def done(self, held: OwnedClaim, *, accepted: bool = True) -> None:
+    def done(self, held: OwnedClaim, *, accepted: bool = False) -> None:
         """Drop a claim that the store has settled."""
 
     def forget(self, held: OwnedClaim) -> None:
@@ -96,8 +96,9 @@ class OwnedClaim:
         self.end_if_left: Callable[[OwnedClaim], End] | None = None
         self.unsettled: End | None = None
         self.claims = claims
-        self.on_recorded: Callable[[bool], object] | None = None
-        """Told once: whether the store has accepted its end."""
+        self._told: list[Callable[[bool], object]] = []
+        """Told once: whether the store has accepted the end that it was settled with."""
+        self._is_settled = self._was_accepted = False
         self.owed = self.is_over = False
         self._lease = lease
         self._ticket = weakref.ref(ticket)
@@ -128,9 +129,26 @@ class OwnedClaim:
         if self.owed or self.is_left:
             self.claims.forget(self)  # another process may have it: there is nothing left to record
 
-    def let_go_of(self) -> None:
-        """Take it out of the ticket of the call, now that the store knows its end."""
-        self.is_over = True
+    def ends_as(self, end: End, told: Callable[[bool], object] | None) -> bool:
+        """Note how it ended, for whoever records it; ``False``: that is known already.
+
+        ``told`` is told once whether the store has accepted this end, and no other.
+        """
+        if self._is_settled:
+            return False
+        self._is_settled, self.unsettled = True, end
+        if told is not None:
+            self._told.append(told)
+        return True
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known how it ended, by ``ends_as``."""
+        return self._is_settled
+
+    def let_go_of(self, *, accepted: bool = False) -> None:
+        """Take it out of the ticket of its owner, now that the store knows its end."""
+        self.is_over, self._was_accepted = True, accepted and self._is_settled
         ticket = self._ticket()
         if ticket is not None and ticket.held is self:
             ticket.held = None
@@ -159,18 +177,23 @@ class OwnedClaim:
             return True
         step = Step(ends=(self.left_end(),)) if self.begun else Step(give_back=(GiveBack(claim=self.claim),))
         try:
-            done = self.claims.store.step(self.claim.session, step)
+            settled = self.claims.store.step(self.claim.session, step).settled
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
             return False
-        self.claims.done(self, accepted=all(one.accepted for one in done.settled))
+        self.claims.done(self, accepted=bool(settled) and all(one.accepted for one in settled))
         return True
 
-    def tell_recorded(self, *, accepted: bool) -> None:
-        """Tell who wants to know it, once, whether the store has accepted the end."""
-        tell, self.on_recorded = self.on_recorded, None
-        if tell is not None:
-            tell(accepted)
+    def tell_recorded(self, *, accepted: bool | None = None) -> None:
+        """Tell who wants to know it, once, whether the store has accepted the end; ``None``: as is known of it."""
+        try:
+            tell = self._told.pop()  # of two threads one gets it
+        except IndexError:
+            return
+        try:
+            tell(self._was_accepted if accepted is None else accepted)
+        except Exception:  # noqa: BLE001 - logged; the others of the same step are to be told too
+            _log.exception("who wanted to know whether the end of %r was recorded could not be told", self.run)
 
 
 class _NoNotes:
