@@ -19,7 +19,7 @@ import pytest
 
 from cronsensus import Scheduler
 from cronsensus.audit import audit
-from cronsensus.errors import SchemaMismatch
+from cronsensus.errors import SchemaMismatch, StoreUnavailable
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from tests.scratch import scratch_folder
 
@@ -95,7 +95,7 @@ class Desk:
         scheduler = Scheduler(f"sqlite:///{self.folder / 'cronsensus.db'}")
         try:
             return len([one for one in scheduler.store.sessions() if one.ended_at is None])
-        except SchemaMismatch:  # no worker has made it yet
+        except (SchemaMismatch, StoreUnavailable):  # no worker has made it yet, or not its file
             return 0
         finally:
             scheduler.stop()
