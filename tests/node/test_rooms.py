@@ -195,3 +195,22 @@ def test_what_is_told_while_it_is_looked_at_waits_for_the_next_look(tmp_path: Pa
     assert asked == [[0]]
     made.look()
     assert asked == [[0], [1]]
+
+
+def test_a_feature_that_is_wrong_about_a_claim_sends_it_back_and_the_thread_lives(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong(Admission):
+        def concerns(self, claim: Claim) -> bool:
+            raise ValueError("a mistake")
+
+    made = Waking(
+        open_store(f"memory://{tmp_path.name}"), ManualClock(START), {}, lambda: None, [lambda _: Hooks(Wrong())]
+    )
+    made.on_told = lambda: None
+    told: list[tuple[int, object]] = []
+    made.on_answer = lambda claim, answer: told.append((claim.id, answer))
+    made.ask([Scene().claim(1)], ())
+    made.look()
+    assert told == [(1, None)]
+    assert "a mistake in cronsensus" in caplog.text

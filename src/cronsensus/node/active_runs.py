@@ -354,7 +354,6 @@ class ActiveRuns:
             if held is None:
                 continue
             if isinstance(answer, Begin):
-                assert isinstance(held, Ahead)  # noqa: S101 - it was asked about
                 self.reserve([(claim, answer)], held.lease)
             elif answer is None:
                 self.give_back(claim)

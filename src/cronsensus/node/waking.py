@@ -147,10 +147,12 @@ class Waking:
             company, self._company = self._company, []
         if not claims:
             return
-        answers = self._answers(claims, company)
+        answers: dict[int, Answer] = {}
+        with self._surviving("Claims that were asked about go back"):
+            answers = self._answers(claims, company)
         for claim in claims:
             with self._surviving("A claim that was asked about is looked for again"):
-                self.on_answer(claim, answers[claim.id])
+                self.on_answer(claim, answers.get(claim.id))
 
     @contextmanager
     def _surviving(self, then: str) -> Iterator[None]:

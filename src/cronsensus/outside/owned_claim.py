@@ -82,6 +82,7 @@ class OwnedClaim:
         unsettled: what could not be recorded yet.
         owed: whether the store was away when it was to be recorded.
         is_over: the store knows how it ended.
+        is_settled: its owner has said how it ended, by ``ends_as``.
     """
 
     def __init__(self, claims: Holder, claim: Claim, lease: SessionLease, ticket: Ticket) -> None:
@@ -98,7 +99,8 @@ class OwnedClaim:
         self.claims = claims
         self._told: list[Callable[[bool], object]] = []
         """Told once: whether the store has accepted the end that it was settled with."""
-        self._is_settled = self._was_accepted = False
+        self._was_accepted = False
+        self.is_settled = False
         self.owed = self.is_over = False
         self._lease = lease
         self._ticket = weakref.ref(ticket)
@@ -134,21 +136,16 @@ class OwnedClaim:
 
         ``told`` is told once whether the store has accepted this end, and no other.
         """
-        if self._is_settled:
+        if self.is_settled:
             return False
-        self._is_settled, self.unsettled = True, end
+        self.is_settled, self.unsettled = True, end
         if told is not None:
             self._told.append(told)
         return True
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is known how it ended, by ``ends_as``."""
-        return self._is_settled
-
     def let_go_of(self, *, accepted: bool = False) -> None:
         """Take it out of the ticket of its owner, now that the store knows its end."""
-        self.is_over, self._was_accepted = True, accepted and self._is_settled
+        self.is_over, self._was_accepted = True, accepted and self.is_settled
         ticket = self._ticket()
         if ticket is not None and ticket.held is self:
             ticket.held = None

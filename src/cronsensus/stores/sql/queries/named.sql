@@ -7,7 +7,7 @@ SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.
 FROM cronsensus_occurrences AS o {index: by_key}
 
 -- name: lock_named
--- Lock what stands under keys of a job. Race: a claim, or an end; it comes before the lock or after the commit, and the order of ids keeps two transactions from waiting for each other. The job is locked by the statement before, so none is created meanwhile.
+-- Lock what stands under keys of a job. Race: a claim, or an end; it comes before the lock or after the commit. Within a job the order of ids keeps two transactions from waiting for each other; over several jobs they may, and one of them is tried again. The job is locked by the statement before, so none is created meanwhile.
 {part: asked}
 WHERE o.job_id = {part: of_job} AND o."key" IN :keys
 ORDER BY o.id
