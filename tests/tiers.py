@@ -28,6 +28,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/sql/test_sqlite_epoch.py*", "processes that die, fork and wait around the epoch of a file"),
     ("tests/user_code/test_forks.py*", "starts programs that fork"),
     ("tests/user_code/test_gunicorn.py*", "starts gunicorn"),
+    ("tests/user_code/test_web_servers.py*", "starts each web server that has workers, each in some ways"),
     (
         "tests/user_code/test_store_away.py*",
         "gunicorn and uvicorn, whose store goes and comes; one process in test_starting.py",

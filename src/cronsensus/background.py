@@ -7,16 +7,16 @@ as soon as the main thread ends, while other threads of the program go on.
 
 from __future__ import annotations
 
+import _thread
+import queue
 import threading
 import weakref
-from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from cronsensus.errors import ConfigurationError
-from cronsensus.interrupts import Event, Lock
+from cronsensus.interrupts import Event, new_lock
 from cronsensus.logger import Logger
 
 Answer = TypeVar("Answer")
@@ -54,9 +54,9 @@ class Background:
 
     def __init__(self, name: str, *, most: int, log: Logger) -> None:
         self._name, self._most, self._log = name, most, log
-        self._acts: SimpleQueue[tuple[Act, bool] | Gone] = SimpleQueue()
+        self._acts: queue.SimpleQueue[tuple[Act, bool] | Gone] = queue.SimpleQueue()
         self.when_gone: Callable[[Gone], None] = self._acts.put
-        self._lock = Lock()
+        self._lock = new_lock()
         self._threads: list[threading.Thread] = []
         self._under_way = self._started = 0
         self.held: dict[Gone, None] = {}
@@ -89,7 +89,7 @@ class Background:
         answers: list[Answer] = []
         errors: list[BaseException] = []
         ticket = [act]  # whichever thread takes it out decides whether the act is done
-        done = Lock()
+        done = new_lock()
         done.acquire()
 
         def ask() -> None:
@@ -130,7 +130,7 @@ class Background:
         while True:
             try:
                 got = self._acts.get(timeout=IDLE_SECONDS)
-            except Empty:
+            except queue.Empty:
                 if self._may_end():
                     return
                 continue
@@ -178,7 +178,7 @@ class Whole(Generic[Answer]):
             return
         try:
             # One call of C. The start of a ``Thread`` is Python's own, and interrupted it leaves one that hangs.
-            start_new_thread(self._start, ())
+            _thread.start_new_thread(self._start, ())
         except RuntimeError:  # the interpreter is at its end, or no more threads can be had
             self._do()
 

@@ -12,11 +12,11 @@ The thread is there only while there are events, and is a daemon: a subscriber t
 
 from __future__ import annotations
 
+import _thread
+import queue
 import threading
-from _thread import start_new_thread
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from queue import Empty, SimpleQueue
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.events import Event, StoreVerb, Subscriber, kinds_of
@@ -57,7 +57,7 @@ class Bus:
         """Begin anew, with the same subscribers: a forked child has neither the thread nor what it was to tell."""
         # One that may be taken twice: a signal handler may ask the store in the middle of an ``emit``.
         self._lock = threading.RLock()
-        self._queue: SimpleQueue[Event | None] = SimpleQueue()
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._over: Signal | None = None
         self._thread: int | None = None
         self._busy: Subscriber | None = None
@@ -147,7 +147,7 @@ class Bus:
     def _begin(self) -> None:
         try:
             # One call of C, which waits for nothing. The start of a ``Thread`` waits until it runs.
-            start_new_thread(self._start, ())
+            _thread.start_new_thread(self._start, ())
         except RuntimeError:  # the interpreter is at its end, or no more threads can be had
             return
         # Only now: interrupted in between, a caller leaves a thread too many, and not one that never comes.
@@ -164,7 +164,7 @@ class Bus:
         self._thread = threading.get_ident()
         while True:
             event = None
-            with suppress(Empty):
+            with suppress(queue.Empty):
                 event = self._queue.get(timeout=IDLE_SECONDS)
             if event is not None:
                 self._tell(event)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from types import FrameType
-from typing import Protocol
+from types import FrameType, ModuleType
+from typing import NamedTuple, Protocol
+
+from cronsensus.errors import ConfigurationError
+from cronsensus.this_process import begin_anew
 
 
 class Forkable(Protocol):
@@ -31,25 +34,79 @@ def _forked() -> None:
         part.forked()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+begin_anew(_forked)
 
 
-def forking_master() -> str | None:
-    """Return which server's master imports the application here, to fork its workers later; ``None``: none does."""
-    if "gunicorn.arbiter" in sys.modules:
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - a worker has the arbiter's module too; only the calls tell
-        calls: list[tuple[str, str]] = []
-        while frame is not None:
-            calls.append((frame.f_globals.get("__name__", ""), frame.f_code.co_name))
-            frame = frame.f_back
-        arbiter = [name for module, name in calls if module == "gunicorn.arbiter"]
-        if "setup" in arbiter and "spawn_worker" not in arbiter:
-            return "gunicorn's master (--preload)"
+class Master(NamedTuple):
+    """A server's process that forks its workers after it has imported the application."""
+
+    name: str
+    write: str
+    """What to write where instead, with ``START`` and ``STOP`` for the calls."""
+
+
+_GUNICORN = Master(
+    "gunicorn's master (--preload)",
+    "call START in post_worker_init(worker) and STOP in worker_exit(server, worker), two functions of gunicorn.conf.py",
+)
+_UWSGI = Master(
+    "uWSGI's master",
+    "write `from uwsgidecorators import postfork`, and `@postfork` above a function that calls START; or start uWSGI "
+    "with --lazy-apps",
+)
+
+
+def forking_master() -> Master | None:
+    """Return the server whose master runs this code, to fork its workers later; ``None``: no server's."""
+    if "gunicorn.arbiter" in sys.modules and _is_arbiter():
+        return _GUNICORN
     uwsgi = sys.modules.get("uwsgi")
-    if uwsgi is not None and getattr(uwsgi, "worker_id", lambda: 1)() == 0:
-        return "uWSGI's master"
+    if uwsgi is not None and _is_uwsgi_master(uwsgi):
+        return _UWSGI
     return None
+
+
+def _is_arbiter() -> bool:
+    # A worker has the arbiter's module, too, and the arbiter's calls below its own: only what they are called tells.
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001
+    found = False
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "gunicorn.arbiter":
+            if frame.f_code.co_name.startswith("spawn_"):
+                return False
+            found = True
+        frame = frame.f_back
+    return found
+
+
+def _is_uwsgi_master(uwsgi: ModuleType) -> bool:
+    try:
+        if master := uwsgi.masterpid():
+            return bool(master == os.getpid())
+        return bool(uwsgi.worker_id() == 0 and uwsgi.numproc > 1)
+    except AttributeError:  # a module of that name, and not the one that the server makes
+        return False
+
+
+def refuse_in_master(what: str, start: str, stop: str) -> None:
+    """Refuse to start ``what`` in a process that forks its workers later: threads do not come along.
+
+    The master would run everything by itself, without a worker to take over. And a fork while another thread is in the
+    middle of something leaves the worker with a lock that nobody releases.
+
+    Args:
+        what: the subject of the message.
+        start: the call that starts it.
+        stop: the call that stops it.
+
+    Raises:
+        ConfigurationError: it is such a process; the message says what to write where.
+    """
+    if (master := forking_master()) is not None:
+        write = master.write.replace("START", start).replace("STOP", stop)
+        raise ConfigurationError(
+            f"{what} is started in {master.name}, which forks its workers later, and they would run nothing; {write}"
+        )
 
 
 def is_being_spawned() -> bool:

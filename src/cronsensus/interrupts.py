@@ -13,7 +13,10 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-Lock = threading.Lock
+
+def new_lock() -> threading.Lock:
+    """Return a lock of the kind that this process has now: gevent may have patched it after this was imported."""
+    return threading.Lock()
 
 
 class Event(threading.Event):
@@ -45,7 +48,7 @@ class Event(threading.Event):
         """Wait until it is set, or for so many seconds; return whether it was."""
         if self._set:
             return True
-        sleeper = Lock()
+        sleeper = new_lock()
         sleeper.acquire()
         self._sleepers.append(sleeper)
         try:
@@ -71,7 +74,7 @@ class Condition(threading.Condition):
         """Wait until notified, or for so many seconds; return whether it was notified."""
         if not self._is_owned():  # type: ignore[attr-defined]
             raise RuntimeError("cannot wait on un-acquired lock")
-        waiter = Lock()
+        waiter = new_lock()
         waiter.acquire()
         self._waiters.append(waiter)
         told = False

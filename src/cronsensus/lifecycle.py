@@ -20,7 +20,7 @@ from cronsensus.model.session import MOST_DECLARED, SessionSpec
 from cronsensus.node.loops import running_loop
 from cronsensus.once.identity import identity
 from cronsensus.opened import OpenedStore
-from cronsensus.participation import Participation, warn_of_forking_master
+from cronsensus.participation import Participation
 from cronsensus.retirement import (
     record_meant,
     tell_of_retired,
@@ -154,6 +154,7 @@ class Lifecycle:
             raise
 
     def _tries(self, wait: Duration | None) -> Tries:
+        self.part.look_around()
         if self.waits:
             raise ConfigurationError(
                 "this scheduler is started already, and waits for its store; stop() it before starting it again"
@@ -172,7 +173,6 @@ class Lifecycle:
 
         self._store_wait = StoreWait(attempt, lambda: self.part.undo(start), "its node, which runs jobs", _log)
         self._store_wait.begin(error)
-        warn_of_forking_master()
         return True
 
     def stop(self, drain_timeout: Duration | None = None) -> bool:

@@ -14,7 +14,6 @@ is the application's, and goes to its handlers as it is.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 import traceback
@@ -26,6 +25,7 @@ from typing import Any, TypeAlias
 
 from cronsensus.interrupts import Condition
 from cronsensus.masking import mask
+from cronsensus.this_process import begin_anew
 
 ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
 
@@ -305,5 +305,4 @@ def _in_child() -> None:
     _writer = _Writer()  # the other one's lock may have been held, and its thread is the parent's
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+begin_anew(_in_child)

@@ -30,11 +30,12 @@ from cronsensus.background import PATIENCE, Whole
 from cronsensus.clock import SystemClock
 from cronsensus.durations import format_duration
 from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
-from cronsensus.forking import forking_master, is_being_spawned, left_to_the_parent, mind_forks
+from cronsensus.forking import is_being_spawned, left_to_the_parent, mind_forks, refuse_in_master
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.signals import StopSignals
 from cronsensus.starting import Start, Tries
+from cronsensus.this_process import catch_up
 from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
@@ -93,6 +94,16 @@ class Participation:
         """Whether there is no node, nor one that is being started or stopped."""
         return self._node is None and self._stopping is None and not self._start_on
 
+    @staticmethod
+    def look_around() -> None:
+        """Find out which process this is, before anything is begun in it.
+
+        Raises:
+            ConfigurationError: it forks its workers later.
+        """
+        catch_up()
+        refuse_in_master("this scheduler", "scheduler.start()", "scheduler.stop()")
+
     def start(
         self,
         loop: asyncio.AbstractEventLoop | None,
@@ -104,7 +115,8 @@ class Participation:
         A caller that may be interrupted or cancelled passes a ``start``, and gives that up then.
 
         Raises:
-            ConfigurationError: there is one already, here or in the parent of this forked process.
+            ConfigurationError: there is one already, here or in the parent of this forked process; or it is a server's
+                master.
             StoreError: the store cannot be used; nothing was started.
         """
         from cronsensus.node.executors.importing import in_child_process
@@ -112,6 +124,7 @@ class Participation:
         if in_child_process() or is_being_spawned():
             _log.debug("not started: this process is a child of one that takes part, and imports its module once more")
             return False
+        self.look_around()
         start = start or Start()
         if not start.begin():
             return False
@@ -123,8 +136,6 @@ class Participation:
             start.over.set()
         if start.is_given_up:
             self.undo(start)
-        else:
-            warn_of_forking_master()
         return True
 
     def _start(self, start: Start, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> None:
@@ -402,16 +413,6 @@ class _Stopping:
         if self.error is not None:
             raise self.error
         return self.ended
-
-
-def warn_of_forking_master() -> None:
-    """Log that workers which are forked later run no jobs, if this is their master."""
-    if (master := forking_master()) is not None:
-        _log.warning(
-            "started in %s, which forks its workers later: this process runs all jobs, and the workers none; "
-            "start the scheduler in each worker (gunicorn: in post_worker_init of gunicorn.conf.py, and stop it in "
-            "worker_exit; uWSGI: in a function with @postfork, or lazy-apps)", master,
-        )  # fmt: skip
 
 
 def _never() -> bool:

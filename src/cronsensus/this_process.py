@@ -1,8 +1,18 @@
-"""This process's number, asked of the kernel once and again after a fork: what is compared often is not asked often."""
+"""This process: its number, and what begins anew in it where it is another one, or its threads are of another kind.
+
+A forked child has its parent's objects, and none of its threads: locks may be held by nobody, and connections are the
+parent's. What gevent has patched has its own locks, which hand over to other greenlets; one that was made before the
+patch stops them all. In both cases everything that was made before is made anew. After a fork Python calls what was
+given to ``begin_anew``; after a fork in C, as uWSGI's, and after a patch, a start does, by ``catch_up``.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+
+_Act = Callable[[], object]
 
 
 class ThisProcess:
@@ -23,7 +33,35 @@ class ThisProcess:
         self.pid = os.getpid()
 
 
-this_process = ThisProcess()
+def begin_anew(act: _Act, *, before: _Act | None = None, in_parent: _Act | None = None) -> None:
+    """Call ``act`` in every forked child, and where gevent has patched the process since.
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=this_process.ask_again)
+    Args:
+        act: may be called where nothing was opened, and must not wait.
+        before: called in the parent before a fork of Python's.
+        in_parent: called in the parent after one.
+    """
+    _acts.append(act)
+    if hasattr(os, "register_at_fork"):
+        hooks = {"before": before, "after_in_parent": in_parent, "after_in_child": act}
+        os.register_at_fork(**{name: hook for name, hook in hooks.items() if hook is not None})
+
+
+def catch_up() -> None:
+    """Begin everything anew where a fork or a patch has gone unnoticed; before anything is started."""
+    global _is_patched  # noqa: PLW0603 - of the process
+    if os.getpid() != this_process.pid or (not _is_patched and _has_greenlets()):
+        _is_patched = _has_greenlets()
+        for act in _acts:
+            act()
+
+
+def _has_greenlets() -> bool:
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
+
+
+_acts: list[_Act] = []
+_is_patched = _has_greenlets()
+this_process = ThisProcess()
+begin_anew(this_process.ask_again)

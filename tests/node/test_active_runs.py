@@ -17,7 +17,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
-from cronsensus.node.active_runs import ActiveRuns
+from cronsensus.node.active_runs import PAUSE_OF_A_LOOP, ActiveRuns
 from cronsensus.node.executors.base import Call
 from cronsensus.node.holding import Running
 from cronsensus.node.registered import Registered
@@ -205,11 +205,25 @@ def test_an_executor_that_can_run_nothing_is_told_once(scene, caplog):
     assert scene.active_runs.unable() == set()
     scene.thread.able = False
     assert scene.active_runs.unable() == {"thread"}
+    scene.clock.advance(PAUSE_OF_A_LOOP)
+    assert scene.active_runs.unable() == {"thread"}
     assert scene.active_runs.unable() == {"thread"}
     assert len(caplog.records) == 1
     scene.thread.able = True
     assert scene.active_runs.unable() == set()
     assert len(caplog.records) == 1
+
+
+def test_a_loop_that_pauses_as_granian_does_before_it_serves_is_not_told(scene, caplog):
+    scene.thread.able = False
+    assert scene.active_runs.unable() == {"thread"}
+    scene.clock.advance(0.02)
+    scene.thread.able = True
+    assert scene.active_runs.unable() == set()
+    scene.clock.advance(PAUSE_OF_A_LOOP)
+    scene.thread.able = False
+    assert scene.active_runs.unable() == {"thread"}
+    assert not caplog.records
 
 
 def test_a_session_must_hold_what_runs_or_waits_and_was_not_given_up(scene):

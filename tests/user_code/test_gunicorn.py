@@ -1,4 +1,4 @@
-"""gunicorn.conf.py as docs/guide.md has it, under the real gunicorn; and a scheduler that a master starts."""
+"""gunicorn.conf.py as docs/guide.md has it, under the real gunicorn."""
 
 import contextlib
 import http.client
@@ -34,9 +34,6 @@ def slow():
         time.sleep(0.01)
     return os.getpid()
 
-if os.environ.get("AT_IMPORT"):
-    scheduler.start()
-
 def app(environ, start_response):
     slow.options(key="slow").enqueue()
     start_response("200 OK", [("Content-Length", "2")])
@@ -53,13 +50,13 @@ def recipe() -> str:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *arguments: str, **environment: str):
+def served(folder: Path, *arguments: str):
     (folder / "shop.py").write_text(SHOP)
     (folder / "gunicorn.conf.py").write_text(recipe())
     command = [sys.executable, "-m", "gunicorn", "--bind", "unix:socket", "--no-control-socket", *arguments, "shop:app"]
     with (
         (folder / "errors").open("w") as errors,
-        subprocess.Popen(command, cwd=folder, stderr=errors, env={"HOME": str(folder), **environment}) as process,
+        subprocess.Popen(command, cwd=folder, stderr=errors, env={"HOME": str(folder)}) as process,
     ):
         try:
             yield process
@@ -94,21 +91,8 @@ def test_the_recipe_runs_jobs_in_the_worker_and_sigterm_lets_them_end(tmp_path):
         until_said(tmp_path, "Worker exiting", process)
         (tmp_path / "end").touch()
         assert process.wait(60) == 0
-    assert "forks its workers later" not in (tmp_path / "errors").read_text()
     scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
     (one,) = scheduler.store.occurrences(OccurrenceFilter(), limit=5)
     assert (one.state, one.attempt) == ("succeeded", 1)
     assert one.result not in {None, str(process.pid)}
     scheduler.stop()
-
-
-@pytest.mark.parametrize("preload", [True, False])
-def test_a_scheduler_that_is_started_at_import_warns_in_a_master_that_forks_and_not_in_a_worker(tmp_path, preload):
-    (tmp_path / "end").touch()
-    arguments = ["--preload"] if preload else []
-    with served(tmp_path, *arguments, "--config", "/dev/null", AT_IMPORT="1") as process:
-        until_said(tmp_path, "Booting worker", process)
-        said = until_said(tmp_path, "taking part", process)
-        if preload:
-            said = until_said(tmp_path, "post_worker_init", process)
-        assert ("this process runs all jobs, and the workers none" in said) is preload

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from cronsensus.lock.clients import Client, is_client, url_of
 from cronsensus.lock.in_store import StoreLockBackend
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
+from cronsensus.this_process import begin_anew
 
 Where = str | Store | Client | Sequence[str] | Callable[[], LockBackend]
 
@@ -128,5 +128,4 @@ def _in_child() -> None:
     _backends.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+begin_anew(_in_child)

@@ -7,7 +7,6 @@ would find none to release it in.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from typing import TypeVar
 
 from cronsensus.background import Act, Background, Gone
 from cronsensus.logger import Logger
+from cronsensus.this_process import begin_anew
 
 Answer = TypeVar("Answer")
 
@@ -120,5 +120,4 @@ def _in_child() -> None:
     _renewing = Background("cronsensus-lock-renewal", most=THREADS, log=_log)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+begin_anew(_in_child)

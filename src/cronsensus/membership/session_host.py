@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import threading
 import weakref
 from collections.abc import Callable, Collection
@@ -36,6 +35,7 @@ from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.session import of_this_process, opened
 from cronsensus.model.session import Renewal
 from cronsensus.stores.base import Store
+from cronsensus.this_process import begin_anew
 
 _log = Logger("cronsensus.node")
 
@@ -361,5 +361,4 @@ def _in_child() -> None:
 
 
 atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+begin_anew(_in_child)

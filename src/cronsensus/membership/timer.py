@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import os
 import threading
 from collections.abc import Callable
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.interrupts import Condition
 from cronsensus.logger import Logger
+from cronsensus.this_process import begin_anew
 
 logger = Logger(__name__)
 
@@ -192,5 +192,4 @@ def _in_child() -> None:
     _of_this_process = _Watch(SystemClock())
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+begin_anew(_in_child)

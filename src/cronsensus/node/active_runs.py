@@ -57,6 +57,8 @@ from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
 
+PAUSE_OF_A_LOOP = 5.0
+"""Seconds for which an event loop may stand still untold: some servers stop it between the start and serving."""
 _LOST = "lease lost"
 Admitted = tuple[Claim, Begin]
 """A claim that may begin, and what features want with it."""
@@ -92,7 +94,9 @@ class ActiveRuns:
         self._store = store
         self._clock = clock
         self._registry = registry
-        self._unable: set[str] = set()
+        self._unable_since = math.inf
+        """Since when an executor has been unable to run anything, by the clock's monotonic time."""
+        self._told_unable = False
         self._executors = executors
         self._wake = wake
         self._on_work = on_work
@@ -183,13 +187,17 @@ class ActiveRuns:
     def unable(self) -> set[str]:
         """Return the names of the executors that can run nothing now."""
         unable = {name for name, executor in self._executors.items() if not executor.able}
-        if self._unable != unable:
-            self._unable = unable
-            if unable:
-                _log.error(
-                    "the event loop that this node was started on does not run any more, so async jobs are left to "
-                    "other nodes; stop the scheduler before its loop, or start it without one"
-                )
+        now = self._clock.monotonic()
+        if not unable:
+            self._unable_since, self._told_unable = math.inf, False
+        elif math.isinf(self._unable_since):
+            self._unable_since = now
+        elif now - self._unable_since >= PAUSE_OF_A_LOOP and not self._told_unable:
+            self._told_unable = True
+            _log.error(
+                "the event loop that this node was started on does not run any more, so async jobs are left to other "
+                "nodes; stop the scheduler before its loop, or start it without one"
+            )
         return unable
 
     def runs(self, run: BaseRun) -> bool:

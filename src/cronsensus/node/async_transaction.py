@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager
 from contextvars import copy_context
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class _Thread:
     """
 
     def __init__(self, block: object) -> None:
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         name = f"cronsensus-transaction-{next(_numbers)}"
         threading.Thread(target=_work, args=(self._calls, block), name=name, daemon=True).start()
 
@@ -62,7 +62,7 @@ class _Thread:
         self._calls.put(None)
 
 
-def _work(calls: SimpleQueue[Callable[[], None] | None], _: object) -> None:
+def _work(calls: queue.SimpleQueue[Callable[[], None] | None], _: object) -> None:
     while (call := calls.get()) is not None:
         call()
         del call

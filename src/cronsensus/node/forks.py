@@ -100,17 +100,18 @@ class Stepwise:
                 step, given = (steps.__next__, ()) if sent is None else (steps.send, (sent,))
 
 
-class OwnSelector(selectors.DefaultSelector):
-    """Waits for a loop of ours in the process that made it; in a forked child it ends that child.
+def own_selector() -> selectors.BaseSelector:
+    """Return what waits for a loop of ours in this process; in a forked child it ends that child.
 
     A task that a job has made may fork, too, and goes back to the loop by itself.
     """
+    process = os.getpid()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._process = os.getpid()
+    class OwnSelector(
+        selectors.DefaultSelector
+    ):  # the one of now: gevent replaces it, and the other stops all greenlets
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            leave_if_forked(process)
+            return super().select(timeout)
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for events."""
-        leave_if_forked(self._process)
-        return super().select(timeout)
+    return OwnSelector()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
+from cronsensus.this_process import begin_anew
 
 _LINUX = Path("/proc/sys/kernel/random/boot_id")
 _OTHERS = ("kern.bootsessionuuid", "kern.boot_id")
@@ -120,5 +121,4 @@ def _in_child() -> None:
     _offset.cache_clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+begin_anew(_in_child)

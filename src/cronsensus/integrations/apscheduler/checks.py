@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
+import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -100,6 +102,25 @@ def named(job: Any) -> str:
     return f"job {job.name!r}" if has_random_id(job) else f"job {job.id!r}"
 
 
+def check_threads(scheduler: Any) -> None:
+    """Refuse a thread of APScheduler's that never ends in the eyes of gevent, which has exchanged the class since.
+
+    Raises:
+        ConfigurationError: a shutdown would wait for ever.
+    """
+    background = sys.modules.get("apscheduler.schedulers.background")
+    if (
+        background is not None
+        and isinstance(scheduler, background.BackgroundScheduler)
+        and background.Thread is not threading.Thread
+    ):
+        raise ConfigurationError(
+            "gevent has patched this process after APScheduler was imported, so its shutdown() would wait for ever; "
+            "patch first: write `from gevent import monkey; monkey.patch_all()` as the first line of gunicorn.conf.py, "
+            "or start gunicorn without --preload"
+        )
+
+
 def check_jobs(scheduler: Any, *, align: bool) -> None:
     """Refuse, or align, all jobs that are to be added by the start.
 
@@ -146,21 +167,27 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool, war
                 "give all the same one", shown, trigger.run_date,
             )  # fmt: skip
         return
+    wrong = []
     if random:
-        raise InvalidOption(
+        wrong.append(
             f"{shown} has no id, so each process would call it by another one, and run it; write "
             f"add_job(…, id={getattr(job.func, '__name__', 'name')!r})"
         )
-    shared = shared_trigger(shown, trigger, align=align)
+    try:
+        shared = shared_trigger(shown, trigger, align=align)
+    except InvalidOption as error:
+        wrong.append(str(error))
+    if (has_next := getattr(job, "next_run_time", None) is not None) and not align:
+        wrong.append(
+            f"{shown} has a next_run_time of its own, which differs between processes; leave it out, or write "
+            "guard(…, align=True), which ignores it"
+        )
+    if wrong:  # all at once: who corrects one starts the program again
+        raise InvalidOption("; besides, ".join(wrong))
     if shared is not trigger:
         trigger = shared
         job._modify(trigger=trigger)
-    if getattr(job, "next_run_time", None) is not None:
-        if not align:
-            raise InvalidOption(
-                f"{shown} has a next_run_time of its own, which differs between processes; leave it out, or write "
-                "guard(…, align=True), which ignores it"
-            )
+    if has_next:
         job._modify(next_run_time=trigger.get_next_fire_time(None, datetime.now(UTC)))
 
 

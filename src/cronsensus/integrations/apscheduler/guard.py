@@ -25,11 +25,13 @@ from typing import Any
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError, StoreUnavailable
 from cronsensus.external.observing import Observation
+from cronsensus.forking import mind_forks, refuse_in_master
 from cronsensus.integrations.apscheduler.checks import (
     check_change,
     check_job,
     check_jobs,
     check_scheduler,
+    check_threads,
     is_memory,
     job_name,
     needs_no_guard,
@@ -52,6 +54,7 @@ from cronsensus.outside.outside import DRAIN
 from cronsensus.scheduler import Scheduler
 from cronsensus.starting import Tries, may_come
 from cronsensus.store_wait import StoreWait
+from cronsensus.this_process import catch_up
 
 _log = Logger("cronsensus.apscheduler")
 
@@ -117,7 +120,8 @@ class Guard:
         self._store_wait: StoreWait | None = None
         self._participant: Outside | None = None
         self._looked: Outside | None = None
-        self._lock = threading.Lock()
+        self.forked()
+        mind_forks(self)
         self._won: dict[tuple[str, datetime], Won] = {}
         self._submitting: Counter[str] = Counter()
         """What an executor is being given: it may begin before the executor counts it."""
@@ -149,11 +153,18 @@ class Guard:
         for executor in scheduler._executors.values():
             self._guard_executor(executor)
 
+    def forked(self) -> None:
+        """Make the lock anew; called in a forked child, and where gevent has patched the process."""
+        self._lock = threading.Lock()
+
     # --- the scheduler ------------------------------------------------------------------------------------------------
 
     def _on_start(self, *args: Any, **kwargs: Any) -> Any:
         """Open the store before the scheduler names its first time; where it is away, run nothing until it comes."""
+        catch_up()
+        refuse_in_master("the guarded APScheduler", "its start()", "its shutdown()")
         self._ends = self._closed = False
+        check_threads(self._scheduler)
         check_jobs(self._scheduler, align=self._align)
         if self._participant is None and self._store_wait is None:
             self._open_or_wait()

@@ -26,13 +26,13 @@ import faulthandler
 import logging
 import math
 import os
+import queue
 import select
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
-from queue import SimpleQueue
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -153,7 +153,7 @@ class Child:
         self._process = os.getpid()
         self._clock = SystemClock()
         self._reporter = _Reporter(reports, self._clock)
-        self._calls: SimpleQueue[Begin | None] = SimpleQueue()
+        self._calls: queue.SimpleQueue[Begin | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._number = 0
         self._run: BaseRun | None = None

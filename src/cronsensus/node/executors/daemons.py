@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
 from typing import Any
 
 from cronsensus.node.forks import leave_if_forked
@@ -25,7 +25,7 @@ class DaemonThreads(ThreadPoolExecutor):
         super().__init__(most)
         self._most = most
         self._process = os.getpid()
-        self._inbox: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._guard = threading.Lock()
         self._open = self._count = 0
         self._over = False

@@ -51,7 +51,7 @@ from cronsensus.node.executors.result import (
     stack_of,
     timed_out,
 )
-from cronsensus.node.forks import OwnSelector, Stepwise, leave_if_forked
+from cronsensus.node.forks import Stepwise, leave_if_forked, own_selector
 from cronsensus.node.loops import runs_jobs
 from cronsensus.node.run import enter_run
 from cronsensus.this_process import this_process
@@ -154,7 +154,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     if type(loop) is not asyncio.SelectorEventLoop:
         return loop
     loop.close()
-    return asyncio.SelectorEventLoop(OwnSelector())
+    return asyncio.SelectorEventLoop(own_selector())
 
 
 class _OwnHome(_Home):

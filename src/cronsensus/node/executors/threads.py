@@ -19,8 +19,8 @@ timeouts do) ends the attempt that it has, and the worker goes on.
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
-from queue import Empty, SimpleQueue
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.interrupts import Event
@@ -50,7 +50,7 @@ class _Worker:
     __slots__ = ("attempt", "chosen", "inbox", "thread")
 
     def __init__(self) -> None:
-        self.inbox: SimpleQueue[_ThreadAttempt | None] = SimpleQueue()
+        self.inbox: queue.SimpleQueue[_ThreadAttempt | None] = queue.SimpleQueue()
         self.thread: threading.Thread
         self.attempt: _ThreadAttempt | None = None
         """What it was given and has not reported. Set before it is in the inbox: an exception that is raised into the
@@ -207,7 +207,7 @@ class ThreadExecutor(Executor):
             self._idle.append(worker)
         try:
             return worker.inbox.get(timeout=IDLE_SECONDS)
-        except Empty:
+        except queue.Empty:
             with self._lock:
                 if worker in self._idle:
                     self._idle.remove(worker)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 from cronsensus.stores.values import MOST_AHEAD
+from cronsensus.this_process import begin_anew
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -244,5 +244,4 @@ def _in_child() -> None:
     _background = Background("cronsensus-memory", most=1, log=Logger("cronsensus.stores"))
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+begin_anew(_in_child)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 
@@ -15,6 +14,7 @@ from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.redis.errors import translate
 from cronsensus.stores.redis.routing import DriverConnection, Route
+from cronsensus.this_process import begin_anew
 
 _log = Logger("cronsensus.store")
 _CLOCK = SystemClock()
@@ -176,5 +176,4 @@ def _after_fork_in_child() -> None:
         subscription.after_fork_in_child()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+begin_anew(_after_fork_in_child)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from cronsensus.errors import StoreUnavailable
 from cronsensus.interrupts import Condition
 from cronsensus.stores.sql.connection import Connection
+from cronsensus.this_process import begin_anew
 
 MOST_IDLE = 4
 FORK_PATIENCE = 1.0
@@ -170,5 +171,4 @@ def _in_child() -> None:
     _forking = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+begin_anew(_in_child, before=_before, in_parent=_in_parent)

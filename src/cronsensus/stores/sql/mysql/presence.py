@@ -11,7 +11,6 @@ MaxScale), and where several servers are written to. Then no sign is shown and n
 from __future__ import annotations
 
 import hashlib
-import os
 import weakref
 from collections.abc import Callable, Sequence
 
@@ -24,6 +23,7 @@ from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.this_process import begin_anew
 
 SIGNS = 4
 """Names for each session: two connections show it, and each may have a predecessor."""
@@ -181,5 +181,4 @@ def _after_fork_in_child() -> None:
         sign.after_fork_in_child()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+begin_anew(_after_fork_in_child)

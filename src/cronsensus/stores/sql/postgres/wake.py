@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
 import weakref
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.pipeline import has_pipeline, run
 from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
+from cronsensus.this_process import begin_anew
 
 _log = Logger("cronsensus.store")
 _all: weakref.WeakSet[Wake] = weakref.WeakSet()
@@ -182,8 +182,7 @@ def _after_fork_in_child() -> None:
         wake.after_fork_in_child()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+begin_anew(_after_fork_in_child)
 
 
 _abandoned: list[psycopg.Connection[object]] = []

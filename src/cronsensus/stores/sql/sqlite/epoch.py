@@ -38,6 +38,7 @@ from cronsensus.stores.boot import boot_id
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.pipes import share_as
+from cronsensus.this_process import begin_anew
 
 try:
     import fcntl
@@ -354,5 +355,4 @@ def _in_parent() -> None:
     _lock.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+begin_anew(_in_child, before=_before, in_parent=_in_parent)

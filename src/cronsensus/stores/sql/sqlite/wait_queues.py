@@ -23,6 +23,7 @@ from cronsensus.stores.boot import HostClock
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.this_process import begin_anew
 
 _CLOCK = SystemClock()
 _STEADY = HostClock()
@@ -141,8 +142,7 @@ def _in_child() -> None:
         queues._forked()  # noqa: SLF001 - of this module
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+begin_anew(_in_child)
 
 
 def prefix_of(namespace: str, name: str) -> str:
