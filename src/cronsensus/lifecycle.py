@@ -365,6 +365,8 @@ class Lifecycle:
             old = sum(one.release != self._setup.release and one.is_node for one in store.sessions())
             rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
             _log.info("changed for all nodes: %s%s", _some(defined.changed), rest)
+        if defined.moved:
+            _log.info("due at another time by the zone rules of this machine: %s", _some(defined.moved))
         tell_of_retired(store, defined, retire_after)
         warn_of_strangers(store.namespace, defined)
         self._told_twice |= warn_of_twice_declared(store, self._told_twice)

@@ -182,6 +182,7 @@ class StoreTest:
         delay: timedelta = timedelta(0),
         expires_in: timedelta | None = None,
         cancel_previous: bool = False,
+        next_due: datetime | None = None,
     ) -> Plan:
         """Write a plan by hand that makes an occurrence for each of ``times``, on what the store says of the job."""
         state = self.planned(job)
@@ -199,7 +200,7 @@ class StoreTest:
             verdicts=tuple(verdicts),
             cancel_previous=cancel_previous,
             watermark=moved_to,
-            next_due=next_nominal(state.eras, moved_to),
+            next_due=next_due or next_nominal(state.eras, moved_to),
             function=state.spec.function,
         )
 
