@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cronsensus.triggers.cron import _clock
+from cronsensus.triggers.zone_rules import digest_of
 from cronsensus.triggers.zones import load_zone
 
 
@@ -24,6 +25,7 @@ def forget_rules() -> None:
     zoneinfo.ZoneInfo.clear_cache()
     load_zone.cache_clear()
     _clock.cache_clear()
+    digest_of.cache_clear()
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from cronsensus.starting import Start, Tries, briefly, may_come
 from cronsensus.startup.tasks import Startups
 from cronsensus.store_wait import StoreWait
 from cronsensus.stores.base import Store
+from cronsensus.triggers.zone_rules import zone_rules_of
 from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
@@ -338,6 +339,7 @@ class Lifecycle:
             concurrency=self._setup.settings.concurrency,
             functions=len(self._declared.registry),
             declares=_identities(self._declared),
+            rules=zone_rules_of(spec.trigger for spec in self._declared.specs()),
         )
 
     def declare(self, store: Store) -> bool:

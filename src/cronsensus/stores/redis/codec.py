@@ -422,6 +422,8 @@ def session_view(row: Row) -> SessionView:
         expires_in=expires_in,
         holds=holds,
         declares=texts_by_name(json.loads(more[0]) if more and more[0] else None),
+        tzdata=spec.tzdata,
+        zones=spec.zones,
     )
 
 

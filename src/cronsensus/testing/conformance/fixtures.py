@@ -388,6 +388,8 @@ def a_session(id: str, *, release: str = "r1", is_node: bool = True) -> SessionS
         concurrency=8 if is_node else 0,
         version="1.0",
         functions=3,
+        tzdata="2026a (package)",
+        zones={"Europe/Paris": "0123456789ab"},
     )
 
 
