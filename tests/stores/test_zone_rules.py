@@ -13,7 +13,9 @@ import pytest
 
 from cronsensus.audit import audit
 from cronsensus.clock import Clock
+from cronsensus.insight.standstill import every_standstill
 from cronsensus.model.states import State
+from cronsensus.rewinding import rewind_job
 from cronsensus.stores import Store
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import StoreTest
@@ -43,13 +45,17 @@ class TestNewRules(StoreTest):
 
     def start(self, rule: str, **policies: Any) -> tuple[str, ...]:
         """Start all nodes on these rules; return which jobs they moved."""
+        self.restart(rule)
+        policies.setdefault("catch_up", "latest")
+        spec = self.job(trigger=cron("0 9 * * *", tz="America/Vancouver", jitter="1s"), **policies)
+        return self.define(spec, complete=True).moved
+
+    def restart(self, rule: str) -> None:
+        """Come back on these rules, with nothing declared."""
         write_zone(self.zones, "America/Vancouver", rule)
         forget_rules()
         self.store.close()
         self.__dict__["store"] = self.open()
-        policies.setdefault("catch_up", "latest")
-        spec = self.job(trigger=cron("0 9 * * *", tz="America/Vancouver", jitter="1s"), **policies)
-        return self.define(spec, complete=True).moved
 
     def run_until(self, until: datetime) -> None:
         """Do what is due, as the looks of a node find it."""
@@ -85,6 +91,19 @@ class TestNewRules(StoreTest):
         self.run_until(november(3, 23))
         first = datetime(2026, 10, 31, 16, tzinfo=UTC)
         assert self.times() == [first, *(november(day, hour) for day in (1, 2, 3))]
+        self.assert_on_time()
+        assert audit(self.store).ok
+
+    def test_a_job_that_no_node_declares_is_found_and_set_right_by_hand(self) -> None:
+        self.begin(GOES_BACK)
+        assert not list(every_standstill(self.store))
+        self.restart(STAYS)
+        assert [one.is_by_zone_rules for one in every_standstill(self.store)] == [True]
+        rewind_job(self.store, "job", by="ann", why="new rules")
+        assert self.view().next_due == november(1, 16)
+        assert not list(every_standstill(self.store))
+        self.run_until(november(2, 23))
+        assert self.times()[1:] == [november(1, 16), november(2, 16)]
         self.assert_on_time()
         assert audit(self.store).ok
 

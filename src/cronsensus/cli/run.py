@@ -160,7 +160,11 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
     if new and not others:
         where += ", new"
-    stands = {one.view.spec.name: one for one in every_standstill(scheduler.store, load_zone(known.tz))}
+    stands = {
+        one.view.spec.name: one
+        for one in every_standstill(scheduler.store, load_zone(known.tz))
+        if not (one.is_by_zone_rules and one.view.spec.name in scheduler.jobs)  # this start sets it right
+    }
     times = {
         job: nominal if job not in stands else stands[job].until
         for job, declared in scheduler.jobs.items()
