@@ -17,6 +17,7 @@ from cronsensus.insight.standstill import every_standstill
 from cronsensus.model.states import State
 from cronsensus.rewinding import rewind_job
 from cronsensus.stores import Store
+from cronsensus.stores.sql import defining
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import StoreTest
 from cronsensus.triggers import cron
@@ -93,6 +94,20 @@ class TestNewRules(StoreTest):
         assert self.times() == [first, *(november(day, hour) for day in (1, 2, 3))]
         self.assert_on_time()
         assert audit(self.store).ok
+
+    def test_a_plan_between_the_read_and_the_write_wins(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begin(GOES_BACK)
+        self.clock.advance((november(1, 16, 30) - self.clock.now()).total_seconds())
+        prepare = defining.prepare
+
+        def fire_meanwhile(declared: defining.Declared, now: datetime) -> None:
+            prepare(declared, now)
+            monkeypatch.undo()
+            self.fire(november(1, 16), next_due=november(2, 16))
+
+        monkeypatch.setattr(defining, "prepare", fire_meanwhile)
+        assert self.start(STAYS) == ()
+        assert (self.view().watermark, self.view().next_due) == (november(1, 16), november(2, 16))
 
     def test_a_job_that_no_node_declares_is_found_and_set_right_by_hand(self) -> None:
         self.begin(GOES_BACK)
