@@ -33,6 +33,7 @@ from cronsensus.starting import Start, Tries, briefly, may_come
 from cronsensus.startup.tasks import Startups
 from cronsensus.store_wait import StoreWait
 from cronsensus.stores.base import Store
+from cronsensus.triggers.zone_rules import zone_rules_of
 from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
@@ -338,6 +339,7 @@ class Lifecycle:
             concurrency=self._setup.settings.concurrency,
             functions=len(self._declared.registry),
             declares=_identities(self._declared),
+            rules=zone_rules_of(spec.trigger for spec in self._declared.specs()),
         )
 
     def declare(self, store: Store) -> bool:
@@ -365,6 +367,8 @@ class Lifecycle:
             old = sum(one.release != self._setup.release and one.is_node for one in store.sessions())
             rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
             _log.info("changed for all nodes: %s%s", _some(defined.changed), rest)
+        if defined.moved:
+            _log.info("due at another time by the zone rules of this machine: %s", _some(defined.moved))
         tell_of_retired(store, defined, retire_after)
         warn_of_strangers(store.namespace, defined)
         self._told_twice |= warn_of_twice_declared(store, self._told_twice)

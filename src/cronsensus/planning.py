@@ -129,6 +129,25 @@ def next_nominal(eras: tuple[Era, ...], after: datetime) -> datetime | None:
     return None
 
 
+def next_due_by_zone(
+    trigger: Trigger | None, since: datetime, watermark: datetime, next_due: datetime | None
+) -> datetime | None:
+    """Return what ``next_due``, as a store has it, is under the zone rules of this machine.
+
+    A store keeps the instant, and zone rules change with ``tzdata``. A job that depends on none keeps what it has, as
+    does one that is already due under an earlier trigger: its next plan computes everything anew.
+
+    Args:
+        trigger: the one that holds now.
+        since: when its era began.
+        watermark: the latest nominal time already decided.
+        next_due: the stored instant.
+    """
+    if trigger is None or not trigger.zones or (next_due is not None and next_due <= since):
+        return next_due
+    return trigger.next_after(max(watermark, since))
+
+
 def _pieces(job: JobState, now: datetime) -> Iterator[_Piece]:
     """Cut (watermark, now] where the trigger changes and where a pause begins or ends.
 

@@ -1,4 +1,4 @@
-"""Take a job's schedule back to the store's now, after the store's clock was set back.
+"""Take a job's schedule back to the store's now, after the store's clock was set back, or zone rules changed.
 
 What ran while the clock was ahead keeps its row and its key, so it never runs twice for one nominal time. The verdicts
 on times that did not run are withdrawn above the new watermark: these times come again, and are decided then.
@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 
 from cronsensus.errors import InvalidTransition, StoreBusy, UnknownJob
 from cronsensus.instants import format_instant
-from cronsensus.model.job import Era, JobView
+from cronsensus.model.job import Era, JobHistory, JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.rewind import AHEAD, Rewind
 from cronsensus.model.states import Origin, State
-from cronsensus.planning import next_nominal, undecided_until
+from cronsensus.planning import next_due_by_zone, next_nominal, undecided_until
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence, every_range
 
@@ -38,8 +38,9 @@ def rewind_job(store: Store, name: str, *, by: str, why: str) -> Rewind:
         view, now = store.job(name), store.now()
         if view is None:
             raise UnknownJob(f"no job is called {name!r} in the store; see: cronsensus jobs list")
-        eras = store.history(name).eras
-        _refuse(view, eras, now)
+        history = store.history(name)
+        eras = history.eras
+        _refuse(view, history, now)
         start = min(max(now, view.horizon or now), view.watermark)
         watermark = _skip_runs(store, view, start)
         crossing = [one for one in every_range(store, name, watermark, watermark) if one.range.last > watermark]
@@ -96,19 +97,29 @@ def _holding(eras: Sequence[Era], at: datetime) -> tuple[Era, ...]:
     return tuple(eras[first:])
 
 
-def _refuse(view: JobView, eras: Sequence[Era], now: datetime) -> None:
-    name = view.spec.name
+def _refuse(view: JobView, history: JobHistory, now: datetime) -> None:
+    name, eras = view.spec.name, history.eras
     if view.retired_at is not None:
         raise UnknownJob(f"the job {name!r} is retired; define it again to bring it back")
     if view.spec.trigger is None or not eras:
         raise InvalidTransition(f"{name} has no schedule of its own, so there is nothing to take back")
     if view.paused_at is not None:
         raise InvalidTransition(f"{name} is paused; resume it first: cronsensus jobs resume {name}")
-    if view.watermark - now <= AHEAD and eras[-1].since - now <= AHEAD:
+    if view.watermark - now <= AHEAD and eras[-1].since - now <= AHEAD and not _is_by_zone_rules(view, history):
         raise InvalidTransition(
             f"{name} stands where its trigger says: it is decided up to {format_instant(view.watermark)}, and the "
             f"store's clock says {format_instant(now)}. Nothing is to be taken back"
         )
+
+
+def _is_by_zone_rules(view: JobView, history: JobHistory) -> bool:
+    """Whether the stored next due time is later than the zone rules of this machine give it.
+
+    Only if there was no pause since the watermark: a rewind would forget it.
+    """
+    paused = any(one.end is None or one.end > view.watermark for one in history.pauses)
+    following = next_due_by_zone(view.spec.trigger, history.eras[-1].since, view.watermark, view.next_due)
+    return not paused and following is not None and view.next_due is not None and following < view.next_due
 
 
 def _has_begun(one: Occurrence) -> bool:

@@ -21,6 +21,15 @@ def test_nodes_are_listed_with_what_they_hold(cluster: Any) -> None:
     assert "10h left" in cluster("nodes", "list").out
 
 
+def test_the_version_of_tzdata_is_a_column_where_it_differs_and_always_in_the_data(cluster: Any) -> None:
+    cluster.join("old", tzdata="2025b (package)", zones={"Europe/Paris": "a"})
+    (node,) = cluster("nodes", "list", "-o", "json").data["nodes"]
+    assert (node["tzdata"], node["zones"]) == ("2025b (package)", {"Europe/Paris": "a"})
+    assert "tzdata" not in cluster("nodes", "list").out
+    cluster.join("new", tzdata="2026f (package)", zones={"Europe/Paris": "b"})
+    assert "2026f (package)" in cluster("nodes", "list").out
+
+
 def test_ended_nodes_are_shown_when_asked_for(cluster: Any) -> None:
     cluster.join("node-1")
     cluster.join("node-2")

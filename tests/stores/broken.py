@@ -1344,6 +1344,15 @@ class ClaimsOnlyWhatItFires(BrokenStore):
         return replace(super()._step(session, Step(want=step.want)), carried_out=done.carried_out) if fired else done
 
 
+class KeepsTheZoneRulesOfOthers(BrokenStore):
+    """An unchanged job stays due by the zone rules of the node that fired it last."""
+
+    rejected_by = "test_a_job_that_is_paused_is_due_as_the_zone_rules_are_once_it_goes_on"
+
+    def _move_due(self, job: JobRow, spec: JobSpec) -> bool:
+        return False
+
+
 # --- what goes first --------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,8 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import HOUR, MINUTE, StoreTest
+from cronsensus.triggers import cron
+from tests.zone_files import write_zone, zones_in
 
 
 class NewerSpec(JobSpec):
@@ -76,6 +78,17 @@ class TestNewerPolicies(StoreTest):
         assert len(said) == 1
         assert "job 'fancy' has a part of a newer version of cronsensus (quorum): this node leaves" in said[0]
         assert "upgrade cronsensus here" in said[0]
+
+    def test_a_job_in_a_zone_that_this_machine_lacks_is_left_alone_and_the_log_says_what_to_upgrade(
+        self, caplog, tmp_path
+    ):
+        with zones_in(tmp_path / "newer"):
+            write_zone(tmp_path / "newer", "America/Founded", "<-03>3")
+            self.define(self.job("plain"), self.job("there", trigger=cron("* * * * *", tz="America/Founded")))
+        self.clock.advance(MINUTE)
+        assert [job.spec.name for job in self.open().look().jobs] == ["plain"]
+        (said,) = [record.message for record in caplog.records if "America/Founded" in record.message]
+        assert "pip install --upgrade tzdata here" in said
 
     def test_older_release_that_restarts_leaves_the_definition_alone(self):
         old = self.deploy()

@@ -272,7 +272,8 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
     """Take the schedules of jobs back to now, after the store's clock was set back.
 
     Such a job stands still until the clock has come to where it was. What ran while the clock was ahead does not run
-    again; each other time comes again. See what stands still: cronsensus doctor.
+    again; each other time comes again. A job that waits for a time by older zone rules goes by those of this machine.
+    See what stands still: cronsensus doctor.
 
     cronsensus jobs rewind send_digest --reason "the clock was 8 h ahead"
     cronsensus jobs rewind --all --reason "the clock was 8 h ahead"
@@ -301,7 +302,10 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
             "" if one.next_due is None else f"; next {exact(one.next_due, shown[name])} ({relative(one.next_due, now)})"
         )
         begin, end = exact(one.watermark_seen, shown[name]), exact(one.watermark, shown[name])
-        output.line(f"took {name} back from {begin} to {end}{following}")
+        if one.watermark == one.watermark_seen:
+            output.line(f"{name} goes by the zone rules of this machine{following}")
+        else:
+            output.line(f"took {name} back from {begin} to {end}{following}")
     for text in refused.values():
         message(text)
     if not chosen:

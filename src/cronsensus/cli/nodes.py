@@ -49,8 +49,10 @@ def list_(*, ended: bool, limit: int, watch: bool) -> None:
 def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, Life], now: datetime) -> None:
     if output.printed_json({"nodes": [session_data(one, lives.get(one.id)) for one in found]}):
         return
+    # Where all nodes have the same, it is nothing to look at.
+    rules = ["tzdata"] if len({one.tzdata for one in found if one.tzdata}) > 1 else []
     output.table(
-        ["node", "state", "holds", "most", "lease", "since", "release", "version", "pid", "session"],
+        ["node", "state", "holds", "most", "lease", "since", "release", "version", *rules, "pid", "session"],
         [
             [
                 Cell(one.node, "bold"),
@@ -61,6 +63,7 @@ def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, L
                 relative(one.started_at, now),
                 shorten(one.release, 12),
                 one.version,
+                *([one.tzdata] if rules else []),
                 str(one.pid),
                 one.id,
             ]

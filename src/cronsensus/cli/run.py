@@ -20,6 +20,7 @@ from cronsensus.cli.terminal import clean
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.words import counted, relative
+from cronsensus.triggers.zone_rules import zone_rules_of
 from cronsensus.triggers.zones import load_zone
 
 if TYPE_CHECKING:
@@ -159,7 +160,11 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
     if new and not others:
         where += ", new"
-    stands = {one.view.spec.name: one for one in every_standstill(scheduler.store, load_zone(known.tz))}
+    stands = {
+        one.view.spec.name: one
+        for one in every_standstill(scheduler.store, load_zone(known.tz))
+        if not (one.is_by_zone_rules and one.view.spec.name in scheduler.jobs)  # this start sets it right
+    }
     times = {
         job: nominal if job not in stands else stands[job].until
         for job, declared in scheduler.jobs.items()
@@ -167,6 +172,9 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     }
     message(f"{name}: node {scheduler.node_name}, store {where}, {counted(len(scheduler.jobs), 'job')}")
     message(f"{counted(others, 'other node')} alive" if others else "no other node is alive: start more, anywhere")
+    rules = zone_rules_of(one.trigger for one in scheduler.jobs.values())
+    if rules.digests:
+        message(f"zone rules: tzdata {rules.version}")
     if known.url.startswith("memory:"):
         message(
             "note: memory:// is not shared with other processes; for several nodes give --url sqlite:///cronsensus.db"

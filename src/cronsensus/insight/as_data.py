@@ -87,9 +87,9 @@ def run_data(run: RunView) -> dict[str, Any]:
 
 def session_data(one: SessionView, life: Life | None) -> dict[str, Any]:
     """Return a session as data; ``life`` is what is known of one that has not ended."""
-    names = "node state concurrency functions release version pid host started_at renewed_at expires_in ended_at"
+    names = "node state concurrency functions release version tzdata zones pid host started_at renewed_at "
     known = {} if life is None else life_data(one, life)
-    return {"session": one.id, "runs": one.holds, **fields(one, f"{names} ended_why"), **known}
+    return {"session": one.id, "runs": one.holds, **fields(one, f"{names} expires_in ended_at ended_why"), **known}
 
 
 def life_data(one: SessionView, life: Life) -> dict[str, Any]:

@@ -39,6 +39,12 @@ class Standstill:
     zone: tzinfo
 
     @property
+    def is_by_zone_rules(self) -> bool:
+        """Whether other zone rules may have given the stored time: then a node that declares the job sets it right."""
+        trigger = self.view.spec.trigger
+        return not self.ahead and trigger is not None and bool(trigger.zones)
+
+    @property
     def cause(self) -> str:
         """Return why, as half a sentence."""
         if self.ahead:

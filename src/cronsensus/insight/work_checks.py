@@ -18,6 +18,7 @@ from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.two_programs import describe_strangers, find_twice_declared
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten, typed_time
+from cronsensus.insight.zone_checks import check_zone_rules
 from cronsensus.masking import mask
 from cronsensus.model.gate import without_circles
 from cronsensus.model.job import ALERT
@@ -110,6 +111,7 @@ def check_nodes(store: Store) -> Iterator[Check]:
         then = "normal during a deploy that adds and removes jobs; two programs: give each a namespace= of its own"
         yield Check("programs", WARN, lacking, then)
     yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
+    yield from check_zone_rules(live, now)
 
 
 def _without_jobs(store: Store, live: list[SessionView]) -> Iterator[Check]:

@@ -14,6 +14,7 @@ from cronsensus.model.ids import new_id
 from cronsensus.model.session import SessionSpec
 from cronsensus.stores.base import Store
 from cronsensus.stores.boot import host_identity
+from cronsensus.triggers.zone_rules import ZoneRules
 
 
 def of_this_process(
@@ -23,6 +24,7 @@ def of_this_process(
     concurrency: int = 0,
     functions: int = 0,
     declares: Mapping[str, str] = MappingProxyType({}),
+    rules: ZoneRules | None = None,
 ) -> SessionSpec:
     """Describe a session with a new id; one with a concurrency of zero takes no turn and runs no job of a queue."""
     from importlib.metadata import version
@@ -38,6 +40,8 @@ def of_this_process(
         version=version("cronsensus"),
         functions=functions,
         declares=dict(declares),
+        tzdata="" if rules is None else rules.version,
+        zones={} if rules is None else dict(rules.digests),
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import check_name
 
-_LONGEST = {"id": 100, "node": 200, "host": 200, "release": 200, "version": 50}
+_LONGEST = {"id": 100, "node": 200, "host": 200, "release": 200, "version": 50, "tzdata": 200}
 """Most characters of the names in a session."""
 MOST_DECLARED = 1_000
 LONGEST_HOLDER = 400
@@ -50,6 +50,8 @@ class SessionSpec:
         functions: how many functions it can run; shown only.
         declares: which function is behind each job that its program declares, by the job's name: module, name and
             parameters. Of very many the first ``MOST_DECLARED``. Compared only, so that two programs notice each other.
+        tzdata: the version of its time zone data, and where that comes from; shown only.
+        zones: a digest of the rules of each time zone that its jobs use, by the zone's name. Compared only.
     """
 
     id: str
@@ -62,6 +64,8 @@ class SessionSpec:
     version: str
     functions: int = 0
     declares: Mapping[str, str] = field(default_factory=dict, hash=False)
+    tzdata: str = ""
+    zones: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Check the names.
@@ -114,6 +118,7 @@ class SessionView:
         expires_in: what is left of the lease on the store's clock; negative when overdue.
         holds: how many runs and locks it holds.
         declares: see ``SessionSpec``; empty where a look shows the session.
+        tzdata, zones: as there; a look may leave them out.
     """
 
     id: str
@@ -133,6 +138,8 @@ class SessionView:
     expires_in: timedelta
     holds: int
     declares: Mapping[str, str] = field(default_factory=dict, hash=False)
+    tzdata: str = ""
+    zones: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def is_node(self) -> bool:

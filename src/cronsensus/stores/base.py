@@ -181,7 +181,9 @@ class Store(Backend):
 
         Atomic: all or nothing. A release is one unit, so it is not defined in pieces. The slow part is worked out
         first; then other writers wait for some 50 µs for each job that is new, changed or gone.
-        Idempotent: equal definitions write nothing.
+        Idempotent: equal definitions write nothing. Only the next due time is set anew where the trigger depends on a
+        time zone and the rules of this machine give another instant (``moved``), unless the watermark moves meanwhile:
+        whoever moves it computes the next due time, too.
 
         Raises:
             DuplicateJob: two of ``specs`` have one name.

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from cronsensus.errors import ConfigurationError, CoordinationError, StoreCorrupt
 from cronsensus.instants import LATEST_MICROS
 from cronsensus.logger import Logger
+from cronsensus.triggers.zones import UnknownZone
 
 MOST_KEPT = 10_000
 """Most rows that a handle remembers to have logged."""
@@ -122,6 +123,17 @@ def read_one(row: Row, read: Callable[[Row], Value], name: str) -> Value:
         raise StoreCorrupt(f"{name}: {error}") from error
     except READING_RAISES as error:
         raise StoreCorrupt(f"{name}: {said(error)}") from error
+
+
+def no_definition(what: str, error: Exception, text: object) -> StoreCorrupt:
+    """Return the error for ``what``, a part of a definition whose stored ``text`` raised ``error``, with what to do."""
+    who, then = "version", "upgrade cronsensus"
+    if isinstance(error, UnknownZone):
+        who, then = "machine", "pip install --upgrade tzdata"
+    return StoreCorrupt(
+        f"the store holds {what} that this {who} cannot read ({error}): {str(text)[:200]}; {then} here, or define the "
+        "job anew, with some change"
+    )
 
 
 def said(error: BaseException) -> str:

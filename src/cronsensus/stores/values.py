@@ -60,6 +60,7 @@ class DefineResult:
         superseded: a newer release that is alive defines it otherwise; left alone.
         kept: not declared any more, but a session of another release is alive that may still declare it; left alone.
             In both cases, repeat the call later.
+        moved: those of the unchanged whose next due time is another one by the zone rules of the caller.
     """
 
     created: tuple[str, ...] = ()
@@ -68,6 +69,7 @@ class DefineResult:
     superseded: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
 
 
 class Partition(NamedTuple):

@@ -107,6 +107,12 @@ class Trigger(ABC):
         parts: tuple[Trigger, ...] = getattr(self, "parts", (self,))
         return next((name for part in parts if (name := getattr(part, "tz", None)) is not None), None)
 
+    @property
+    def zones(self) -> frozenset[str]:
+        """The names of the time zones whose rules decide its nominal times; UTC, which has none, is left out."""
+        parts: tuple[Trigger, ...] = getattr(self, "parts", (self,))
+        return frozenset(name for part in parts if (name := getattr(part, "tz", "UTC")) != "UTC")
+
     def in_zone(self, zone: str) -> Trigger:
         """Return the trigger with ``zone`` wherever it goes by a wall clock and names no zone of its own.
 

@@ -7,8 +7,12 @@ different machines are refused, because two nodes would disagree on the nominal 
 from __future__ import annotations
 
 import re
+import zoneinfo
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
+from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsensus.errors import InvalidOption, InvalidTrigger
@@ -44,7 +48,13 @@ _CITIES = {
     for city in cities.split()
 }
 """Large cities that have no zone of their own name."""
+_LONGEST_CHAIN = 5
+"""Most links from one name to the next."""
 _EXAMPLE = "write a name like 'Europe/Paris' or 'UTC'"
+
+
+class UnknownZone(InvalidTrigger):
+    """This machine's zone data has no zone of that name."""
 
 
 def zone_name(tz: object) -> str:
@@ -79,7 +89,7 @@ def load_zone(name: str) -> tzinfo:
             return ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass  # a directory such as 'America' is an OSError; all of these mean: no such zone
-    raise InvalidTrigger(_unknown(name))
+    raise UnknownZone(_unknown(name))
 
 
 def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
@@ -102,7 +112,12 @@ def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
 def _unknown(name: str) -> str:
     known = _known_names()
     if not known:
-        return f"tz={shown(name)}: this machine has no time zone data; run: pip install tzdata"
+        return (
+            f"tz={shown(name)}: this machine has no time zone data: of the package tzdata, which comes with "
+            "cronsensus, nothing is here; run: pip install --force-reinstall tzdata"
+        )
+    if (target := _link_target(name, known)) is not None:
+        return f"tz={shown(name)} is not a known time zone here; write {target!r}, which is the same zone"
     if (instead := _instead(name)) is not None:
         return f"tz={shown(name)} is not a known time zone; {instead}"
     matches = _close_to(name[:64], known)
@@ -134,10 +149,45 @@ def _known_names() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
+def _link_target(name: str, known: frozenset[str]) -> str | None:
+    """Return the zone that an old name stands for; ``None``: it is no old name, or is known in another spelling.
+
+    Some systems leave old names out, such as ``US/Pacific``, and keep the table of them.
+    """
+    wanted = _plain(name)
+    if not _NAME.fullmatch(wanted) or wanted in {zone.lower() for zone in known}:
+        return None
+    for links in _link_tables():
+        target = links.get(wanted)
+        for _ in range(_LONGEST_CHAIN):
+            if target is None or target in known:
+                break
+            target = links.get(target.lower())
+        if target in known:
+            return "UTC" if target == "Etc/UTC" else target
+    return None
+
+
+def _link_tables() -> Iterator[dict[str, str]]:
+    """Yield what each name in lower case is another name for: by the package, then by each folder of zone files."""
+    from importlib.util import find_spec  # only wrong names need it
+
+    package = find_spec("tzdata")
+    places = [] if package is None else [Path(place) / "zoneinfo" for place in package.submodule_search_locations or ()]
+    for folder in (*places, *map(Path, zoneinfo.TZPATH)):
+        with suppress(OSError, ValueError):
+            lines = (folder / "tzdata.zi").read_text(encoding="utf-8").splitlines()
+            yield {link.lower(): zone for _, zone, link in (line.split() for line in lines if line.startswith("L "))}
+
+
+def _plain(name: str) -> str:
+    return name.strip().replace(" ", "_").lower()
+
+
 def _close_to(name: str, known: frozenset[str]) -> list[str]:
     from difflib import get_close_matches  # only wrong names need it
 
-    wanted = name.strip().replace(" ", "_").lower()
+    wanted = _plain(name)
     by_text: dict[str, str] = {}
     for zone in sorted(known):
         by_text.setdefault(zone.rsplit("/", 1)[-1].lower(), zone)

@@ -88,6 +88,7 @@ HELD_STILL: Row = {"lease_until": NOW + 1}
 BEFORE: Row = {"before": NOW}
 PRUNED: Row = {"pruned": NOW}
 OF_REVISION: Row = {"seen": 3}
+AS_READ: Row = {**OF_REVISION, "decided": 10}
 NOT_MINE: list[Row] = [{"id": "s2"}, {"namespace": "theirs"}]
 ENDED: Row = {"ended_at": 1}
 FINISHED: Row = {"finished_at": 1}

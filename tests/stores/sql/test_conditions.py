@@ -14,6 +14,7 @@ from cronsensus.instants import LATEST_MICROS
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import blocks, queries_of
 from tests.stores.sql.rows import (
+    AS_READ,
     BATCH,
     BEFORE,
     DUE,
@@ -554,6 +555,14 @@ CASES = [
     Case("definitions", "definitions", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}]),
     Case("declared", "declared_jobs", _j, [JOB], [{"namespace": "theirs"}, {"source": "runtime"}, {"retired_at": 1}]),
     Case("definitions, locked", "lock_definitions", _j, [JOB], [{"id": 6}], FOR_UPDATE, asked=IDS),
+    Case(
+        "move",
+        "move_jobs",
+        _j,
+        [JOB],
+        [{"id": 6}, {"watermark": 9}, {"revision": 4}, {"retired_at": 1}],
+        asked=AS_READ,
+    ),
     Case("redefine", "redefine_jobs", _j, [JOB, RETIRED], [{"id": 6}, {"revision": 4}], asked=OF_REVISION),
     Case("retire", "retire_jobs", _j, [JOB], [{"id": 6}, {"revision": 4}, {"retired_at": 1}], asked=OF_REVISION),
     *(

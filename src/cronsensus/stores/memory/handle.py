@@ -236,6 +236,8 @@ class Handle:
             ended_why=row.ended_why,
             expires_in=left,
             holds=len(row.running) + len(row.locks),
+            tzdata=spec.tzdata,
+            zones=spec.zones,
         )
 
 

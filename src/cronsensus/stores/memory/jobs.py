@@ -12,7 +12,7 @@ from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.rewind import REWIND, Rewind
 from cronsensus.model.states import Origin, State
-from cronsensus.planning import undecided_until
+from cronsensus.planning import next_due_by_zone, undecided_until
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow
 from cronsensus.stores.values import AT_ONCE, DefineResult
@@ -38,6 +38,8 @@ class JobVerbs(Handle):
             job = self._space.jobs.get(spec.name)
             if job is not None and job.digest == digests[spec.name] and job.retired_at is None:
                 did["unchanged"].append(spec.name)
+                if self._move_due(job, spec):
+                    did["moved"].append(spec.name)
             elif old and spec.source == "code":
                 did["superseded"].append(spec.name)
             elif job is None:
@@ -103,6 +105,14 @@ class JobVerbs(Handle):
         self._begin_era(job, spec, now)
         job.spec, job.digest, job.payload = _as_stored(spec, payload), digest, payload
         self._space.schedule(job)
+
+    def _move_due(self, job: JobRow, spec: JobSpec) -> bool:
+        """Set the next due time as the zone rules have it now; return whether it was another one."""
+        next_due = next_due_by_zone(spec.trigger, job.eras[-1].since, job.watermark, job.next_due)
+        if next_due == job.next_due:
+            return False
+        self._space.set_due(job, next_due)
+        return True
 
     def _begin_era(self, job: JobRow, spec: JobSpec | None, now: datetime) -> None:
         """Begin a new revision now; never before the watermark, and never before the last one began."""

@@ -288,9 +288,13 @@ class Space:
 
     def schedule(self, job: JobRow) -> None:
         """Work out a job's next due time anew, and index it if the job fires."""
+        self.set_due(job, None if job.retired_at else next_nominal(job.eras_after_watermark(), job.watermark))
+
+    def set_due(self, job: JobRow, next_due: datetime | None) -> None:
+        """Set a job's next due time, and index it if the job fires."""
         if job.next_due is not None:
             self.due.discard((job.next_due, job.id))
-        job.next_due = None if job.retired_at else next_nominal(job.eras_after_watermark(), job.watermark)
+        job.next_due = next_due
         self.index_due(job)
 
     def index_due(self, job: JobRow) -> None:

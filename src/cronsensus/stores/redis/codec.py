@@ -28,7 +28,7 @@ from cronsensus.model.session import LockView, SessionSpec, SessionView
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.lenient_msgpack import decoded
-from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of, texts_by_name
+from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of, no_definition, texts_by_name
 from cronsensus.triggers import trigger_from_json
 
 MICROSECOND = timedelta(microseconds=1)
@@ -103,7 +103,7 @@ def read_spec(text: str) -> JobSpec:
     except UnknownParts as error:
         raise StoreCorrupt(str(error)) from error
     except READING_RAISES as error:
-        raise _unreadable("a definition", error, text) from error
+        raise no_definition("a definition", error, text) from error
 
 
 @lru_cache(MOST_KEPT)
@@ -116,7 +116,7 @@ def read_eras(text: str) -> tuple[Era, ...]:
     try:
         return tuple(read_era(era) for era in loads(text))
     except READING_RAISES as error:
-        raise _unreadable("an era", error, text) from error
+        raise no_definition("an era", error, text) from error
 
 
 def read_era(row: Row) -> Era:
@@ -145,13 +145,6 @@ def holding(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
     """Return the last era that began at or before the watermark, and those after it."""
     first = max((index for index, era in enumerate(eras) if era.since <= watermark), default=0)
     return eras[first:] if first else eras
-
-
-def _unreadable(what: str, error: Exception, text: str) -> StoreCorrupt:
-    return StoreCorrupt(
-        f"the store holds {what} that this version cannot read ({error}): {str(text)[:200]}; upgrade cronsensus "
-        "here, or define the job anew, with some change"
-    )
 
 
 def job_state(keyspace: Keyspace, row: Row) -> JobState:
@@ -422,6 +415,8 @@ def session_view(row: Row) -> SessionView:
         expires_in=expires_in,
         holds=holds,
         declares=texts_by_name(json.loads(more[0]) if more and more[0] else None),
+        tzdata=spec.tzdata,
+        zones=spec.zones,
     )
 
 

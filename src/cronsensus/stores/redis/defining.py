@@ -20,7 +20,7 @@ from cronsensus.errors import StoreBusy, StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.rewind import Rewind
-from cronsensus.planning import next_nominal, undecided_until
+from cronsensus.planning import next_due_by_zone, next_nominal, undecided_until
 from cronsensus.stores.redis.codec import era_row, holding, length, micros, read_eras, write_json, write_range
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
@@ -52,6 +52,7 @@ class StoredJob:
     waits: bool
     seen: Any
     """The watermark as it stands there."""
+    next_due: str | None
 
     @property
     def next_revision(self) -> int:
@@ -136,9 +137,11 @@ class DefiningVerbs(Handle):
             if gone is None:
                 continue
             did = _compare(look, declared, gone)
-            if not (did["created"] or did["changed"] or did["retired"]) and look.known:
-                return did
             by_name = {one.spec.name: one for one in declared}
+            moves = {name: move for name in did["unchanged"] if (move := _moved(by_name[name], look.stored[name]))}
+            did["moved"] = list(moves)
+            if not (did["created"] or did["changed"] or did["retired"] or moves) and look.known:
+                return did
             entries = [
                 [clean(by), "define", name, "", dumps({"did": act, "release": release})]
                 for act in ("created", "changed", "retired")
@@ -156,6 +159,7 @@ class DefiningVerbs(Handle):
                     [_created(by_name[name], look.at) for name in did["created"]],
                     [_changed(by_name[name], look.stored[name], look.at) for name in did["changed"]],
                     [_retired(look.stored[name], look.at, retire_after) for name in did["retired"]],
+                    list(moves.values()),
                     entries,
                 )
             except Refusal:
@@ -190,6 +194,7 @@ class DefiningVerbs(Handle):
                     [],
                     [],
                     [_retired(one, look.at, AT_ONCE)],
+                    [],
                     [entry],
                 )
             except Refusal:
@@ -257,7 +262,7 @@ def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:
 
 
 def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
-    number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until = row
+    number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until, next_due = row
     # Defining a job again also repairs a definition that was edited by hand.
     sees = watermark if isinstance(watermark, str) else ""
     at = from_micros(int(sees)) if _is_instant(sees) else now
@@ -268,7 +273,7 @@ def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
         known = ()
     return StoredJob(
         name, number, digest, revision, at, known, since, retired_at is not False, source, waiting_until is not False,
-        watermark,
+        watermark, next_due if _is_instant(next_due) else None,
     )  # fmt: skip
 
 
@@ -314,6 +319,16 @@ def _changed(one: Declared, stored: StoredJob, at: datetime) -> list[Any]:
     eras = stored.eras_and(era, watermark)
     fields = _fields(one, revision, watermark, eras)
     return [*_seen(stored), list(fields), _era_text(era), micros(next_nominal(eras, watermark))]
+
+
+def _moved(one: Declared, stored: StoredJob) -> list[Any] | None:
+    """Return an unchanged job that zone rules move: what was seen of it, and its next due time; ``None``: it stays."""
+    trigger = one.spec.trigger
+    if trigger is None or not trigger.zones or not _is_instant(stored.seen):
+        return None
+    was = None if stored.next_due is None else from_micros(int(stored.next_due))
+    next_due = next_due_by_zone(trigger, stored.last_since, stored.watermark, was)
+    return None if next_due == was else [*_seen(stored), micros(next_due)]
 
 
 def _retired(stored: StoredJob, at: datetime, retire_after: timedelta) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from cronsensus.codec import write_payload
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
-from cronsensus.planning import next_nominal
+from cronsensus.planning import next_due_by_zone, next_nominal
 from cronsensus.stores.sql.definitions import MOST_MET, read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import definition_of, last_eras, readable_eras
@@ -29,6 +29,15 @@ from cronsensus.stores.values import DefineResult
 _MICROSECOND = timedelta(microseconds=1)
 _AT_ONCE = 1000
 _LONG_AGO = timedelta(days=366 * 200)
+
+
+class Move(NamedTuple):
+    """The next due time of an unchanged job under the zone rules of this machine, and what it was computed from."""
+
+    next_due: int | None
+    job: int
+    watermark: int
+    revision: int
 
 
 class Prepared(NamedTuple):
@@ -54,6 +63,7 @@ class Declared:
     by: str
     retire_after: timedelta
     differing: list[str] = field(default_factory=list)
+    moves: dict[str, Move] = field(default_factory=dict)
     prepared: dict[str, Prepared] = field(default_factory=dict)
 
 
@@ -71,18 +81,33 @@ def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, 
 
 
 def unchanged(tx: Transaction, declared: Declared) -> DefineResult | None:
-    """Return the answer if there is nothing to write; else ``None``, with the names that differ noted.
+    """Return the answer if there is nothing to write; else ``None``, with what differs and what moves noted.
 
     It ends the transaction.
     """
     asked = _StoredJobs(tx, declared)
     tx.commit()
     stored, gone = asked.read()
-    declared.differing = [name for name in declared.specs if not _is_same(declared, name, stored.get(name))]
-    if declared.differing or asked.release.row.known is None or (gone and not asked.release.row.other_lives):
+    for name, spec in declared.specs.items():
+        row = stored.get(name)
+        if not _is_same(declared, name, row):
+            declared.differing.append(name)
+        elif (move := _move(spec, row)) is not None:
+            declared.moves[name] = move
+    retiring = gone and not asked.release.row.other_lives
+    if declared.differing or declared.moves or asked.release.row.known is None or retiring:
         return None
     _know(tx, declared, stored)
     return DefineResult(unchanged=tuple(declared.specs), kept=tuple(row.name for row in gone))
+
+
+def _move(spec: JobSpec, row: AnyRow) -> Move | None:
+    """Return what an unchanged job's next due time becomes; ``None``: it stays, or the row cannot be read."""
+    if spec.trigger is None or not spec.trigger.zones or not (sound(row.defined_at) and sound(row.watermark)):
+        return None
+    stored = from_micros(row.next_due) if sound(row.next_due) else None
+    following = micros(next_due_by_zone(spec.trigger, from_micros(row.defined_at), from_micros(row.watermark), stored))
+    return None if following == row.next_due else Move(following, row.id, row.watermark, row.revision)
 
 
 def _know(tx: Transaction, declared: Declared, stored: Mapping[str, AnyRow]) -> None:
@@ -144,6 +169,8 @@ def define(tx: Transaction, declared: Declared) -> DefineResult:
             declared.prepared[name] = _prepare(declared.specs[name], from_micros(tx.now))
     _create(tx, declared, did["created"])
     _redefine(tx, declared, [stored[name] for name in did["changed"]])
+    did["moved"] = [name for name in did["unchanged"] if _still_moves(declared.moves.get(name), stored[name])]
+    tx.send_rows("move_jobs", [declared.moves[name] for name in did["moved"]], one_each=True)
     if declared.complete:
         if gone and asked.release.row.other_lives:
             did["kept"] = [row.name for row in gone]
@@ -181,6 +208,11 @@ class _StoredJobs:
 
 def _is_superseded(release: Pending) -> bool:
     return bool(release.row.later_lives)
+
+
+def _still_moves(move: Move | None, row: AnyRow) -> bool:
+    """Whether a locked job is as it was read; whoever moved its watermark has computed its next due time, too."""
+    return move is not None and (row.watermark, row.revision) == (move.watermark, move.revision)
 
 
 def _is_same(declared: Declared, name: str, row: AnyRow | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.job import Era, JobSpec, UnknownParts
-from cronsensus.stores.unreadable import READING_RAISES, Unreadable
+from cronsensus.stores.unreadable import READING_RAISES, Unreadable, no_definition
 
 MOST_KEPT = 2048
 MOST_MET = 64
@@ -104,7 +104,4 @@ def read_spec(text: str) -> JobSpec:
     except UnknownParts as error:
         raise StoreCorrupt(str(error)) from error
     except READING_RAISES as error:
-        raise StoreCorrupt(
-            f"the store holds a job definition that this version cannot read ({error}): {str(text)[:200]}; "
-            "upgrade cronsensus here, or define the job anew, with some change"
-        ) from error
+        raise no_definition("a job definition", error, text) from error

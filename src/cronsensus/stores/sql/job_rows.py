@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from cronsensus.codec import loads
-from cronsensus.errors import StoreCorrupt, UnknownJob
+from cronsensus.errors import UnknownJob
 from cronsensus.instants import from_micros
 from cronsensus.model.gate import After
 from cronsensus.model.job import Era, JobSpec
@@ -13,7 +13,7 @@ from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, sound, whole
+from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, no_definition, sound, whole
 from cronsensus.triggers import trigger_from_json
 
 
@@ -124,10 +124,7 @@ def read_era(row: AnyRow) -> Era:
         after = None if row.after is None else After.from_json(loads(row.after))
         return Era(from_micros(instant_of(row.since)), trigger, whole(row.revision), after)
     except READING_RAISES as error:
-        raise StoreCorrupt(
-            f"the store holds an era that this version cannot read ({error}): {str(row.trigger)[:200]}; "
-            "upgrade cronsensus here, or define the job anew, with some change"
-        ) from error
+        raise no_definition("an era", error, row.trigger) from error
 
 
 def last_eras(asked: Iterable[Pending]) -> dict[int, int]:

@@ -155,4 +155,6 @@ def session_view(tx: Transaction, row: AnyRow) -> SessionView:
         expires_in=left,
         holds=row.held_runs + row.held_locks,
         declares=texts_by_name(loads(text) if (text := getattr(row, "declares", None)) else None),
+        tzdata=getattr(row, "tzdata", None) or "",
+        zones=texts_by_name(loads(text) if (text := getattr(row, "zones", None)) else None),
     )

@@ -430,6 +430,9 @@ sessions = Table(
     Column("functions", Integer, nullable=False),
     # Which function is behind each declared job.
     Column("declares", Long),
+    # Its time zone data, and a digest of the rules of each zone that its jobs use.
+    Column("tzdata", _word(200)),
+    Column("zones", Long),
     Column("started_at", Big, nullable=False),
     Column("renewed_at", Big, nullable=False),
     # How often it was renewed.

@@ -85,6 +85,7 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
         session.id, tx.namespace, session.node, session.host, session.pid, session.pid_started, session.release,
         session.version, session.concurrency, session.functions,
         dumps(dict(session.declares), what="what a session declares") if session.declares else None,
+        session.tzdata or None, dumps(dict(session.zones), what="zones of a session") if session.zones else None,
         tx.now, until, tx.epoch,
     )  # fmt: skip
     tx.send_rows("insert_session", [row])

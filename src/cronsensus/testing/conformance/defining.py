@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -295,6 +295,44 @@ class Defining(StoreTest):
         assert "ann" == self.view().paused_by
         self.clock.advance(HOUR)
         assert () == self.store.look().jobs
+
+    def under_other_rules(self, next_due: datetime) -> datetime:
+        """Let a node whose zone rules are other ones fire the job of Paris; return when it is due by those of here."""
+        paris = cron("0 * * * *", tz="Europe/Paris") | every("1d", start=START)
+        self.define(self.job(trigger=paris))
+        self.clock.advance(HOUR)
+        self.fire(minute(60), next_due=next_due)
+        assert next_due == self.view().next_due
+        return minute(120)
+
+    @pytest.mark.parametrize("other", [90, 150])
+    def test_an_unchanged_job_is_due_as_the_zone_rules_are_at_its_definition(self, other: int) -> None:
+        right = self.under_other_rules(minute(other))
+        before = self.view()
+        answer = self.define(before.spec, by="n1")
+        assert (("job",), ("job",)) == (answer.unchanged, answer.moved)
+        assert replace(before, next_due=right) == self.view()
+        assert () == self.define(before.spec).moved
+        self.clock.advance(HOUR - SECOND)
+        assert () == self.store.look().jobs
+        self.clock.advance(SECOND)
+        assert ["job"] == [job.spec.name for job in self.store.look().jobs]
+
+    def test_a_job_that_is_paused_is_due_as_the_zone_rules_are_once_it_goes_on(self) -> None:
+        right = self.under_other_rules(minute(150))
+        self.store.pause("job", by="ann", why="")
+        self.define(self.view().spec)
+        self.clock.advance(HOUR)
+        assert (right, ()) == (self.view().next_due, self.store.look().jobs)
+        self.store.resume("job", by="ann", why="")
+        assert ["job"] == [job.spec.name for job in self.store.look().jobs]
+
+    def test_what_a_job_owes_of_an_earlier_trigger_is_not_put_off_by_zone_rules(self) -> None:
+        self.define()
+        self.clock.advance(MINUTE + SECOND)
+        self.define(self.job(trigger=cron("0 * * * *", tz="Europe/Paris")))
+        self.define(self.view().spec)
+        assert minute(1) == self.view().next_due
 
     def test_runs_that_go_on_see_the_end_of_a_definition_that_changed(self) -> None:
         self.queue()

@@ -182,6 +182,7 @@ class StoreTest:
         delay: timedelta = timedelta(0),
         expires_in: timedelta | None = None,
         cancel_previous: bool = False,
+        next_due: datetime | None = None,
     ) -> Plan:
         """Write a plan by hand that makes an occurrence for each of ``times``, on what the store says of the job."""
         state = self.planned(job)
@@ -199,7 +200,7 @@ class StoreTest:
             verdicts=tuple(verdicts),
             cancel_previous=cancel_previous,
             watermark=moved_to,
-            next_due=next_nominal(state.eras, moved_to),
+            next_due=next_due or next_nominal(state.eras, moved_to),
             function=state.spec.function,
         )
 
@@ -387,6 +388,8 @@ def a_session(id: str, *, release: str = "r1", is_node: bool = True) -> SessionS
         concurrency=8 if is_node else 0,
         version="1.0",
         functions=3,
+        tzdata="2026a (package)",
+        zones={"Europe/Paris": "0123456789ab"},
     )
 
 

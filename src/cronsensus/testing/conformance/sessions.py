@@ -63,6 +63,7 @@ class Sessions(StoreTest):
             view.concurrency,
             view.functions,
         )
+        assert (spec.tzdata, spec.zones) == (view.tzdata, view.zones)
         assert ("alive", 0, LEASE) == (view.state, view.holds, view.expires_in)
         assert START + SECOND == view.started_at == view.renewed_at
         assert (None, None) == (view.ended_at, view.ended_why)

@@ -8,7 +8,7 @@ s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment AND s.concurr
 
 -- name: definitions
 -- Read which definitions stand under names. Race: another node defines them; what is to be changed is locked and read again.
-SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.retired_at
+SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.retired_at, j.watermark, j.next_due
 FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name IN :names;
 
 -- name: declared_jobs
@@ -53,6 +53,14 @@ SET "function" = given.calls, source = given.place, digest = given.hash, spec = 
     waiting_until = NULL
 {rows_last}
 WHERE j.id = given.job AND j.revision = given.seen;
+
+-- name: move_jobs
+-- rows: following bigint, job bigint, decided bigint, seen integer
+-- Set next due times that zone rules give otherwise now. Race: a plan, or an operator; they are locked, the condition asks for the watermark and the revision that were read, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_jobs AS j {by_id}
+SET next_due = given.following, wake_at = CASE WHEN j.paused_at IS NULL THEN given.following END
+{rows_last}
+WHERE j.id = given.job AND j.watermark = given.decided AND j.revision = given.seen AND j.retired_at IS NULL;
 
 -- name: insert_eras
 -- types: space text

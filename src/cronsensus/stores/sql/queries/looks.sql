@@ -128,7 +128,7 @@ SELECT p.start, p."end" FROM cronsensus_pauses AS p WHERE p.job_id = :job AND p.
 
 -- name: sessions
 -- Read sessions, the newest first; only those that are ``open``, or all. Race: none.
-SELECT {part: session}, s.declares, {part: held_locks} AS held_locks,
+SELECT {part: session}, s.declares, s.tzdata, s.zones, {part: held_locks} AS held_locks,
     (SELECT count(*) FROM cronsensus_occurrences AS o {index: running}
         WHERE o.namespace = s.namespace AND o.session = s.id AND o.state = 'running' {listed}) AS held_runs
 FROM cronsensus_sessions AS s

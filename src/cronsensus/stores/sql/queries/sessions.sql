@@ -62,11 +62,11 @@ INSERT INTO cronsensus_releases (namespace, "release", first_seen_at)
 SELECT r.id FROM cronsensus_releases AS r WHERE r.namespace = :space ORDER BY r.id LIMIT 1 {for_update};
 
 -- name: insert_session
--- rows: whose text, space text, node text, host text, pid bigint, pid_started bigint, release text, version text, concurrency integer, functions integer, declares text, now bigint, until bigint, boot text
+-- rows: whose text, space text, node text, host text, pid bigint, pid_started bigint, release text, version text, concurrency integer, functions integer, declares text, tzdata text, zones text, now bigint, until bigint, boot text
 -- Begin a session. Race: it is begun twice; the unique id lets one in.
-INSERT INTO cronsensus_sessions (id, namespace, node, host, pid, pid_started, "release", version, concurrency, functions, declares,
+INSERT INTO cronsensus_sessions (id, namespace, node, host, pid, pid_started, "release", version, concurrency, functions, declares, tzdata, zones,
     started_at, renewed_at, beats, lease_until, epoch, draining)
-{values: given.whose, given.space, given.node, given.host, given.pid, given.pid_started, given.release, given.version, given.concurrency, given.functions, given.declares, given.now, given.now, 0, given.until, given.boot, 0}
+{values: given.whose, given.space, given.node, given.host, given.pid, given.pid_started, given.release, given.version, given.concurrency, given.functions, given.declares, given.tzdata, given.zones, given.now, given.now, 0, given.until, given.boot, 0}
 {absent: namespace, id};
 
 -- name: open_again

@@ -1,13 +1,13 @@
 -- Write definitions that Python worked out from what it saw a moment ago (`at`), if that still stands; else AGAIN.
 --
 -- What the work rests on, and what is compared here in the same step as the writes: that a new name is free; of a
--- changed or a retired job revision and watermark (whatever changes eras or ends a job makes a new revision, and a
--- fired plan moves the watermark); which releases live; and for a complete declaration that no definition changed at
--- all. So of two nodes that define the same in the same instant one comes second and looks again.
+-- changed, a moved or a retired job revision and watermark (whatever changes eras or ends a job makes a new revision,
+-- and a fired plan moves the watermark); which releases live; and for a complete declaration that no definition changed
+-- at all. So of two nodes that define the same in the same instant one comes second and looks again.
 -- needs: releases retiring
 local MOST_AGE = 10000000
 
-local at, generation, release, later_lives, other_lives, created, changed, retired, entries = unpack(args, 1, 9)
+local at, generation, release, later_lives, other_lives, created, changed, retired, moved, entries = unpack(args, 1, 10)
 
 local function stands(job, revision, watermark)
   local row = read(job_key(job), 'revision', 'watermark')
@@ -27,7 +27,7 @@ local function still_holds()
       return false
     end
   end
-  for _, some in ipairs({ changed, retired }) do
+  for _, some in ipairs({ changed, retired, moved }) do
     for _, one in ipairs(some) do
       if not stands(one[1], one[2], one[3]) then
         return false
@@ -93,6 +93,10 @@ for _, one in ipairs(changed) do
 end
 for _, one in ipairs(retired) do
   try(retire, at, one)
+end
+for _, one in ipairs(moved) do
+  local job, revision, watermark, _, next_due = unpack(one, 1, 5)
+  set_due(job, next_due, not read(job_key(job), 'paused_at').paused_at)
 end
 for _, entry in ipairs(entries) do
   record(unpack(entry, 1, 5))

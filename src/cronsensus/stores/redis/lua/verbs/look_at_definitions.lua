@@ -7,7 +7,8 @@ for index, name in ipairs(names) do
   local job = call('HGET', SPACE .. 'names', name)
   if job then
     local fields = call(
-      'HMGET', job_key(job), 'digest', 'revision', 'watermark', 'eras', 'last_since', 'retired_at', 'source', 'waiting_until'
+      'HMGET', job_key(job), 'digest', 'revision', 'watermark', 'eras', 'last_since', 'retired_at', 'source', 'waiting_until',
+      'next_due'
     )
     fields[2], fields[3] = plain(fields[2]), plain(fields[3])
     rows[index] = { job, unpack(fields) }
