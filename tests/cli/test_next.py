@@ -105,7 +105,10 @@ def test_an_unknown_job_says_how_to_see_the_names(cluster: Any) -> None:
         ("* * * * * * * *", "has 8 fields, not 5 or 6"),
         ("@dayly", "cron expression"),
         ("every x", "cannot be read"),
-        ("0 0 9 ? * 2 *", "is of Quartz\n next: write '0 9 * * MON'"),
+        (
+            "0 0 9 ? * 2 *",
+            "is one of Quartz (second minute hour day-of-month month day-of-week year)\n next: write '0 9 * * MON'",
+        ),
         ("rate(5 minutes)", "next: write every('5m')"),
         ("* " * 5000, "is longer than 256 characters"),
     ],

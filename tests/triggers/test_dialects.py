@@ -56,6 +56,8 @@ REFUSED = [
     ("<crontab: 0 9 * * mon (m/h/dM/MY/d)>", "'0 9 * * mon'"),
     ("<crontab: 0 9 mon * * (m/h/d/dM/MY)>", "'0 9 * * mon'"),
     ("crontab(minute=0, hour='*/3', day_of_week='mon-fri')", "'0 */3 * * mon-fri'"),
+    ("crontab(minute=0, hour=9, day_of_month='1-7', day_of_week='mon')", "'0 9 * * MON#1'"),
+    ("Fri *-*-13 00:00", "'0 0 * * FRI', and in the function if run.local_time.day != 13: raise Skip"),
     ("@every 5m", "every('5m')"),
     ("@reboot", "@scheduler.startup("),
 ]

@@ -54,6 +54,7 @@ class _Reading:
         return _written([*(found.get(name, "0") for name in _OURS[:-1]), weekdays], found.get("year", "*"))
 
 
+_WEEKS = ("1-7", "8-14", "15-21", "22-28")
 _YEAR_LAST = (*_MINUTE_FIRST, "year")
 _READINGS = (
     _Reading("AWS EventBridge", _YEAR_LAST, sunday=1, mark=True),
@@ -104,14 +105,17 @@ def _of_order(text: str) -> str | None:
     parts = text.upper().split()
     if _is_ours(own_fields(parts), numbered="?" in parts):
         return None
-    found = [(reading.program, written) for reading, written in _meanings(parts)]
+    found = list(_meanings(parts))
     if not found:
         return None
     if len(found) == 1:
-        program, written = found[0]
-        return f"is of {program}; write {written}"
-    names = " and ".join(f"to {program}" for program, _ in found)
-    return f"means other times {names}; write {', or '.join(f'{written} ({program})' for program, written in found)}"
+        reading, written = found[0]
+        return f"is one of {reading.program} ({' '.join(reading.fields)}); write {written}"
+    numbers = {reading.sunday for reading, _ in found}
+    where = {reading: f", where {reading.sunday} is Sunday" if len(numbers) > 1 else "" for reading, _ in found}
+    names = " and ".join(f"to {reading.program}{where[reading]}" for reading, _ in found)
+    ours = ", or ".join(f"{written} ({reading.program})" for reading, written in found)
+    return f"means different times {names}; write {ours}"
 
 
 def _meanings(parts: Sequence[str]) -> Iterator[tuple[_Reading, str]]:
@@ -124,6 +128,30 @@ def _meanings(parts: Sequence[str]) -> Iterator[tuple[_Reading, str]]:
             found.setdefault(reading.written(parts), reading)
     for written, reading in found.items():
         yield reading, written
+
+
+def in_both(parts: Sequence[str]) -> str:
+    """Return how to write that a day matches both day fields, of five or six: MON#1, or the function looks at the date.
+
+    The parts are upper case, and neither day field begins with a star.
+    """
+    *before, days, month, weekdays = parts
+    named = weekdays_by_name(weekdays)
+    if days in _WEEKS and named.isalpha():
+        return repr(" ".join([*before, "*", month, f"{named}#{_WEEKS.index(days) + 1}"]))
+    if days.isdecimal():
+        other = f"!= {days}"
+    elif re.fullmatch(r"\d+-\d+", days):
+        first, _, last = days.partition("-")
+        other = f"not in range({first}, {int(last) + 1})"
+    elif re.fullmatch(r"[\d,]+", days):
+        other = f"not in {{{days.replace(',', ', ')}}}"
+    else:
+        other = ""
+    text = repr(" ".join([*before, "*", month, named]))
+    if not other:
+        return f"{text}, and let the function raise Skip on other days than {days}"
+    return f"{text}, and in the function if run.local_time.day {other}: raise Skip('another day')"
 
 
 def _is_ours(parts: Sequence[str], *, numbered: bool) -> bool:
@@ -257,20 +285,29 @@ def _of_celery(text: str) -> str | None:
     if found := re.search(r"(\S+) (\S+) (\S+) (\S+) (\S+) \(m/h/(\S+)\)", text.removeprefix("<crontab: ")):
         minute, hour, *days = found.groups()[:5]
         days = [*days[1:], days[0]] if found[6] == "d/dM/MY" else days
-        return f"is what Celery prints of a crontab; write {' '.join([minute, hour, *days])!r}"
+        return f"is what Celery prints of a crontab; write {_where_both_match([minute, hour, *days])}"
     if found := re.fullmatch(r"(?:schedules\.)?crontab\((.*)\)", text):
+        keyword = r"(\w+)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([\w*]+))"
+        if re.sub(keyword, "", found[1]).strip(" ,"):
+            return None  # positions have changed their meaning between versions
         given = {
-            name: (one or two or plain).replace(" ", "")
-            for name, one, two, plain in re.findall(r"(\w+)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([\w*]+))", found[1])
+            name: (one or two or plain).replace(" ", "") for name, one, two, plain in re.findall(keyword, found[1])
         }
         names = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
-        return f"is Celery's; write {' '.join(given.get(name, '*') for name in names)!r}"
+        return f"is one of Celery; write {_where_both_match([given.get(name, '*') for name in names])}"
     return None
+
+
+def _where_both_match(parts: list[str]) -> str:
+    """Return fields as one types them, of a program that wants both day fields to match."""
+    if parts[-3].startswith("*") or parts[-1].startswith("*"):
+        return _written(["0", *parts] if len(parts) == 5 else parts)
+    return in_both([part.upper() for part in (parts[1:] if len(parts) == 6 and parts[0] == "0" else parts)])
 
 
 def _of_systemd(text: str) -> str | None:
     if text.lower() in _WORDS:
-        return f"is of systemd; write {_WORDS[text.lower()]!r}"
+        return f"is one of systemd; write {_WORDS[text.lower()]!r}"
     found = _CALENDAR.fullmatch(text)
     if found is None or not (found["day"] or found["hour"]):
         return None
@@ -279,7 +316,9 @@ def _of_systemd(text: str) -> str | None:
     given = {name: (value or "").replace("..", "-") for name, value in found.groupdict().items()}
     time = [_plain(given[name] or "0") for name in ("second", "minute", "hour")]
     days = [_plain(given[name] or "*") for name in ("day", "month")]
-    return f"is of systemd; write {_written([*time, *days, given['weekdays'] or '*'], given['year'] or '*')}"
+    fields = [*time, *days, given["weekdays"] or "*"]
+    year = given["year"] or "*"
+    return f"is one of systemd; write {_where_both_match(fields) if year == '*' else _written(fields, year)}"
 
 
 def _plain(field: str) -> str:
@@ -319,7 +358,7 @@ def _of_chance(text: str) -> str | None:
 def _of_pg_cron(text: str) -> str | None:
     parts = text.split()
     if len(parts) == 5 and parts[2] == "$":
-        return f"is of pg_cron; write {' '.join([*parts[:2], 'L', *parts[3:]])!r}"
+        return f"is one of pg_cron; write {' '.join([*parts[:2], 'L', *parts[3:]])!r}"
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from cronsensus.triggers.base import AnyOf, Trigger
 from cronsensus.triggers.cron import Cron
-from cronsensus.triggers.dialects import other_meanings, weekdays_by_name
+from cronsensus.triggers.dialects import in_both, other_meanings
 from cronsensus.triggers.fields import CronFields, read_cron
 from cronsensus.triggers.words import cron_in_words
 
@@ -76,28 +76,8 @@ def _both_days(_part: Cron, fields: CronFields) -> Iterator[Note]:
         "other programs",
         "day-of-month and day-of-week are both given: it fires when either of them matches, as in crontab; "
         "Celery and APScheduler want both",
-        f"for both write {_in_both(before, fields)}; for either, without this note, "
+        f"for both write {in_both(fields.text.split())}; for either, without this note, "
         f"any_of({_cron(*before, days, month, '*')}, {_cron(*before, '*', month, weekdays)})",
-    )
-
-
-def _in_both(before: list[str], fields: CronFields) -> str:
-    """Return how to write that a day matches both: the first Monday is MON#1, the rest is left to the function."""
-    month, weekdays = fields.text.split()[-2:]
-    days = sorted(fields.days)
-    weeks = {tuple(range(first, first + 7)): at for at, first in enumerate((1, 8, 15, 22), 1)}
-    named = weekdays_by_name(weekdays)
-    if (week := weeks.get(tuple(days))) and named.isalpha():
-        return repr(" ".join([*before, "*", month, f"{named}#{week}"]))
-    allowed = "{" + ", ".join(map(str, days)) + "}"
-    if len(days) > 2 and days[-1] - days[0] == len(days) - 1:
-        allowed = f"range({days[0]}, {days[-1] + 1})"
-    which = f"!= {days[0]}" if len(days) == 1 else f"not in {allowed}"
-    if days[0] < 0:
-        return f"{' '.join([*before, '*', month, named])!r}, and let the function raise Skip on other days of the month"
-    return (
-        f"{' '.join([*before, '*', month, named])!r}, and in the function "
-        f"if run.local_time.day {which}: raise Skip('another day')"
     )
 
 
