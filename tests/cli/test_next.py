@@ -107,7 +107,7 @@ def test_an_unknown_job_says_how_to_see_the_names(cluster: Any) -> None:
         ("every x", "cannot be read"),
         (
             "0 0 9 ? * 2 *",
-            "is one of Quartz (second minute hour day-of-month month day-of-week year)\n next: write '0 9 * * MON'",
+            "is a text of Quartz (second minute hour day-of-month month day-of-week year)\n next: write '0 9 * * MON'",
         ),
         ("rate(5 minutes)", "next: write every('5m')"),
         ("* " * 5000, "is longer than 256 characters"),

@@ -29,6 +29,7 @@ REFUSED = [
     ("0 9 1 1 * 2026", "cron('0 9 1 1 *', start='2026-01-01 00:00', end='2026-12-31 23:59:59')"),
     # Quartz counts days from 1 for Sunday, Spring from 0
     ("0 0 9 ? * 2", "'0 9 * * MON' (Quartz), or '0 9 * * TUE' (Spring)"),
+    ("0 0 9 ? * MON,3 ?", "'0 9 * * MON,TUE'"),
     ("0 0 9 ? * 0", "'0 9 * * SUN'"),
     ("0 0 3 ? * L", "'0 3 * * SAT'"),
     ("0 0 9 ? * 2 *", "'0 9 * * MON'"),

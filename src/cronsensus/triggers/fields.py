@@ -13,7 +13,8 @@ from unicodedata import normalize
 
 from cronsensus.errors import InvalidTrigger
 from cronsensus.triggers.bounds import shown
-from cronsensus.triggers.dialects import foreign, own_fields
+from cronsensus.triggers.dialects import foreign
+from cronsensus.triggers.field_orders import own_fields
 
 LAST_DAY, LAST_WEEKDAY = -1000, -1001
 """cronsim's values for ``L`` and ``LW`` in the day-of-month field; ``(5, LAST_DAY)`` is ``5L`` in day-of-week."""
