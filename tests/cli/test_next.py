@@ -28,6 +28,12 @@ def test_an_expression_that_names_no_zone_is_of_the_one_that_is_set(
     assert "2026-11-21 09:00:00Z" in answer.out
 
 
+@pytest.mark.parametrize("name", ["next", "lint"])
+def test_a_zone_in_front_of_an_expression_counts(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("CRONSENSUS_TZ", "Asia/Shanghai")
+    assert "at 09:00 every day, Asia/Tokyo" in command(name, "TZ=Asia/Tokyo 0 9 * * *").out
+
+
 def test_local_times_stand_beside_utc_and_a_missing_time_has_a_note(command: Command) -> None:
     answer = command("next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2027-03-27", "-n", "3")
     assert "Sat 2027-03-27 02:30:00 +01:00  2027-03-27 01:30:00Z" in answer.out

@@ -95,6 +95,7 @@ NOTED = [
     ("30 3 */2 * *", "write every('2d', start='2026-01-01 03:30')"),
     ("0 3 1 */5 *", "list the months"),
     ("0 3 * * */2", "list the days"),
+    ("0 */24 * * *", "write every('24h')"),
 ]
 
 
@@ -115,7 +116,14 @@ PLAIN = [
     ("0 11 */1 * FRI", "at 11:00 every Friday, UTC"),
     ("@daily", "at 00:00 every day, UTC"),
     ("CRON_TZ=Asia/Tokyo 0 9 * * *", "at 09:00 every day, Asia/Tokyo"),
-    # Celery
+    # Celery, whose own answers these are
+    ("*/10 3,17,22 * * thu,fri", "every 10 minutes of hours 3, 17 and 22 every Thursday and Friday, UTC"),
+    ("0 8-17/3 * * *", "at 08:00, 11:00, 14:00 and 17:00 every day, UTC"),
+    ("0 0 2-31/2 * *", "at 00:00 on every 2nd day from the 2nd to the 30th of every month, UTC"),
+    ("0 0 1 */3 *", "at 00:00 on the 1st of January, April, July and October, UTC"),
+    ("0 0 11 5 *", "at 00:00 on 11 May, UTC"),
+    ("30 7 * * 1", "at 07:30 every Monday, UTC"),
+    ("0 5 * * 6,0", "at 05:00 every Saturday and Sunday, UTC"),
     ("0 */3 * * mon-fri", "every 3 hours, Monday to Friday, UTC"),
     ("* 3 * * *", "every minute from 03:00 to 03:59, UTC"),
     ("0 0 * * sunday", "at 00:00 every Sunday, UTC"),

@@ -66,7 +66,8 @@ def find_target(words: Sequence[str], *, tz: str | None, dst: str | None) -> Tar
     if fields[:1] == ["every"] and len(fields) > 1:
         return Target(every(" ".join(fields[1:])))
     if text.lstrip().startswith("@") or len(fields) >= 5 or (not text.isidentifier() and foreign(text.strip())):
-        return Target(cron(text, tz=settings().tz if tz is None else tz, dst=dst or "cron"))  # type: ignore[arg-type]
+        # Not tz=: a text may name its own, as TZ=Europe/Paris 0 9 * * *.
+        return Target(cron(text, tz=tz, dst=dst or "cron").in_zone(settings().tz))  # type: ignore[arg-type]
     if len(fields) != 1:
         raise InvalidTrigger(
             f'{text!r} is neither a job\'s name nor a cron expression; write five fields: "0 9 * * MON-FRI"'
