@@ -19,10 +19,14 @@ from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidDuration, InvalidOption, InvalidTrigger, UnknownJob
 from cronsensus.functions import Function
 from cronsensus.instants import EPOCH
+from cronsensus.logger import Logger
 from cronsensus.model.gate import After
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.node.registered import Registered
 from cronsensus.triggers import Trigger
+from cronsensus.triggers.notes import notes_on
+
+_log = Logger("cronsensus.scheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +235,16 @@ def require_trigger(trigger: object) -> Trigger | None:
     raise InvalidTrigger(
         f"{trigger!r} is not a trigger; write cron('0 3 * * *'), every('5m') or at('2026-12-31T00:00:00Z')"
     )
+
+
+def log_other_meanings(job: str, trigger: Trigger | None) -> None:
+    """Log a WARNING for each cron text of a job that other programs take for other times.
+
+    What is only rarely meant is for ``lint``: it means the same everywhere.
+    """
+    for note in notes_on(trigger):
+        if note.rule == "other programs":
+            _log.warning("job %r: %s", job, note)
 
 
 _SAMPLE = 20

@@ -15,6 +15,7 @@ from cronsensus.declared import (
     Named,
     check_arguments,
     declare,
+    log_other_meanings,
     require_room_for_jitter,
     require_trigger,
 )
@@ -141,6 +142,8 @@ class Definitions:
                 takes=None if slow is None else parse_duration(slow, what="slow"),
                 after=None if behind is None else behind.after,
             )
+            # Not ``chosen``: the trigger of what it comes after was looked at where that was declared.
+            log_other_meanings(looked_at.name, trigger)
             if self._started():
                 return self._declare_late(declaration)
             self._declared.add_job(declaration)
@@ -256,6 +259,7 @@ class Definitions:
             source="runtime",
         )
         require_room_for_jitter(spec)
+        log_other_meanings(name, trigger)
         if name in self._declared:
             raise DuplicateJob(
                 f"{name!r} is declared in code at {self._declared.function(name).place}; choose another name"
@@ -318,6 +322,8 @@ class Definitions:
             given, named = check_arguments(found, changed.trigger, changed.args, changed.kwargs)
             changed = dataclasses.replace(changed, args=given, kwargs=named)
         require_room_for_jitter(changed)
+        if not isinstance(trigger, Unset):
+            log_other_meanings(name, trigger)
         self._acts.define([changed], by)
         if name in self._declared.added:
             self._declared.added[name] = changed

@@ -18,7 +18,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.testing.conformance.steps import win_named
 
 CONTRACT = (
-    "demo next explain run lint migrate dashboard jobs runs nodes locks alerts trail once graph ledger why audit "
+    "demo next run lint migrate dashboard jobs runs nodes locks alerts trail once graph ledger why audit "
     "db doctor health config"
 )
 HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
@@ -59,7 +59,6 @@ def test_every_command_takes_the_global_options_after_its_name(
 
 ARGUMENTS = {
     "next": ["tick"],
-    "explain": ["tick"],
     "lint": ["myjobs:scheduler"],
     "migrate apscheduler": ["aps:scheduler"],
     "alerts list": ["alerting:scheduler"],

@@ -39,8 +39,11 @@ def test_a_sound_job_gets_no_finding() -> None:
         (spec("a", every("1h"), grace="2d"), "grace longer than window"),
         (spec("a", every("1h"), keep="1h"), "kept too short"),
         (spec("a", every("10s"), catch_up="all", timeout="5s"), "storm after downtime"),
-        (spec("a", cron("0 0 31 * *")), "days"),
-        (spec("a", cron("0 0 13 * FRI")), "days"),
+        (spec("a", cron("0 0 31 1,3,5 *"), catch_up_window="60d", keep="60d"), "days"),
+        (spec("a", cron("0 0 13 * FRI")), "other programs"),
+        (spec("a", cron("0 3 * * * *")), "other programs"),
+        (spec("a", cron("*/45 * * * *")), "step"),
+        (spec("a", cron("0 4 * * SUN")), "window shorter than interval"),
         (spec("a", at("2026-01-01T00:00:00Z")), "over"),
         (spec("a", every("1m"), retries=10), "retries longer than interval"),
     ],
@@ -59,7 +62,8 @@ def test_each_rule_finds_its_case(job: JobSpec, rule: str) -> None:
         spec("a", every("1m"), concurrency=1),
         spec("a", every("1m"), timeout="2m", overlap="allow"),
         spec("a", every("1m"), retries=10, overlap="queue"),
-        spec("a", cron("0 0 L * *")),
+        spec("a", cron("0 0 L * *"), catch_up="none"),
+        spec("a", cron("0 4 * * SUN"), catch_up_window="7d"),
         spec("a", cron("0 0 28-31 * *")),
     ],
 )
@@ -160,7 +164,7 @@ def test_a_step_that_leads_out_of_its_field_is_found(
     assert advice in answer.out
 
 
-@pytest.mark.parametrize("expression", ["*/59 * * * *", "*/5 */2 */2 * *", "5/7 * * * *", "@daily"])
+@pytest.mark.parametrize("expression", ["0 9 * * 1-5", "*/5 */2 * * *", "5/7 * * * *", "0 0 */2 * * *", "@daily"])
 def test_an_expression_that_is_fine_is_explained(command: Callable[..., Any], expression: str) -> None:
     answer = command("lint", expression, "--strict")
     assert answer.code == 0

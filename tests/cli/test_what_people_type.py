@@ -19,18 +19,16 @@ def mail(number, text="x", *, copies=1):
 """
 
 
-@pytest.mark.parametrize("name", ["next", "explain"])
-def test_expression_without_quotes_is_understood_where_the_shell_left_it(command: Command, name: str) -> None:
-    answer = command(name, "0", "9", "*", "*", "MON-FRI")
+def test_expression_without_quotes_is_understood_where_the_shell_left_it(command: Command) -> None:
+    answer = command("next", "0", "9", "*", "*", "MON-FRI")
     assert answer.code == 0
     assert "09:00, Monday to Friday" in answer.out
 
 
-@pytest.mark.parametrize("name", ["next", "explain"])
-def test_stars_that_the_shell_replaced_are_named(command: Command, empty_folder: Path, name: str) -> None:
+def test_stars_that_the_shell_replaced_are_named(command: Command, empty_folder: Path) -> None:
     (empty_folder / "app.py").touch()
     (empty_folder / "jobs.db").touch()
-    answer = command(name, "0", "9", *["app.py", "jobs.db"] * 3)
+    answer = command("next", "0", "9", *["app.py", "jobs.db"] * 3)
     assert answer.code == 2
     assert "the shell has replaced each *" in answer.err
     assert 'next: write the expression in quotes: "0 9 * * *"' in answer.err

@@ -217,3 +217,15 @@ def test_asyncio_scheduler_is_read_without_a_loop():
     scheduler.add_job(awork, "cron", id="loop")
     _, jobs = made(scheduler)
     assert jobs["loop"].executor == "async"
+
+
+def test_weekdays_by_number_are_written_as_they_are_there_and_told():
+    scheduler = scheduler_with(trigger=CronTrigger.from_crontab("0 9 * * 1", timezone="UTC"))
+    found, jobs = made(scheduler)
+    assert jobs["one"].trigger.describe() == "at 09:00 every Tuesday, UTC"
+    assert "# one: day_of_week='1' is TUE" in found.code
+    assert "if it came from a crontab, where 0 is Sunday, write MON" in found.code
+    found, _ = made(scheduler_with(trigger=CronTrigger.from_crontab("0 9 * * 6,wed", timezone="UTC")))
+    assert "day_of_week='6' is SUN" in found.code
+    found, _ = made(scheduler_with(trigger=CronTrigger.from_crontab("0 9 * * mon", timezone="UTC")))
+    assert "day_of_week" not in found.code

@@ -17,8 +17,7 @@ from cronsensus.cli.group import LazyGroup
 COMMANDS = {
     "Try it out (needs no store)": {
         "demo": "Start real nodes, kill one in the middle of a run, watch the takeover.",
-        "next": "Show the next fire times of a cron expression or a job.",
-        "explain": "Say a cron expression in words, and what clock changes do to it.",
+        "next": "Say a cron expression or a job in words, with its next times and clock changes.",
     },
     "Run": {
         "run": "Run a node: as many as you like, on as many machines as you like.",

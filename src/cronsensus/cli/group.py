@@ -71,7 +71,7 @@ class Invocation:
 
 
 _COMMAND = re.compile(
-    r"\bcronsensus (run|next|jobs|runs|nodes|locks|ledger|why|audit|db|doctor|health|config|lint|explain|dashboard)\b"
+    r"\bcronsensus (run|next|jobs|runs|nodes|locks|ledger|why|audit|db|doctor|health|config|lint|dashboard)\b"
 )
 
 
@@ -97,7 +97,7 @@ GLOBALS = (
 
 OTHER_WORDS = {
     "backfill": "jobs backfill", "beat": "run", "cancel": "runs cancel", "check": "db check", "drain": "nodes drain",
-    "enqueue": "jobs enqueue", "forget": "once forget", "init": "db upgrade", "list": "jobs list",
+    "enqueue": "jobs enqueue", "explain": "next", "forget": "once forget", "init": "db upgrade", "list": "jobs list",
     "logs": "runs logs", "pause": "jobs pause",
     "prune": "db prune", "resume": "jobs resume", "retry": "runs retry", "schedule": "jobs list", "serve": "run",
     "settings": "config", "show": "jobs show", "start": "run", "status": "jobs list", "trigger": "jobs trigger",

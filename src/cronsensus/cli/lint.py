@@ -25,7 +25,7 @@ def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:
 
 
 def _lint_expression(text: str, *, strict: bool) -> int:
-    trigger = cron(text, tz=settings().tz)
+    trigger = cron(text).in_zone(settings().tz)
     findings = lint_expression(trigger, SystemClock().now())
     output = Output.current()
     if output.as_json:

@@ -15,8 +15,8 @@ from cronsensus.insight.words import brief, exact
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.triggers import Trigger
-from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.fields import read_cron
+from cronsensus.triggers.notes import notes_on
 from cronsensus.triggers.wall import WallClock
 from cronsensus.triggers.zones import load_zone
 
@@ -93,17 +93,6 @@ def _no_timeout(spec: JobSpec, _now: datetime) -> Found:
         yield ("no timeout", f"a run that hangs holds its slot for ever{blocks}", 'give it one: timeout="10m"')
 
 
-def _every_second(spec: JobSpec, now: datetime) -> Found:
-    times = list(times_after(spec.trigger, now, 3))
-    seconds = any(len(read_cron(part.expression).seconds) == 60 for part in crons(spec.trigger))
-    if seconds and len(times) > 1 and times[1] - times[0] <= timedelta(seconds=1):
-        yield (
-            "every second",
-            "the six fields of its expression begin with seconds, and it fires every second",
-            "for every minute write five fields, or begin with 0; if every second is meant, write every('1s')",
-        )
-
-
 def _clock_changes(spec: JobSpec, now: datetime) -> Found:
     for part in crons(spec.trigger):
         fields = read_cron(part.expression)
@@ -156,6 +145,19 @@ def _grace_beyond_window(spec: JobSpec, _now: datetime) -> Found:
         )
 
 
+def _window_within_interval(spec: JobSpec, now: datetime) -> Found:
+    policies, interval = spec.policies, _interval(spec.trigger, now)
+    if interval is not None and interval > policies.catch_up_window and policies.catch_up != "none":
+        yield (
+            "window shorter than interval",
+            (
+                f"if no node is there for {brief(policies.catch_up_window)} (catch_up_window), the time that came due "
+                f"is missed, and the next one comes after {brief(interval)}"
+            ),
+            f'a longer one, such as catch_up_window="{interval.days}d", or catch_up="none" if late is too late',
+        )
+
+
 def _storm(spec: JobSpec, now: datetime) -> Found:
     policies = spec.policies
     if policies.catch_up != "all" or spec.trigger is None:
@@ -170,18 +172,9 @@ def _storm(spec: JobSpec, now: datetime) -> Found:
         )
 
 
-def _days(spec: JobSpec, _now: datetime) -> Found:
-    for part in crons(spec.trigger):
-        for text in _about_days(part):
-            what, _, advice = text.partition("; ")
-            yield ("days", what, advice or "see: cronsensus explain")
-
-
-def _steps(spec: JobSpec, _now: datetime) -> Found:
-    for part in crons(spec.trigger):
-        for text in _long_steps(part):
-            what, _, advice = text.partition("; ")
-            yield ("step", what, advice)
+def _notes(spec: JobSpec, _now: datetime) -> Found:
+    for note in notes_on(spec.trigger):
+        yield (note.rule, note.text, note.advice)
 
 
 def _over(spec: JobSpec, now: datetime) -> Found:
@@ -202,52 +195,10 @@ def _slow_retries(spec: JobSpec, now: datetime) -> Found:
         )
 
 
-def surprises(part: Cron) -> list[str]:
-    """Return what is rarely meant by a cron expression, although it is right: the finding, then the advice."""
-    return [*_about_days(part), *_long_steps(part)]
-
-
 def lint_expression(trigger: Trigger, now: datetime) -> list[Finding]:
     """Return what there is to say about a trigger alone."""
     spec = JobSpec(name="expression", function="expression", trigger=trigger)
     return [Finding(spec.name, *finding) for rule in _OF_TRIGGERS for finding in rule(spec, now)]
-
-
-def _about_days(part: Cron) -> list[str]:
-    fields = read_cron(part.expression)
-    found = []
-    texts = fields.text.split()
-    days, weekdays = texts[-3], texts[-1]
-    if not days.startswith("*") and not weekdays.startswith("*"):
-        found.append(
-            "day-of-month and day-of-week are both given: it fires when either of them matches"
-            "; for both at once begin one with *, such as */1"
-        )
-    if not days.startswith("*") and weekdays.startswith("*") and min(fields.days) > 28:
-        found.append(f"not every month has a day {min(fields.days)}; write L for the last day of the month")
-    return found
-
-
-_FIELDS = (
-    ("second", 60, "s"), ("minute", 60, "m"), ("hour", 24, "h"), ("day-of-month", 31, "d"), ("month", 12, ""),
-    ("day-of-week", 7, ""),
-)  # fmt: skip
-"""Of each field: its name, how many values it has, and the unit of ``every``."""
-
-
-def _long_steps(part: Cron) -> Iterator[str]:
-    """Find steps that lead out of their field: what is left of ``*/90`` is one value."""
-    texts = read_cron(part.expression).text.split()
-    for text, (name, size, unit) in zip(texts, _FIELDS[-len(texts) :], strict=True):
-        for term in text.split(","):
-            values, _, step = term.partition("/")
-            if step.isdecimal() and int(step) >= size and (values == "*" or "-" in values):
-                first = values.partition("-")[0] if values != "*" else "1" if name in {"day-of-month", "month"} else "0"
-                instead = f"every('{int(step)}{unit}') if that is meant, else " if unit else ""
-                yield (
-                    f"{term} in the {name} field is only {first}: a step begins anew with each round of the "
-                    f"field, which has {size} values; write {instead}{first}"
-                )
 
 
 def _delays(policies: Policies) -> Iterator[timedelta]:
@@ -264,15 +215,14 @@ def _interval(trigger: Trigger | None, now: datetime) -> timedelta | None:
 
 
 _OF_TRIGGERS: tuple[Callable[[JobSpec, datetime], Found], ...] = (
-    _every_second,
     _clock_changes,
-    _days,
-    _steps,
+    _notes,
     _over,
 )
 _OF_SCHEDULES: tuple[Callable[[JobSpec, datetime], Found], ...] = (
     *_OF_TRIGGERS,
     _slower_than_interval,
+    _window_within_interval,
     _storm,
     _slow_retries,
 )

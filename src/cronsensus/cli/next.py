@@ -1,10 +1,12 @@
-"""``cronsensus next``: when is that? An expression needs neither a store nor an application."""
+"""``cronsensus next``: what does that mean, and when? An expression needs neither a store nor an application."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +25,17 @@ from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import NextTime, next_times
 from cronsensus.insight.words import exact, read_time, relative, shorten
 from cronsensus.triggers import Trigger, cron, every
+from cronsensus.triggers.cron import Cron
+from cronsensus.triggers.dialects import foreign
+from cronsensus.triggers.notes import notes_on
 from cronsensus.triggers.zones import load_zone, zone_name
 
 if TYPE_CHECKING:
     from cronsensus.job import Job
 
 LOOK_AHEAD = timedelta(days=400)
+CHANGES = 2
+"""How many clock changes are shown: the one into summer time, and the one out of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,9 @@ def find_target(words: Sequence[str], *, tz: str | None, dst: str | None) -> Tar
     fields = text.split()
     if fields[:1] == ["every"] and len(fields) > 1:
         return Target(every(" ".join(fields[1:])))
-    if text.lstrip().startswith("@") or len(fields) >= 5:
-        return Target(cron(text, tz=settings().tz if tz is None else tz, dst=dst or "cron"))  # type: ignore[arg-type]
+    if text.lstrip().startswith("@") or len(fields) >= 5 or (not text.isidentifier() and foreign(text.strip())):
+        # Not tz=: a text may name its own, as TZ=Europe/Paris 0 9 * * *.
+        return Target(cron(text, tz=tz, dst=dst or "cron").in_zone(settings().tz))  # type: ignore[arg-type]
     if len(fields) != 1:
         raise InvalidTrigger(
             f'{text!r} is neither a job\'s name nor a cron expression; write five fields: "0 9 * * MON-FRI"'
@@ -122,11 +130,14 @@ def print_times(output: Output, times: Sequence[NextTime], zone: tzinfo, now: da
 @click.option("--dst", type=click.Choice(["cron", "both", "skip"]), help="What the expression does at clock changes.")
 @click.option("--from", "start", metavar="TIME", help="Where to begin (default: now).")
 def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, start: str | None) -> None:
-    """Show the next fire times, local and in UTC, with a note where clocks change.
+    """Say in words when a cron expression or a job fires, with its next times and what clock changes do to it.
+
+    Notes say what is rarely meant, and what other programs take for other times.
 
     An expression needs neither a store nor an application; of a job the name is enough.
 
     cronsensus next "30 2 * * *" --tz Europe/Berlin
+    cronsensus next "0 9-17/2 * * MON-FRI" -n 3
     cronsensus next "every 90m"
     cronsensus next send_digest -n 3
     """
@@ -135,22 +146,56 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, s
     zone = zone_of(target.trigger, default_zone()) if tz is None else load_zone(zone_name(tz))
     begin = now if start is None else read_time(start, now, tz=zone, what="--from")
     times = next_times(target.trigger, begin, count, zone)
+    notes = [str(note) for note in notes_on(target.trigger)]
+    coming = [(part, _coming(part, begin)) for part in crons(target.trigger)]
     output = Output.current()
     if output.printed_json(
         {
             "job": target.job,
             "words": target.trigger.describe(),
+            "notes": notes,
             "paused": target.paused,
             "tz": str(zone),
             "times": times_data(times),
+            "clock_changes": [change for _, several in coming for change in several],
         }
     ):
         return
     output.heading(target.trigger.describe())
+    for note in notes:
+        output.line(f"note: {note}")
     if target.paused is not None:
         message(f"the job is paused ({clean(target.paused)}): these times will be skipped until it is resumed")
     print_times(output, times, zone, now)
-    if times:
-        for part in crons(target.trigger):
-            for change in changes(load_zone(part.tz), begin, min(times[-1].utc, begin + LOOK_AHEAD)):
-                message(f"{change.describe()}: {effect(part, change)}")
+    for part, several in coming:
+        _print_changes(output, part, several)
+
+
+def _coming(part: Cron, begin: datetime) -> list[dict[str, Any]]:
+    """Return the next clock changes as data: what they do to an expression, and what they would with another dst=."""
+    found = []
+    for change in islice(changes(load_zone(part.tz), begin, begin + LOOK_AHEAD), CHANGES):
+        here = effect(part, change)
+        others = {dst: effect(dataclasses.replace(part, dst=dst), change) for dst in ("cron", "both", "skip")}
+        found.append(
+            {
+                "tz": part.tz,
+                "at": change.at,
+                "before": change.before,
+                "after": change.after,
+                "words": change.describe(),
+                "effect": here,
+                "with_dst": {dst: text for dst, text in others.items() if text != here},
+            }
+        )
+    return found
+
+
+def _print_changes(output: Output, part: Cron, several: list[dict[str, Any]]) -> None:
+    if several:
+        output.line()
+        output.heading(f"Clock changes in {part.tz} (dst={part.dst})")
+    for change in several:
+        output.line(f"  {change['words']}: {change['effect']}")
+        for other, differs in change["with_dst"].items():
+            output.line(f"    with dst={other}: {differs}")

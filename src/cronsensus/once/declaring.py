@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Never, overload
 
+from cronsensus.declared import log_other_meanings
 from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
 from cronsensus.functions import Function, look_at
@@ -205,6 +206,7 @@ class Guards:
 
         def decorate(function: Callable[..., Any]) -> Any:
             looked_at = look(function, name)
+            log_other_meanings(looked_at.name, trigger)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
                 from cronsensus.once.call_key import CallKey

@@ -54,6 +54,8 @@ class Cron(Trigger):
     dst: Dst = "cron"
     start: datetime | None = None
     end: datetime | None = None
+    typed: str = field(default="", repr=False, compare=False)
+    """The text before it was normalized, which another program may take for other times; empty of a stored trigger."""
     _clock: ZonedClock = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -165,6 +167,7 @@ def cron(
     expression, tz = _zone_in_front(expression, tz)
     trigger = Cron(
         expression=read_cron(expression).text,
+        typed=expression,
         tz="UTC" if tz is None else zone_name(tz),
         names_zone=tz is not None,
         dst=dst,

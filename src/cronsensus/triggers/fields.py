@@ -13,6 +13,8 @@ from unicodedata import normalize
 
 from cronsensus.errors import InvalidTrigger
 from cronsensus.triggers.bounds import shown
+from cronsensus.triggers.dialects import foreign
+from cronsensus.triggers.field_orders import own_fields
 
 LAST_DAY, LAST_WEEKDAY = -1000, -1001
 """cronsim's values for ``L`` and ``LW`` in the day-of-month field; ``(5, LAST_DAY)`` is ``5L`` in day-of-week."""
@@ -130,10 +132,11 @@ def _split(text: str) -> list[str]:
         if len(parts) > 1 or parts[0].upper() not in _ALIASES:
             raise InvalidTrigger(_bad_alias(text, parts))
         parts = _ALIASES[parts[0].upper()].split()
-    if parts[0].upper() == "EVERY":
+    elif parts[0].upper() == "EVERY":
         raise InvalidTrigger(_is_an_interval(text, parts))
-    if "?" in parts:
-        parts = _from_quartz(text, parts)
+    elif (answer := foreign(text.strip())) is not None:
+        raise InvalidTrigger(f"cron expression {shown(text)} {answer}")
+    parts = own_fields(parts)
     if len(parts) in {5, 6}:
         parts[-2:] = [_short_names(parts[-2], _MONTHS), _short_names(parts[-1], _DAYS)]
     if len(parts) not in {5, 6}:
@@ -151,22 +154,6 @@ def _not_ascii(text: str) -> str:
         f"cron expression {shown(text)} has characters other than plain ASCII: {first!r} (U+{ord(first):04X}); "
         f"write {instead}"
     )
-
-
-def _from_quartz(text: str, parts: list[str]) -> list[str]:
-    """Return what Quartz writes with ``?`` and a field for years, as it is written here.
-
-    Its days of the week count from 1 for Sunday, those of cron from 0: a number may mean either, so it is refused.
-    """
-    if len(parts) == 7 and parts[6] in {"*", "?"}:
-        parts = parts[:6]
-    if len(parts) in {5, 6} and any(character.isdigit() for character in parts[-1].split("#")[0].split("/")[0]):
-        raise InvalidTrigger(
-            f"cron expression {shown(text)} looks like one of Quartz, where days of the week count from 1 for Sunday, "
-            f"not from 0; write names instead of {shown(parts[-1])}, such as MON-FRI or MON#2, "
-            "and * for ?"
-        )
-    return [*parts[:-3], *("*" if part == "?" else part for part in parts[-3:])]
 
 
 def _short_names(field: str, names: tuple[str, ...]) -> str:

@@ -24,6 +24,7 @@ from cronsensus.integrations.apscheduler.native_triggers import (
     first_difference,
     made_from,
     native_text,
+    numbered_weekdays,
 )
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.triggers import Trigger
@@ -124,6 +125,11 @@ class _Writing:
         name = self._name(job, function, remark)
         self._check_jitter(name, native, options)
         self._compare(job, native, remark)
+        for written, there, in_crontab in numbered_weekdays(job.trigger):
+            remark(
+                f"day_of_week={written!r} is {there}, as APScheduler counts from 0 for Monday, also in from_crontab; "
+                f"if it came from a crontab, where 0 is Sunday, write {in_crontab}"
+            )
         called = self._import(module, function)
         self._makers |= {one for one in ("any_of", "at", "cron", "every") if f"{one}(" in trigger}
         given = ", ".join([trigger, f"name={name!r}", *(f"{key}={value}" for key, value in options.items())])

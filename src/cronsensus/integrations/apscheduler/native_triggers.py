@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -50,6 +50,25 @@ def native_text(trigger: Any) -> str:
             "at the begin of the function and raise Skip"
         )
     raise NoEquivalent(f"{type(trigger).__name__}: triggers are cron, every, at and any_of; write one of these")
+
+
+def numbered_weekdays(trigger: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield each day_of_week with numbers: as it was written, the days that it has there, and those of a crontab."""
+    from apscheduler.triggers.combining import OrTrigger
+    from apscheduler.triggers.cron import CronTrigger
+    from apscheduler.triggers.cron.expressions import RangeExpression
+
+    if isinstance(trigger, OrTrigger):
+        for part in trigger.triggers:
+            yield from numbered_weekdays(part)
+    elif isinstance(trigger, CronTrigger):
+        field = next(field for field in trigger.fields if field.name == "day_of_week")
+        # The exact type: one of names is a subclass.
+        numbers = [one for one in field.expressions if type(one) is RangeExpression]
+        if numbers:
+            days = _weekday_numbers(numbers)
+            there, in_crontab = (",".join(names[day] for day in days) for names in (_DAYS, (_DAYS[6], *_DAYS[:6])))
+            yield ",".join(map(str, numbers)), there, in_crontab
 
 
 def made_from(text: str) -> Trigger:
@@ -144,12 +163,18 @@ def _position(one: Any) -> str:
 
 def _weekdays(field: Any) -> str:
     """Return the weekdays by name: their numbers begin with Monday, those of a cron text with Sunday."""
+    found = _weekday_numbers(field.expressions)
+    return "*" if len(found) == 7 else ",".join(_DAYS[day] for day in found)
+
+
+def _weekday_numbers(expressions: Sequence[Any]) -> list[int]:
+    """Return the days that expressions allow, from 0 for Monday."""
     found: set[int] = set()
-    for one in field.expressions:
+    for one in expressions:
         first = getattr(one, "first", 0)
         last = getattr(one, "last", 6)
         found.update(range(first, (6 if last is None else last) + 1, one.step or 1))
-    return "*" if len(found) == 7 else ",".join(_DAYS[day] for day in sorted(found))
+    return sorted(found)
 
 
 def _ranges(field: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""``next`` and ``explain``: fire times, with a note where clocks change."""
+"""``next``: what a schedule means in words, what to know of it, when it fires, and what clock changes do."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,12 +28,18 @@ def test_an_expression_that_names_no_zone_is_of_the_one_that_is_set(
     assert "2026-11-21 09:00:00Z" in answer.out
 
 
+@pytest.mark.parametrize("name", ["next", "lint"])
+def test_a_zone_in_front_of_an_expression_counts(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("CRONSENSUS_TZ", "Asia/Shanghai")
+    assert "at 09:00 every day, Asia/Tokyo" in command(name, "TZ=Asia/Tokyo 0 9 * * *").out
+
+
 def test_local_times_stand_beside_utc_and_a_missing_time_has_a_note(command: Command) -> None:
     answer = command("next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2027-03-27", "-n", "3")
     assert "Sat 2027-03-27 02:30:00 +01:00  2027-03-27 01:30:00Z" in answer.out
     assert "Sun 2027-03-28 03:00:00 +02:00  2027-03-28 01:00:00Z" in answer.out
     assert "02:30 does not exist that day: right after the gap" in answer.out
-    assert "clocks go forward by 1h" in answer.err
+    assert "clocks go forward by 1h" in answer.out
 
 
 def test_a_repeated_time_is_told_from_its_twin(command: Command) -> None:
@@ -84,10 +90,9 @@ def test_the_next_times_of_a_paused_job_come_with_a_warning(cluster: Any) -> Non
 
 def test_a_job_without_trigger_says_how_to_run_it(cluster: Any) -> None:
     cluster.declare("manual")
-    for what in ("next", "explain"):
-        answer = cluster(what, "manual")
-        assert answer.code == 2
-        assert "jobs trigger manual" in answer.err
+    answer = cluster("next", "manual")
+    assert answer.code == 2
+    assert "jobs trigger manual" in answer.err
 
 
 def test_an_unknown_job_says_how_to_see_the_names(cluster: Any) -> None:
@@ -103,10 +108,14 @@ def test_an_unknown_job_says_how_to_see_the_names(cluster: Any) -> None:
         ("61 * * * *", "minute"),
         ("0 0 30 2 *", "never"),
         ("0 9 * *", "write five fields"),
-        ("* * * * * * *", "has 7 fields, not 5 or 6"),
+        ("* * * * * * * *", "has 8 fields, not 5 or 6"),
         ("@dayly", "cron expression"),
         ("every x", "cannot be read"),
-        ("0 0 9 ? * 2 *", "looks like one of Quartz"),
+        (
+            "0 0 9 ? * 2 *",
+            "is a text of Quartz (second minute hour day-of-month month day-of-week year)\n next: write '0 9 * * MON'",
+        ),
+        ("rate(5 minutes)", "next: write every('5m')"),
         ("* " * 5000, "is longer than 256 characters"),
     ],
 )
@@ -153,27 +162,33 @@ def test_dst_belongs_to_expressions(cluster: Any) -> None:
     assert "--dst is for expressions" in cluster("next", "tick", "--dst", "skip").err
 
 
-def test_explain_says_it_in_words_and_what_the_coming_changes_do(command: Command) -> None:
-    answer = command("explain", "30 2 * * *", "--tz", "Europe/Berlin")
+def test_it_says_what_the_coming_clock_changes_do(command: Command) -> None:
+    answer = command("next", "30 2 * * *", "--tz", "Europe/Berlin")
     assert answer.code == 0
     assert answer.out.startswith("at 02:30 every day, Europe/Berlin\n")
     assert "02:30 does not exist that day: it runs once, right after the gap, at 03:00." in answer.out
     assert "with dst=skip: 02:30 does not exist that day: not run." in answer.out
     assert "02:30 comes twice that day: it runs the first time only." in answer.out
     assert "with dst=both: 02:30 comes twice that day: it runs both times." in answer.out
+    assert "Clock changes" not in command("next", "@hourly").out
 
 
-def test_explain_in_utc_knows_no_changes(command: Command) -> None:
-    assert "UTC never changes its clocks" in command("explain", "@hourly").out
-
-
-def test_explain_as_json_has_the_changes_as_data(command: Command) -> None:
-    data = command("explain", "*/20 2 * * *", "--tz", "America/New_York", "-o", "json").data
+def test_clock_changes_are_data_in_json(command: Command) -> None:
+    data = command("next", "*/20 2 * * *", "--tz", "America/New_York", "-n", "5", "-o", "json").data
     assert len(data["times"]) == 5
     assert {change["tz"] for change in data["clock_changes"]} == {"America/New_York"}
     assert {change["after"] - change["before"] for change in data["clock_changes"]} == {3600.0, -3600.0}
 
 
-def test_explain_warns_of_the_two_day_fields_and_of_short_months(command: Command) -> None:
-    assert "fires when either of them matches" in command("explain", "0 0 13 * FRI").out
-    assert "not every month has a day 31; write L" in command("explain", "0 0 31 * *").out
+def test_what_is_rarely_meant_comes_before_the_times(command: Command) -> None:
+    assert "not every month has a day 31; write L" in command("next", "0 0 31 * *").out
+    words, note, *_ = command("next", "0 3 * * * *").out.splitlines()
+    assert words == "at minute 3 of every hour, UTC"
+    assert "for their times write '0 3 * * *' (a cron with the year last)" in note
+    assert command("next", "0 9 * * 1-5", "-o", "json").data["notes"] == []
+
+
+def test_explain_is_called_next(command: Command) -> None:
+    answer = command("explain", "0 9 * * *")
+    assert answer.code == 2
+    assert "did you mean 'next'?" in answer.err

@@ -1,0 +1,244 @@
+"""The orders in which programs have the fields of a cron text, and what a text means in another one than ours.
+
+A *reading* is an order of fields and the number that Sunday has. A text that fits no reading of ours but another one is
+refused with the same times as they are written here. One that fits both is ours, and gets a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+_RANGES = {
+    "second": (0, 59), "minute": (0, 59), "hour": (0, 23), "day-of-month": (1, 31), "month": (1, 12),
+    "day-of-week": (0, 7), "year": (1970, 2199),
+}  # fmt: skip
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_NAMES = {"day-of-week": _DAYS, "month": _MONTHS}
+_SPECIAL = {
+    "day-of-month": re.compile(r"L|LW|WL|L-\d{1,2}|\d{1,2}W"),
+    "day-of-week": re.compile(r"L|([0-7]|[A-Z]{3})(L|#[1-5])"),
+}
+_ODD_DAY = re.compile(r"L-\d+|\d+W")
+_OURS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
+_MINUTE_FIRST = _OURS[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How a program reads a text; ``mark``: whether ``?`` is in it (``None``: it may be)."""
+
+    program: str
+    fields: tuple[str, ...]
+    sunday: Literal[0, 1] = 0
+    mark: bool | None = None
+
+    def fits(self, parts: Sequence[str]) -> bool:
+        """Whether each field has values that it takes."""
+        if len(parts) != len(self.fields) or self.mark not in {None, "?" in parts}:
+            return False
+        if self.sunday == 1 and re.search(r"\b0\b", parts[self.fields.index("day-of-week")]):
+            return False
+        return all(fits_field(part, name) for part, name in zip(parts, self.fields, strict=True))
+
+    def written(self, parts: Sequence[str]) -> str:
+        """Return what has the same times here, to be typed."""
+        found = dict(zip(self.fields, parts, strict=True))
+        weekdays = _by_name(found["day-of-week"], self.sunday)
+        return written_fields([*(found.get(name, "0") for name in _OURS[:-1]), weekdays], found.get("year", "*"))
+
+
+_WEEKS = ("1-7", "8-14", "15-21", "22-28")
+_YEAR_LAST = (*_MINUTE_FIRST, "year")
+_READINGS = (
+    _Reading("AWS EventBridge", _YEAR_LAST, sunday=1, mark=True),
+    _Reading("a cron with the year last", _YEAR_LAST, mark=False),
+    _Reading("AWS EventBridge with * for ?", _YEAR_LAST, sunday=1, mark=False),
+    _Reading("croniter, with seconds last", (*_MINUTE_FIRST, "second"), mark=False),
+    _Reading("Quartz", _OURS, sunday=1),
+    _Reading("Spring", _OURS),
+    _Reading("Quartz", (*_OURS, "year"), sunday=1, mark=True),
+    _Reading("a cron with seconds first and the year last", (*_OURS, "year"), mark=False),
+    _Reading("croniter, with seconds and the year last", (*_MINUTE_FIRST, "second", "year"), mark=False),
+    _Reading("Kubernetes", _MINUTE_FIRST, mark=True),
+    _Reading("AWS EventBridge without the year", _MINUTE_FIRST, sunday=1, mark=True),
+    _Reading("Quartz without seconds", _MINUTE_FIRST, mark=False),
+)
+
+
+def own_fields(parts: Sequence[str]) -> list[str]:
+    """Return fields without what Quartz adds and this cron does not need: ``?`` for any day, and ``*`` for any year."""
+    if "?" not in parts:
+        return list(parts)
+    parts = parts[:6] if len(parts) == 7 and parts[6] in {"*", "?"} else parts
+    days = {len(parts) - 3, len(parts) - 1}
+    return ["*" if part == "?" and at in days else part for at, part in enumerate(parts)]
+
+
+def other_meanings(text: str) -> list[tuple[str, str]]:
+    """Return other programs that take a text of ours for other times, and what to write for those.
+
+    Only where their reading is as likely: it has an hour, and ours goes through all hours; or what would be the day of
+    the week looks like seconds.
+    """
+    parts = text.upper().split()
+    if len(parts) != 6 or parts[2] != "*":
+        return []
+    has_hour = not parts[1].startswith("*") and "/" not in parts[1]
+    if not has_hour and parts[5] != "0" and "/" not in parts[5]:
+        return []
+    return [(reading.program, written) for reading, written in _meanings(parts) if reading.fields != _OURS]
+
+
+def of_another_order(text: str) -> str | None:
+    """Return whose order of fields a text has, if it is not ours, and what to write."""
+    parts = text.upper().split()
+    if _is_ours(own_fields(parts), numbered="?" in parts):
+        return None
+    found = list(_meanings(parts))
+    if not found and "?" in parts and _is_ours(own_fields(parts), numbered=False):
+        return "has a number as day of the week beside ?, and programs count them from 0 or 1; write names, as MON-FRI"
+    if not found:
+        return None
+    if len(found) == 1:
+        reading, written = found[0]
+        return f"is a text of {reading.program} ({' '.join(reading.fields)}); write {written}"
+    numbers = {reading.sunday for reading, _ in found}
+    where = {reading: f", where {reading.sunday} is Sunday" if len(numbers) > 1 else "" for reading, _ in found}
+    names = ", and ".join(f"to {reading.program}{where[reading]}" for reading, _ in found)
+    ours = ", or ".join(f"{written} ({reading.program})" for reading, written in found)
+    return f"means different times {names}; write {ours}"
+
+
+def _meanings(parts: Sequence[str]) -> Iterator[tuple[_Reading, str]]:
+    """Yield each other reading that fits, those that come to the same as one."""
+    found: dict[str, _Reading] = {}
+    for reading in _READINGS:
+        # Seconds last that are all seconds: of what the other five fields say, nobody means each second.
+        last = dict(zip(reading.fields[5:], parts[5:], strict=False))
+        if last.get("second") != "*" and "/" not in last.get("year", "") and reading.fits(parts):
+            found.setdefault(reading.written(parts), reading)
+    for written, reading in found.items():
+        yield reading, written
+
+
+def in_both(parts: Sequence[str]) -> str:
+    """Return how to write that a day matches both day fields, of five or six: MON#1, or the function looks at the date.
+
+    The parts are upper case, and neither day field begins with a star.
+    """
+    *before, days, month, weekdays = parts
+    named = weekdays_by_name(weekdays)
+    if days in _WEEKS and named.isalpha():
+        return repr(" ".join([*before, "*", month, f"{named}#{_WEEKS.index(days) + 1}"]))
+    if days.isdecimal():
+        other = f"!= {days}"
+    elif re.fullmatch(r"\d+-\d+", days):
+        first, _, last = days.partition("-")
+        other = f"not in range({first}, {int(last) + 1})"
+    elif re.fullmatch(r"[\d,]+", days):
+        other = f"not in {{{days.replace(',', ', ')}}}"
+    else:
+        other = ""
+    text = repr(" ".join([*before, "*", month, named]))
+    if not other:
+        return f"{text}, and let the function raise Skip on other days than {days}"
+    return f"{text}, and in the function if run.local_time.day {other}: raise Skip('another day')"
+
+
+def _is_ours(parts: Sequence[str], *, numbered: bool) -> bool:
+    """Whether the fields are in our order; ``numbered``: a number as day of the week is not ours, as beside a ``?``."""
+    names = {5: _MINUTE_FIRST, 6: _OURS}.get(len(parts))
+    if names is None or any(_ODD_DAY.fullmatch(term) for term in parts[-3].split(",")):
+        return False
+    if numbered and (parts[-1] == "L" or re.search(r"\d", re.sub(r"[#/]\d", "", parts[-1]))):
+        return False
+    return all(fits_field(part, name) and part != "?" for part, name in zip(parts, names, strict=True))
+
+
+def fits_field(field: str, name: str) -> bool:
+    """Whether some program takes ``field``, in upper case, in the field called ``name``."""
+    if field == "?":
+        return name in {"day-of-month", "day-of-week", "year"}
+    return all(_is_term(term, name) for term in field.split(","))
+
+
+def _is_term(term: str, name: str) -> bool:
+    if name in _SPECIAL and _SPECIAL[name].fullmatch(term):
+        return True
+    values, slash, step = term.partition("/")
+    if slash and not step.isdecimal():
+        return False
+    return values == "*" or all(_is_value(value, name) for value in values.split("-", 1))
+
+
+def _is_value(value: str, name: str) -> bool:
+    low, high = _RANGES[name]
+    if value.isdecimal():
+        return len(value) < 5 and low <= int(value) <= high
+    return any(len(value) >= 3 and value.startswith(known) for known in _NAMES.get(name, ()))
+
+
+def _by_name(field: str, sunday: int) -> str:
+    """Return days of the week by name, of numbers that count from ``sunday``; ``?`` is any."""
+    return ",".join(_day_by_name(term, sunday) for term in field.split(","))
+
+
+def weekdays_by_name(field: str) -> str:
+    """Return days of the week of ours with their names for their numbers: MON for 1."""
+    return _by_name(field, 0)
+
+
+def _day_by_name(term: str, sunday: int) -> str:
+    if term == "L":
+        return "SAT"
+    if term.endswith("L"):
+        return f"{_day(term[:-1], sunday)}L"
+    values, slash, step = term.partition("/")
+    if values in {"*", "?"}:
+        return term
+    first, dash, rest = values.partition("-")
+    base, hashed, which = first.partition("#")
+    low = _day(base, sunday)
+    if not dash and not slash:
+        return f"{_DAYS[low]}{hashed}{which}"
+    high = _day(rest, sunday) if dash else 6
+    if high > low and not slash:
+        return f"{_DAYS[low]}-{_DAYS[high]}"
+    return ",".join(_DAYS[(low + ahead) % 7] for ahead in range(0, (high - low) % 7 + 1, int(step or 1) or 1))
+
+
+def _day(value: str, sunday: int) -> int:
+    return (int(value) - sunday) % 7 if value.isdecimal() else _DAYS.index(value[:3])
+
+
+def written_fields(parts: list[str], year: str = "*") -> str:
+    """Return six fields of our order as one types them, with what one expression cannot say."""
+    parts = ["*" if part == "?" else re.sub(r"^0/", "*/", part) for part in parts]
+    parts[3], skip = _written_days(parts[3].replace("WL", "LW"))
+    text = repr(" ".join(parts[1:] if parts[0] == "0" else parts))
+    first, _, last = year.partition("-")
+    if first.isdecimal() and (last or first).isdecimal():
+        text = f"cron({text}, start='{first}-01-01 00:00', end='{last or first}-12-31 23:59:59')"
+    elif year not in {"*", "?"}:
+        skip += f", and let the function raise Skip in other years than {year}"
+    return text + skip
+
+
+_UNLESS = ", and let the function raise Skip unless"
+
+
+def _written_days(field: str) -> tuple[str, str]:
+    """Return days around one that a cron expression cannot name, and how the function finds it among them."""
+    if (found := re.fullmatch(r"L-(\d+)", field)) and int(found[1]) < 28:
+        before = int(found[1])
+        days = f"{28 - before}-{31 - before}"
+        return days, f"{_UNLESS} (run.local_time + timedelta(days={before + 1})).day == 1"
+    if (found := re.fullmatch(r"(\d+)W", field)) and 1 <= int(found[1]) <= 31:
+        day = int(found[1])
+        days = "1-3" if day == 1 else "29-31" if day == 31 else f"{day - 1}-{day + 1}"
+        return days, f"{_UNLESS} it is the day from Monday to Friday nearest to day {day}"
+    return field, ""
