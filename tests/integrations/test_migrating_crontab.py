@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -129,6 +130,7 @@ def test_nothing_but_mistakes_is_a_program_too():
         ("test -x /x || ( cd / && run-parts --report /etc/cron.daily )", "cron_daily"),
         ("flock -n /tmp/a timeout 5m nice -n 10 /x/re-index.py", "re_index"),
         ("/bin/print", "print_2"),
+        ("sleep 60", "sleep"),
         ("7z a x", "job_7z"),
         ("import", "import_2"),
         ("$(", "job"),
@@ -236,15 +238,16 @@ def test_printed_program_is_laid_out_and_typed_as_a_linter_wants(system, tmp_pat
 
 def test_printed_function_runs_the_command_as_cron_does(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CRONSENSUS_URL", "postgresql://with:a-password@db/jobs")
     text = r"""
 SHELL=/bin/bash
 WHO="a  b"
-@daily cat > out; echo "$WHO $0" >> out; date +\%\% >> out%first%sec\%nd
+@daily cat > out; echo "$WHO $0 $CRONSENSUS_URL" >> out; date +\%\% >> out%first%sec\%nd
 @weekly exit 3
 """
     space = program(migrated(text))
     space["cat"]()
-    assert (tmp_path / "out").read_text() == "first\nsec%nd\na  b /bin/bash\n%\n"
+    assert (tmp_path / "out").read_text() == "first\nsec%nd\na  b /bin/bash \n%\n"
     with pytest.raises(subprocess.CalledProcessError):
         space["exit_2"]()
 
@@ -253,12 +256,12 @@ WHO="a  b"
 def test_printed_function_of_a_system_crontab_runs_as_its_user(monkeypatch):
     calls: list[Any] = []
     space = program(migrated("@daily root x\n@daily nobody y\n", system=True))
-    monkeypatch.setattr(subprocess, "run", lambda *args, **options: calls.append((*args, options["env"]["USER"])))
+    monkeypatch.setattr(subprocess, "run", lambda *args, **options: calls.append((*args, options["env"]["LOGNAME"])))
     space["x"]()
     space["y"]()
     assert calls == [
         (["/bin/sh", "-c", "x"], "root"),
-        (["runuser", "-u", "nobody", "--", "/bin/sh", "-c", "y"], "nobody"),
+        (["/sbin/runuser", "-u", "nobody", "--", "/bin/sh", "-c", "y"], "nobody"),
     ]
 
 
@@ -384,3 +387,10 @@ def test_printed_schedules_give_the_times_of_cron_over_a_year(zone):
             ours.append(instant)
             instant = job.trigger.next_after(instant)
         assert ours == runs_of_cron(text, minutes), text
+
+
+def test_page_shows_what_is_printed():
+    page = (Path(__file__).parents[2] / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    before, after = re.findall(r"```text\n(.*?)```", page[page.index("## Crontab") :], re.DOTALL)
+    code = migrated(before, tz="Europe/Berlin").code
+    assert after.removesuffix("# …\n") in code

@@ -80,11 +80,9 @@ def function_name(command: str, taken: set[str]) -> str:
 
 def _program(command: str) -> str:
     """Return the word by which a person would call a command: its script, module or subcommand."""
-    for part in _OPERATOR.split(_SUDO.sub("", _REDIRECTION.sub(" ", command))):
-        words = [word.strip("\"'()") for word in part.split()]
-        if (found := _called(words)) and found not in _ON_THE_WAY:
-            return found
-    return ""
+    parts = _OPERATOR.split(_SUDO.sub("", _REDIRECTION.sub(" ", command)))
+    found = [called for part in parts if (called := _called([word.strip("\"'()") for word in part.split()]))]
+    return next((called for called in found if called not in _ON_THE_WAY), found[0] if found else "")
 
 
 def _called(words: list[str]) -> str:

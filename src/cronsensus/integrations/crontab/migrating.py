@@ -23,12 +23,14 @@ from cronsensus import Scheduler, cron
 scheduler = Scheduler()  # the store: CRONSENSUS_URL, or Scheduler("postgresql://…")"""
 _OWN = '''\
 def sh(command: str, *, stdin: str = "", env: Mapping[str, str] = {}) -> None:
-    """Run a command as cron does, by a shell in the home folder; fail if it fails."""
+    """Run a command as cron does: by a shell, at home; fail if it fails."""
+    home, name = os.path.expanduser("~"), os.environ.get("LOGNAME", "")
+    env = {"HOME": home, "LOGNAME": name, "PATH": "/usr/bin:/bin", **env}
     subprocess.run(
         [env.get("SHELL", "/bin/sh"), "-c", command],
         check=True,
-        cwd=env.get("HOME", os.path.expanduser("~")),
-        env=os.environ | env,
+        cwd=env["HOME"],
+        env=env,
         input=stdin,
         text=True,
     )'''
@@ -36,18 +38,14 @@ _SYSTEM = '''\
 def sh(
     command: str, *, user: str, stdin: str = "", env: Mapping[str, str] = {}
 ) -> None:
-    """Run a command as cron does, by a shell in a user's home; fail if it fails."""
-    home = env.get("HOME", os.path.expanduser(f"~{user}"))
+    """Run a command as cron does: by a user's shell, at home; fail if it fails."""
+    home = os.path.expanduser(f"~{user}")
+    env = {"HOME": home, "LOGNAME": user, "PATH": "/usr/bin:/bin", **env}
     program = [env.get("SHELL", "/bin/sh"), "-c", command]
     if user != "root":
-        program = ["runuser", "-u", user, "--", *program]
+        program = ["/sbin/runuser", "-u", user, "--", *program]
     subprocess.run(
-        program,
-        check=True,
-        cwd=home,
-        env=os.environ | {"HOME": home, "LOGNAME": user, "USER": user} | env,
-        input=stdin,
-        text=True,
+        program, check=True, cwd=env["HOME"], env=env, input=stdin, text=True
     )'''
 
 
@@ -233,6 +231,7 @@ class _Writing:
         if system:
             yield "users: a node that runs as root runs commands by runuser; another node can run its own user's only"
         yield "commands run on any machine that has a node: each needs what they call, read and write"
+        yield "commands get the environment that cron gives them: nothing of the node's, and PATH=/usr/bin:/bin"
         yield "cron starts a command beside one that still runs; here that time is skipped, or say overlap='allow'"
         yield "cron forgets times at which it was down; here the latest is caught up, or say catch_up='none'"
         yield "a command whose node dies is started again on another, or say on_crash='fail'"
