@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cronsensus.errors import ConfigurationError
 from cronsensus.integrations.crontab.commands import Stripped, function_name, strip_prefixes
@@ -62,6 +64,15 @@ def test_settings_hold_for_the_lines_below_and_are_not_expanded():
     assert a.settings == {}
     assert b.settings == {"A": "two  words ", "B": "$A/bin", "C": ""}
     assert c.settings == {**b.settings, "A": ""}
+
+
+def test_comment_right_above_a_line_goes_with_it():
+    migration = migrated("# m h  dom mon dow   command\n@daily a\n# nightly\n@daily b\n# old\n\n@daily c\n")
+    assert [line for line in migration.code.splitlines() if line.startswith("# line")] == [
+        "# line 2",
+        "# line 4: nightly",
+        "# line 7",
+    ]
 
 
 def test_user_is_read_in_a_system_crontab_alone():
@@ -127,9 +138,12 @@ def test_nothing_but_mistakes_is_a_program_too():
         ("cd /srv && FOO=1 venv/bin/python3.11 -u manage.py clearsessions --x", "clearsessions"),
         ("python -m shop.jobs.nightly", "nightly"),
         ("[ -x /bin/x ] && sudo -u www-data php /srv/artisan schedule:run", "schedule_run"),
-        ("test -x /x || ( cd / && run-parts --report /etc/cron.daily )", "cron_daily"),
         ("flock -n /tmp/a timeout 5m nice -n 10 /x/re-index.py", "re_index"),
         ("/bin/print", "print_2"),
+        ("test -x /x || { cd / && run-parts --report /etc/cron.daily; }", "cron_daily"),
+        ("[ -x /x ] && if [ ! -d /y ]; then /usr/lib/php/sessionclean; fi", "sessionclean"),
+        ("/shims/bundle exec rake db:cleanup RAILS_ENV=production", "db_cleanup"),
+        ("pg_dump shop | gzip > /b/$(date +%F).gz", "pg_dump"),
         ("sleep 60", "sleep"),
         ("7z a x", "job_7z"),
         ("import", "import_2"),
@@ -268,6 +282,21 @@ def test_printed_function_of_a_system_crontab_runs_as_its_user(monkeypatch):
 def test_code_that_a_crontab_tries_to_smuggle_in_stays_text():
     migration = migrated('# \r import os; os.abort()\n@daily x" \r); import os; os.abort() #\u2028 \x0c\n@daily y\\\n')
     assert [*program(migration)["scheduler"].jobs] == ["x", "y"]
+
+
+LINES = st.lists(
+    st.one_of(
+        st.text(),
+        st.builds("{} {}".format, st.sampled_from(["* * * * *", "1 2 3 4 5", "@daily", "0 0 30 2 *"]), st.text()),
+        st.builds("{}={}".format, st.sampled_from(["SHELL", "CRON_TZ", "'X", "A B", "é"]), st.text()),
+    )
+)
+
+
+@given(LINES, st.booleans())
+def test_each_text_becomes_a_program(lines, system):
+    migration = migrated("\n".join(lines), system=system)
+    assert len(program(migration)["scheduler"].jobs) == migration.jobs
 
 
 # When it runs, over a year: an independent reckoning of cron(5) and Debian's cron(8), minute by minute.

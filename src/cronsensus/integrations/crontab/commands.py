@@ -16,7 +16,8 @@ _REDIRECTION = re.compile(r"\d*>&\d*-?|&>>?|\d*[<>]+&?\d*")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|php|node|java|bash|sh|dash|zsh|ksh)[\d.]*")
 _WRAPPERS = {"env", "nice", "ionice", "nohup", "time", "chronic", "exec", "flock", "timeout", "setsid", "command"}
 _ON_THE_WAY = {"cd", "test", "[", "[[", ".", "source", "export", "sleep", "umask", "set", "true", "ulimit", "mkdir"}
-_DISPATCHERS = re.compile(r"(manage\.py|artisan|console|rake|bundle|invoke|fab|make|npm|yarn|run-parts|wp|docker)")
+_KEYWORDS = {"if", "then", "else", "do", "while", "!"}
+_DISPATCHERS = re.compile(r"(manage\.py|artisan|console|rake|bundle|invoke|fab|make|npm|yarn|run-parts|wp)")
 _SUDO = re.compile(r"\bsudo\s+(?:-[nEHi]+\s+)*(?:(?:-u\s*|--user[= ])\S+\s+)?")
 _SUFFIX = re.compile(r"\.(sh|bash|py|pl|rb|php|js|jar)$")
 _FLOCK = re.compile(
@@ -81,7 +82,7 @@ def function_name(command: str, taken: set[str]) -> str:
 def _program(command: str) -> str:
     """Return the word by which a person would call a command: its script, module or subcommand."""
     parts = _OPERATOR.split(_SUDO.sub("", _REDIRECTION.sub(" ", command)))
-    found = [called for part in parts if (called := _called([word.strip("\"'()") for word in part.split()]))]
+    found = [called for part in parts if (called := _called([word.strip("\"'(){}") for word in part.split()]))]
     return next((called for called in found if called not in _ON_THE_WAY), found[0] if found else "")
 
 
@@ -91,7 +92,7 @@ def _called(words: list[str]) -> str:
         name = _SUFFIX.sub("", word.rsplit("/", 1)[-1])
         if word == "-m":
             module = True
-        elif not word or word.startswith("-") or "=" in word.split("/")[0]:
+        elif not word or word in _KEYWORDS or word.startswith("-") or "=" in word.split("/")[0]:
             continue
         elif module:
             return word.rsplit(".", 1)[-1]
@@ -101,7 +102,7 @@ def _called(words: list[str]) -> str:
             wrapped = True
         elif wrapped and re.fullmatch(r"[\d.]+[smhd]?|\S*\.lock", word):
             continue  # what a wrapper is told: a time, a priority, a file
-        elif _DISPATCHERS.fullmatch(word.rsplit("/", 1)[-1]) and not dispatcher:
+        elif _DISPATCHERS.fullmatch(word.rsplit("/", 1)[-1]):
             dispatcher = name
         else:
             return name

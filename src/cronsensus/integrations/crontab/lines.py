@@ -76,6 +76,8 @@ def read_crontab(text: str, *, name: str = "", system: bool = False) -> Iterator
         place = f"{name}:{number}" if name else f"line {number}"
         if not line or line.startswith("#"):
             comment = line.lstrip("# \t").rstrip()
+            if comment.split()[:2] == ["m", "h"]:
+                comment = ""  # the heading that Debian puts into a new crontab
             continue
         try:
             if (setting := _read_setting(line)) is not None:

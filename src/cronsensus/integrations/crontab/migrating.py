@@ -146,7 +146,10 @@ class _Writing:
         options: list[str | Call] = [Call("cron", [quoted(entry.schedule), f"tz={quoted(zone)}"])]
         if stripped.lock is not None:
             options.append('overlap="skip"')
-            self._remark(entry.place, f"flock on {stripped.lock} is overlap='skip', over all replicas")
+            self._remark(
+                entry.place,
+                f"flock on {stripped.lock} is overlap='skip', over all replicas; it keeps out no other program",
+            )
         if stripped.timeout is not None:
             options.append(f"timeout={quoted(stripped.timeout)}")
         # A run that is cancelled, over its timeout or fenced off ends its command only from a process of its own.
@@ -223,8 +226,8 @@ class _Writing:
             yield "Debian's cron passes over CRON_TZ: if that ran it, times were in the machine's zone"
         if mailed := ", ".join(sorted(settings.get("MAILTO", set()) - {""})):
             yield (
-                f"MAILTO={mailed}: output is kept with its run (cronsensus runs show); for mail about what failed or "
-                f"was missed write Scheduler(…, alerts=[Alert('mailto://{mailed}', …)]), see docs/alerts.md"
+                f"MAILTO={mailed}: output is kept with its run (cronsensus runs show); for mail about what "
+                "failed write Scheduler(…, alerts=[Alert('mailto://…', on=['failed'])]), see docs/alerts.md"
             )
         if "RANDOM_DELAY" in settings:
             yield "RANDOM_DELAY is left out: write cron(…, jitter='5m')"
