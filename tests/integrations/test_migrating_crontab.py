@@ -91,6 +91,7 @@ def test_user_is_read_in_a_system_crontab_alone():
         ("0 22-2 * * * x", "22-23,0-2"),
         ("~ 3 * * * x", "a random time is another one on each machine; write a fixed one, and jitter="),
         ("5/15 * * * * x", "is not the same in all crons; write 5, or a range"),
+        ("0 0 4-4/2 * * x", "is not the same in all crons; write 4, or a range"),
         ("0 0 L * * x", "cron knows no 'L'"),
         ("0 0 * * 5L x", "cron knows no 'L'"),
         ("0 0 * * MON#1 x", "cron knows no '#'"),
@@ -423,3 +424,25 @@ def test_page_shows_what_is_printed():
     before, after = re.findall(r"```text\n(.*?)```", page[page.index("## Crontab") :], re.DOTALL)
     code = migrated(before, tz="Europe/Berlin").code
     assert after.removesuffix("# …\n") in code
+
+
+def fields_of_cron(low: int, high: int) -> st.SearchStrategy[str]:
+    value = st.integers(low, high)
+    span = st.lists(value, min_size=2, max_size=2, unique=True).map(lambda ends: "{}-{}".format(*sorted(ends)))
+    stepped = st.builds("{}/{}".format, st.just("*") | span, st.integers(1, high + 3))
+    return st.lists(st.one_of(st.just("*"), value.map(str), span, stepped), min_size=1, max_size=3).map(",".join)
+
+
+@given(st.tuples(*(fields_of_cron(*ends) for ends in ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7)))))
+def test_drawn_schedules_give_the_first_time_of_each_day_of_cron(fields):
+    text = " ".join(fields)
+    jobs = jobs_of(f"{text} x")
+    rule, first, ours = Vixie(text), datetime(YEAR, 1, 1, tzinfo=UTC), []
+    clock = timedelta(hours=min(rule.hours), minutes=min(rule.minutes))
+    days = (first + timedelta(days=number) + clock for number in range(365))
+    for job in jobs.values():  # none of a day that no month has
+        instant = job.trigger.next_after(first - timedelta(microseconds=1))
+        while instant is not None and instant.year == YEAR:
+            ours.append(instant)
+            instant = job.trigger.next_after(instant.replace(hour=23, minute=59, second=59))
+    assert ours == [day for day in days if rule.matches(day)]

@@ -19,7 +19,7 @@ _USER = re.compile(r"[A-Za-z_][\w.-]*\$?")
 _ALIASES = ("@reboot", "@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 _FIELDS = ("minute", "hour", "day-of-month", "month", "day-of-week")
 _TERM = re.compile(r"(?P<all>\*)(/\d+)?|(?P<value>\w+)(?P<range>-\w+(/\d+)?)?")
-_STEP_OF_ONE = re.compile(r"(\w+)/(\d+)")
+_STEP_OF_ONE = re.compile(r"(\w+)(-\1)?/\d+")
 _LONG_NAME = re.compile(r"[A-Za-z]{4,}|[^\W\d]\d|\d[^\W\d]")
 _NOT_OF_CRON = {
     "~": "a random time is another one on each machine; write a fixed one, and jitter= in the code",
@@ -174,7 +174,7 @@ def _check_term(name: str, term: str) -> None:
         if sign in term.upper() and (sign != "L" or term.upper().rstrip("W").lstrip("0123456789") == "L"):
             raise Unreadable(f"{shown(term)} is wrong in the {name} field; {instead}")
     if (found := _STEP_OF_ONE.fullmatch(term)) is not None:
-        # One cron reads it as the value alone, another from the value on, a third not at all.
+        # One cron reads it as the value alone, another from the value on, as we do, a third not at all.
         raise Unreadable(
             f"{shown(term)} in the {name} field is not the same in all crons; write {found[1]}, or a range and its step"
         )
