@@ -138,6 +138,7 @@ def test_the_table_names_every_command_of_the_contract() -> None:
         "alerts unmute",
         "once forget",
         "migrate apscheduler",
+        "migrate crontab",
         "db upgrade",
         "db check",
         "db prune",

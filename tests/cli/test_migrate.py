@@ -74,3 +74,48 @@ def test_apscheduler_of_version_4_is_answered_by_which_to_install(command, shop,
     assert answer.code == 2
     assert "is for APScheduler 3, and 4.0.0a6 is installed" in answer.text
     assert 'pip install "apscheduler>=3.10,<4"' in answer.text
+
+
+CRONTAB = "0 5 * * * /usr/bin/backup --all\n@daily report%\n"
+
+
+def test_crontab_from_stdin_is_printed_as_a_program(command):
+    answer = command("migrate", "crontab", "-", "--tz", "Europe/Berlin", stdin=CRONTAB)
+    assert answer.code == 0, answer
+    space: dict[str, Any] = {"__name__": "printed"}
+    exec(compile(answer.out, "printed", "exec"), space)
+    jobs = space["scheduler"].jobs
+    assert {name: str(job.trigger.tz) for name, job in jobs.items()} == dict.fromkeys(
+        ("backup", "report"), "Europe/Berlin"
+    )
+    assert "2 jobs written, 0 left out" in answer.err
+
+
+def test_crontabs_of_a_system_name_their_files(command, write):
+    write("crontab", "0 5 * * * root backup\n")
+    write("more", "\nnonsense\n0 6 * * * www-data cleanup\n")
+    answer = command("migrate", "crontab", "--system", "crontab", "more", "--tz", "UTC")
+    assert answer.code == 1  # because of the line that cannot be read
+    assert "# more:2: not read: 'nonsense' has no command" in answer.out
+    assert "# more:3\n" in answer.out
+    assert "2 jobs written, 1 left out" in answer.err
+
+
+def test_crontab_migration_as_data_has_code_and_remarks(command):
+    data = command("migrate", "crontab", "-o", "json", "--tz", "UTC", stdin="x\n" + CRONTAB).data
+    assert "def backup()" in data["code"]
+    assert (data["jobs"], data["left_out"], data["unreadable"]) == (2, 1, 1)
+    assert data["remarks"][0]["place"] == "line 1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "'nowhere' cannot be read"),
+        (["--tz", "Berlin"], "did you mean 'Europe/Berlin'?"),
+    ],
+)
+def test_crontab_or_zone_that_is_not_there_is_answered_by_what_to_type(command, arguments, words):
+    answer = command("migrate", "crontab", *arguments, stdin="")
+    assert answer.code == 2
+    assert words in answer.text

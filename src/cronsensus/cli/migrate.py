@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cronsensus.cli.app import import_module
-from cronsensus.cli.errors import CommandError
+from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Group
 from cronsensus.cli.output import Output, message
 from cronsensus.clock import SystemClock
 from cronsensus.insight.words import counted
+from cronsensus.triggers.zones import zone_name
+
+if TYPE_CHECKING:
+    from cronsensus.integrations.crontab.lines import Entry, Mistake
 
 
 @click.group(cls=Group)
@@ -21,6 +30,7 @@ def migrate() -> None:
     The schema of a store is another matter: cronsensus db upgrade.
 
     cronsensus migrate apscheduler shop:scheduler
+    cronsensus migrate crontab --system /etc/crontab
     """
 
 
@@ -54,3 +64,43 @@ def apscheduler(name: str) -> None:
         return
     click.echo(found.code, nl=False)
     message(f"{counted(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code")
+
+
+@migrate.command(cls=Command)
+@click.argument("files", nargs=-1, metavar="[FILE|-]...", type=click.Path(path_type=Path))
+@click.option("--system", is_flag=True, help="A user stands before each command: /etc/crontab, /etc/cron.d.")
+@click.option("--tz", metavar="ZONE", help="Zone of lines without CRON_TZ (default: this machine's).")
+def crontab(files: tuple[Path, ...], system: bool, tz: str | None) -> int:  # noqa: FBT001 - a flag
+    """Print each line of a crontab as a job, and what has no equivalent, as comments below it.
+
+    Without FILE it reads stdin: crontab -l | cronsensus migrate crontab - > jobs.py. No command is run, and no crontab
+    is changed. Exit code 1 if a line could not be read.
+
+    cronsensus migrate crontab --system /etc/crontab /etc/cron.d/* > jobs.py
+    """
+    from cronsensus.integrations.crontab.machine_zone import machine_zone
+    from cronsensus.integrations.crontab.migrating import Zone
+    from cronsensus.integrations.crontab.migrating import migrate as written
+
+    zone = Zone(zone_name(tz), "--tz") if tz is not None else Zone(*machine_zone(os.environ))
+    lines = [line for file in files or (Path("-"),) for line in _lines_of(file, several=len(files) > 1, system=system)]
+    found = written(lines, zone, system=system)
+    output = Output.current()
+    if not output.printed_json(dataclasses.asdict(found)):
+        click.echo(found.code, nl=False)
+        message(f"{counted(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code")
+    return FAILED if found.unreadable else OK
+
+
+def _lines_of(file: Path, *, several: bool, system: bool) -> Iterator[Entry | Mistake]:
+    from cronsensus.integrations.crontab.lines import read_crontab
+
+    if str(file) == "-" and sys.stdin.isatty():
+        raise CommandError("no crontab was given", then="crontab -l | cronsensus migrate crontab - > jobs.py")
+    try:
+        raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise CommandError(
+            f"{str(file)!r} cannot be read", why=str(error), then="crontab -l | cronsensus migrate crontab -"
+        ) from error
+    return read_crontab(raw.decode(errors="surrogateescape"), name=str(file) if several else "", system=system)

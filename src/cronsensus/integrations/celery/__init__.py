@@ -1,0 +1,1 @@
+"""What Celery says, in the words of cronsensus."""

@@ -1,0 +1,109 @@
+"""What a command of a crontab is called, and what its first words ask for that a job says by itself. Pure."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from cronsensus.durations import parse_duration
+from cronsensus.errors import InvalidDuration
+
+_OPERATOR = re.compile(r"&&|\|\||[;|&\n]")
+_REDIRECTION = re.compile(r"\d*>&\d*-?|&>>?|\d*[<>]+&?\d*")
+_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|php|node|java|bash|sh|dash|zsh|ksh)[\d.]*")
+_WRAPPERS = {"env", "nice", "ionice", "nohup", "time", "chronic", "exec", "flock", "timeout", "setsid", "command"}
+_ON_THE_WAY = {"cd", "test", "[", "[[", ".", "source", "export", "sleep", "umask", "set", "true", "ulimit", "mkdir"}
+_KEYWORDS = {"if", "then", "else", "do", "while", "!"}
+_DISPATCHERS = re.compile(r"(manage\.py|artisan|console|rake|bundle|invoke|fab|make|npm|yarn|run-parts|wp)")
+_SUDO = re.compile(r"\bsudo\s+(?:-[nEHi]+\s+)*(?:(?:-u\s*|--user[= ])\S+\s+)?")
+_SUFFIX = re.compile(r"\.(sh|bash|py|pl|rb|php|js|jar)$")
+_FLOCK = re.compile(
+    r"(?:/usr)?(?:/bin/)?flock\s+((?:(?:-[nxe]+|--nonblock|--nb|--exclusive)\s+)+)([^\s;|&<>'\"$-]\S*)\s+(?!-)"
+)
+_TIMEOUT = re.compile(
+    r"(?:/usr)?(?:/bin/)?timeout\s+(?:(?:-k\s*|--kill-after[= ])\S+\s+)?(\d+(?:\.\d+)?)([smhd]?)\s+(?!-)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stripped:
+    """A command without the prefixes that are options of a job."""
+
+    command: str
+    lock: str | None = None
+    """The file of a ``flock -n`` that stood before it."""
+    timeout: str | None = None
+    """The time of a ``timeout`` that stood before it."""
+
+
+def strip_prefixes(command: str) -> Stripped:
+    """Take ``flock -n FILE`` and ``timeout TIME`` off a command, where they are about the whole of it.
+
+    Before one command of several they stay: ``timeout 5m a && b`` says nothing about ``b``.
+    """
+    if _OPERATOR.search(_REDIRECTION.sub("", command)) is not None:
+        return Stripped(command)
+    rest, lock, timeout = command, None, None
+    while True:
+        if lock is None and (found := _FLOCK.match(rest)) is not None and "n" in found[1]:
+            lock = found[2]
+        elif timeout is None and (found := _TIMEOUT.match(rest)) is not None and _is_duration(found[1] + found[2]):
+            timeout = found[1] + (found[2] or "s")
+        else:
+            return Stripped(rest, lock, timeout)
+        rest = rest[found.end() :]
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        return bool(parse_duration(text if text[-1].isalpha() else f"{text}s"))
+    except InvalidDuration:
+        return False
+
+
+def function_name(command: str, taken: set[str]) -> str:
+    """Return a name for the function of a command that is none of ``taken``, a keyword or a builtin."""
+    # Python reads an identifier in this form, so two names that differ before it may be one.
+    called = unicodedata.normalize("NFKC", _program(strip_prefixes(command).command).casefold())
+    plain = re.sub(r"\W+", "_", called).strip("_") or "job"
+    if not plain.isidentifier():
+        plain = f"job_{plain}"
+    plain = plain[:60]
+    name, count = plain, 1
+    while name in taken or keyword.iskeyword(name) or hasattr(builtins, name):
+        count += 1
+        name = f"{plain}_{count}"
+    return name
+
+
+def _program(command: str) -> str:
+    """Return the word by which a person would call a command: its script, module or subcommand."""
+    parts = _OPERATOR.split(_SUDO.sub("", _REDIRECTION.sub(" ", command)))
+    found = [called for part in parts if (called := _called([word.strip("\"'(){}") for word in part.split()]))]
+    return next((called for called in found if called not in _ON_THE_WAY), found[0] if found else "")
+
+
+def _called(words: list[str]) -> str:
+    wrapped, module, dispatcher = False, False, ""
+    for word in words:
+        name = _SUFFIX.sub("", word.rsplit("/", 1)[-1])
+        if word == "-m":
+            module = True
+        elif not word or word in _KEYWORDS or word.startswith("-") or "=" in word.split("/")[0]:
+            continue
+        elif module:
+            return word.rsplit(".", 1)[-1]
+        elif word in _ON_THE_WAY and not dispatcher:
+            return word
+        elif name in _WRAPPERS or _INTERPRETERS.fullmatch(name):
+            wrapped = True
+        elif wrapped and re.fullmatch(r"[\d.]+[smhd]?|\S*\.lock", word):
+            continue  # what a wrapper is told: a time, a priority, a file
+        elif _DISPATCHERS.fullmatch(word.rsplit("/", 1)[-1]):
+            dispatcher = name
+        else:
+            return name
+    return dispatcher

@@ -1,0 +1,48 @@
+"""Python's texts and calls as ruff would lay them out, so that what is printed need not be formatted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTH = 88
+"""ruff's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call: what stands before its parenthesis, and its arguments."""
+
+    head: str
+    arguments: Sequence[str | Call]
+
+    def __str__(self) -> str:
+        return f"{self.head}({', '.join(map(str, self.arguments))})"
+
+
+def quoted(text: str) -> str:
+    """Return text as a literal in double quotes, or in single ones where that needs fewer backslashes."""
+    mark = "'" if text.count('"') > text.count("'") else '"'
+    return mark + "".join(_escaped(sign, mark) for sign in text) + mark
+
+
+def _escaped(sign: str, mark: str) -> str:
+    if sign in {"\\", mark}:
+        return f"\\{sign}"
+    return sign if sign.isprintable() else repr(sign)[1:-1]
+
+
+def laid_out(call: str | Call, indent: str = "", end: str = "") -> str:
+    """Return a call on one line if it fits, else its arguments on one line, else each on its own."""
+    line = f"{indent}{call}{end}"
+    if isinstance(call, str) or len(line) <= WIDTH:
+        return line
+    inner = f"{indent}    "
+    together = f"{inner}{', '.join(map(str, call.arguments))}"
+    if len(together) <= WIDTH:
+        rows = [together]
+    elif len(call.arguments) == 1:
+        rows = [laid_out(call.arguments[0], inner)]
+    else:
+        rows = [laid_out(argument, inner, ",") for argument in call.arguments]
+    return "\n".join([f"{indent}{call.head}(", *rows, f"{indent}){end}"])
