@@ -84,6 +84,7 @@ def test_it_is_said_in_words(expression, every, words):
 def test_without_a_zone_of_its_own_it_counts_in_that_of_the_scheduler():
     counted = cron("0 9 * * *", every="2 days", start=date(2027, 1, 4)).in_zone("Pacific/Auckland")
     first = counted.next_after(datetime(2026, 12, 1, tzinfo=UTC))
+    assert first is not None
     assert first.astimezone(ZoneInfo("Pacific/Auckland")).isoformat() == "2027-01-04T09:00:00+13:00"
 
 
