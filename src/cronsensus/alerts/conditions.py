@@ -148,7 +148,7 @@ def _overdue(
         # The store's clock was set back. What was recorded before says nothing about how long success stays away.
         stands = find_standstill(found, now)
         if stands is not None and stands.until - now > within:
-            yield Event(key=f"overdue:{job}:{number}", event="overdue", at=now, job=job, reason=stands.sentence)
+            yield Event(key=f"overdue:{job}:{number}", event="overdue", at=now, job=job, reason=str(stands.sentence))
     elif now - since > within:
         yield Event(
             key=f"overdue:{job}:{number}",
@@ -262,7 +262,7 @@ def _stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
                     at=now,
                     job=job,
                     scheduled_for=one.expected,
-                    reason=one.sentence,
+                    reason=str(one.sentence),
                 ),
             )
 
