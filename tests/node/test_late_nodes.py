@@ -8,8 +8,9 @@ from statistics import median
 
 import pytest
 
-from cronsensus import JobSpec, every
+from cronsensus import every
 from cronsensus.clock import ManualClock
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.decide import HINTED
 from cronsensus.node.settings import WATCH

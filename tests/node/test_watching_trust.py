@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from cronsensus import JobSpec
 from cronsensus.clock import ManualClock
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.memory import MemoryStore
 from tests.node.recording_executor import RecordingExecutor, node_by_hand

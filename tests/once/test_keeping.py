@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cronsensus import InvalidOption, InvalidTransition, LeaseLost, Scheduler, StoreBusy
+from cronsensus import LeaseLost, Scheduler
 from cronsensus.clock import ManualClock
+from cronsensus.errors import InvalidOption, InvalidTransition, StoreBusy
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.claims import Claims
 
