@@ -98,3 +98,14 @@ def test_a_page_says_why_in_chinese_and_leaves_what_people_wrote() -> None:
     text = browser.get(f"/ledger?job=tick&at={at}&lang=zh").text
     assert re.search(r"任务已暂停.由 Failed.原因.now &lt;b&gt;\{time\}.恢复后账本会记录", text)
     assert "because: now &lt;b&gt;{time}." in browser.get(f"/ledger?job=tick&at={at}&lang=en").text
+
+
+def test_pages_of_nodes_and_of_a_ledger_say_in_chinese_how_it_is_known_and_what_is_open() -> None:
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.every("tick", "1m")
+    cluster.advance(60)
+    browser = Browser(dashboard(cluster.store))
+    assert "在线（空闲），进程在本机运行" in browser.get("/nodes?lang=zh").text
+    assert "alive (idle), its process runs on this host" in browser.get("/nodes?lang=en").text
+    assert "还没有节点触发它" in browser.get("/ledger?job=tick&lang=zh").text

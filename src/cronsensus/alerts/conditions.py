@@ -228,7 +228,7 @@ def look_at_nodes(store: Store, begun: Mapping[str, int], now: datetime) -> tupl
     for one in sessions:
         if lives[one.id].state == "gone" and f"gone:{one.id}" not in wrong:
             wrong[f"gone:{one.id}"] = to_micros(now)
-            why = lives[one.id].sentence.removeprefix("gone: ")  # "node web-2 is gone: …"
+            why = str(lives[one.id].sentence).removeprefix("gone: ")  # "node web-2 is gone: …"
             events.append(Event(key=f"node:{one.id}", event="node_lost", at=now, node=one.node, reason=why))
     return events, wrong
 

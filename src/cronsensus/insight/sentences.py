@@ -261,6 +261,20 @@ class Clause(Code):
     STANDS_STILL = "{job} stands still until {until} ({when}): {why}"
     WATERMARK_AHEAD = "its watermark lies {ahead} ahead of the store's clock"
     LATER_THAN_TRIGGER = "its trigger has a time {when}, and the store a later one"
+    STOPPED = "stopped, last seen {ago}"
+    PROCESS_ENDED = "gone: its process ended, last seen {ago}"
+    PAST_ITS_LEASE = "gone: {overdue} past its lease, last seen {ago}"
+    CONNECTIONS_ENDED = "gone: its connections ended, last seen {ago}"
+    UNKNOWN = "unknown, last seen {ago}"
+    PROCESS_RUNS = "{lives}, its process runs on this host"
+    CONNECTED = "{lives}, connected to the server"
+    SEEN = "{lives}, seen {ago}"
+    NOT_SEEN_HERE = "{life}, but no process that the host of this name sees"
+    IDLE = "{state} (idle)"
+    ALIVE = "alive"
+    DRAINING = "draining"
+    NOT_FIRED_YET = "no node has fired it yet"
+    OF_RUN = "{origin} of run {run}"
 
 
 @unique
