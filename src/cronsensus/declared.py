@@ -14,7 +14,6 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from cronsensus.batching.batch import Batch
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidDuration, InvalidOption, InvalidTrigger, UnknownJob
 from cronsensus.functions import Function
@@ -291,7 +290,7 @@ def check_arguments(
 
     A job that runs by itself must be complete; one that only runs when told to may get its arguments then.
     """
-    if function.registered.part(Batch) is not None:
+    if function.registered.gets_arguments:
         if args:
             return function.bind(args, kwargs)  # of shards
         return (), function.registered.types.write_arguments((), kwargs, what=f"arguments of {function.name!r}")[1]

@@ -19,6 +19,7 @@ from cronsensus.model.states import State
 from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.node.loops import refuse_to_block
 from cronsensus.stores.base import Store
+from cronsensus.stores.retries import retry_chain
 from cronsensus.twins import require_reason, twin
 from cronsensus.typed import UNTYPED, Types
 
@@ -316,18 +317,6 @@ class Handle(Generic[R_co]):
 def _retries(store: Store, first: Occurrence) -> list[Occurrence]:
     """Return an occurrence and, if it ended without success, its retries: each one's is the next."""
     return [first] if first.state is State.SUCCEEDED else retry_chain(store, first)
-
-
-def retry_chain(store: Store, first: Occurrence) -> list[Occurrence]:
-    """Return an occurrence and its retries, as far as they are kept: each one's is the next."""
-    chain = [first]
-    while (number := chain[-1].retried_as) is not None:
-        following = store.occurrence(number)
-        # A store that lost its last moment gives a number to another one.
-        if following is None or following.retry_of != chain[-1].id or following.job != first.job:
-            break
-        chain.append(following)
-    return chain
 
 
 def retry(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:

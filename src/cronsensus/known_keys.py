@@ -11,12 +11,12 @@ from cronsensus.calls import Call
 from cronsensus.codec import read_payload
 from cronsensus.errors import InvalidPayload, PayloadMismatch
 from cronsensus.functions import Function
-from cronsensus.handle import retry_chain
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued
 from cronsensus.model.states import State
 from cronsensus.once.payloads import plain
 from cronsensus.stores.base import Store
+from cronsensus.stores.retries import retry_chain
 from cronsensus.stores.unreadable import READING_RAISES
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

@@ -20,7 +20,7 @@ from cronsensus.batching.phases import as_items
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
 from cronsensus.declared import Named, name_of
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
-from cronsensus.handle import Handle, R_co, cancel, retry, retry_chain
+from cronsensus.handle import Handle, R_co, cancel, retry
 from cronsensus.instants import format_instant, read_instant
 from cronsensus.known_keys import enqueue, first_mismatch
 from cronsensus.model.job import JobSpec, refuse_run_by_hand
@@ -31,6 +31,7 @@ from cronsensus.rewinding import rewind_job
 from cronsensus.runs import next_time
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, rules_of
+from cronsensus.stores.retries import retry_chain
 from cronsensus.triggers import Trigger
 from cronsensus.twins import require_reason, twin
 

@@ -20,7 +20,6 @@ from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.cli.zones import JobZones
 from cronsensus.errors import InvalidTransition
 from cronsensus.handle import cancel as cancel_run
-from cronsensus.handle import retry_chain
 from cronsensus.insight.as_data import (
     batch_data,
     failures_data,
@@ -41,6 +40,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_occurrence, rules_of
+from cronsensus.stores.retries import retry_chain
 
 _TAIL = 20
 _LOOK_AGAIN = 1.0
