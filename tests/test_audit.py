@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from cronsensus.audit import Report, audit
 from cronsensus.audit.report import MOST_LEFT_OPEN, Lateness
-from cronsensus.clock import ManualClock
 from cronsensus.errors import InvalidOption, UnknownJob
 from cronsensus.model.batch import item_key
 from cronsensus.model.ends import End, Parked
@@ -28,6 +27,7 @@ from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, settle, take, win_named
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

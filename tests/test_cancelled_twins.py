@@ -13,14 +13,14 @@ import pytest
 
 import cronsensus
 from cronsensus import LeaseLost, Run, Scheduler, every
-from cronsensus.handle import Handle
 from cronsensus.integrations.startup_coordinator import StartupCoordinator
-from cronsensus.job import Job
+from cronsensus.jobs.handle import Handle
+from cronsensus.jobs.job import Job
+from cronsensus.jobs.operations import JobWithOptions
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.lock import Lock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.once import Once
-from cronsensus.operations import JobWithOptions
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.sql.handle import SqlHandle
 from tests.cancelling import CutTask, each_await

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronsensus.codec import DEEPEST, LARGEST, dumps, loads
 from cronsensus.errors import InvalidPayload, StoreCorrupt
+from cronsensus.payload.codec import DEEPEST, LARGEST, dumps, loads
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 leaves = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)

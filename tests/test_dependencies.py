@@ -28,8 +28,8 @@ from cronsensus.model.parking import Sleeper
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.node import waking
+from cronsensus.payload.typed import Types
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.typed import Types
 from tests.dashboard.browser import Browser
 from tests.hand_cluster import HandCluster
 

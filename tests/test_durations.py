@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import ConfigurationError, InvalidDuration
+from cronsensus.timing.durations import format_duration, parse_duration
 
 HUNDRED_YEARS = timedelta(days=366 * 100)
 

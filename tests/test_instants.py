@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronsensus.errors import InvalidOption
-from cronsensus.instants import EPOCH, LATEST, after, as_utc, format_instant, from_micros, parse_instant, to_micros
+from cronsensus.timing.instants import (
+    EPOCH,
+    LATEST,
+    after,
+    as_utc,
+    format_instant,
+    from_micros,
+    parse_instant,
+    to_micros,
+)
 
 zones = st.sampled_from([UTC, ZoneInfo("Asia/Shanghai"), ZoneInfo("America/New_York"), timezone(timedelta(hours=-9.5))])
 instants = st.datetimes(datetime(2, 1, 2), datetime(9998, 12, 30), timezones=zones)  # noqa: DTZ001 - Hypothesis adds it

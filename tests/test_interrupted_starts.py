@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cronsensus import Scheduler
-from cronsensus.background import Whole
 from cronsensus.errors import ConfigurationError, StoreUnavailable
+from cronsensus.process.background import Whole
 from cronsensus.stores.memory import MemoryStore
 from tests.cancelling import CutCall, Interrupted, each_line
 from tests.quiet import nothing_runs, quiet
@@ -96,7 +96,7 @@ def test_a_block_that_is_interrupted_anywhere_leaves_no_node_behind():
 
 
 def test_a_start_that_is_interrupted_while_its_store_hangs_gives_up_and_what_comes_late_is_stopped(monkeypatch):
-    monkeypatch.setattr("cronsensus.participation.PATIENCE", 0.0)
+    monkeypatch.setattr("cronsensus.lifecycle.participation.PATIENCE", 0.0)
     go_on = threading.Event()
     open_session = MemoryStore.open_session
 

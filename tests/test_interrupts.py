@@ -7,12 +7,12 @@ from itertools import count
 
 import pytest
 
-from cronsensus import interrupts
-from cronsensus.background import Background, Gone
-from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.process import interrupts
+from cronsensus.process.background import Background, Gone
+from cronsensus.process.logger import Logger
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, settle, win_named

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from cronsensus import logger as module
 from cronsensus.cli.log import LineHandler, TextLines
-from cronsensus.logger import Logger, flush, together
+from cronsensus.process import logger as module
+from cronsensus.process.logger import Logger, flush, together
 
 
 class Handler(logging.Handler):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronsensus.masking import mask, mask_data
+from cronsensus.security.masking import mask, mask_data
 
 URLS = [
     ("postgresql://ada:s3cr3t@db/app", "postgresql://ada:***@db/app"),

@@ -8,7 +8,6 @@ from unittest.mock import Mock
 import pytest
 
 from cronsensus import JobSpec, Policies, State, StoreUnavailable, every
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreBusy, StoreCorrupt
 from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
@@ -20,6 +19,7 @@ from cronsensus.node.round import GRACE
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import say
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import RecordingExecutor, RoundByHand, new_session, registered
 
 LEASE = timedelta(seconds=10)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from cronsensus import LeaseLost, Run, Scheduler, State, StoreUnavailable, every, open_store
-from cronsensus.clock import SystemClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import SystemClock
 
 _names = count()
 

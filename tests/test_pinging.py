@@ -12,7 +12,7 @@ import pytest
 from cronsensus import Scheduler
 from cronsensus.config import load_settings
 from cronsensus.errors import InvalidOption
-from cronsensus.pinging import Pinging
+from cronsensus.lifecycle.pinging import Pinging
 
 
 class Receiver:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from cronsensus import Scheduler
-from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import DefineResult
 from cronsensus.testing.conformance.fixtures import START
+from cronsensus.timing.clock import ManualClock
 
 HOUR = timedelta(hours=1)
 
@@ -99,7 +99,7 @@ def test_work_is_cancelled_at_once_with_retire_after_zero(store: MemoryStore):
 def test_release_that_shares_no_job_with_the_one_before_is_called_another_application(
     store: MemoryStore, caplog: pytest.LogCaptureFixture, defined: DefineResult, warns: bool
 ):
-    from cronsensus.retirement import warn_of_strangers
+    from cronsensus.lifecycle.retirement import warn_of_strangers
 
     warn_of_strangers("default", defined)
     assert [("give each a namespace of its own" in one.message) for one in caplog.records] == [True] * warns

@@ -24,7 +24,7 @@ from cronsensus.errors import (
     UnknownJob,
     UnsupportedFunction,
 )
-from cronsensus.handle import Handle
+from cronsensus.jobs.handle import Handle
 from cronsensus.model.occurrence import Item
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 from cronsensus import Scheduler
 from cronsensus.errors import ConfigurationError, StoreCorrupt, StoreRefused, StoreUnavailable
-from cronsensus.starting import Tries
+from cronsensus.lifecycle.starting import Tries
 from cronsensus.stores.memory import MemoryStore
 
 Failing = Callable[[int, Exception], list[int]]

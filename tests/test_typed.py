@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronsensus.errors import InvalidPayload
-from cronsensus.typed import UNTYPED, Types
+from cronsensus.payload.typed import UNTYPED, Types
 
 if TYPE_CHECKING:
     from nowhere import OnlyForCheckers  # type: ignore[import-not-found]  # noqa: F401 - in annotations that are text

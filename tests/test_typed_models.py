@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from cronsensus import InvalidPayload, Scheduler
-from cronsensus.typed import Types
+from cronsensus.payload.typed import Types
 
 _names = count()
 
@@ -165,5 +165,5 @@ def test_without_its_annotation_a_model_is_told_to_have_it():
 
 
 def test_pydantic_is_not_imported_by_the_core():
-    program = "import sys, cronsensus.scheduler, cronsensus.typed; sys.exit('pydantic' in sys.modules)"
+    program = "import sys, cronsensus.scheduler, cronsensus.payload.typed; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

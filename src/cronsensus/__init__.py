@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cronsensus.alerts.alert import Alert
-    from cronsensus.calls import Call
     from cronsensus.config import Settings, load_settings
     from cronsensus.errors import (
         AlertNotSent,
@@ -60,8 +59,9 @@ if TYPE_CHECKING:
         UnsupportedFunction,
         UnsupportedTransaction,
     )
-    from cronsensus.handle import Handle
-    from cronsensus.job import Job
+    from cronsensus.jobs.calls import Call
+    from cronsensus.jobs.handle import Handle
+    from cronsensus.jobs.job import Job
     from cronsensus.lock import Lease, Lock
     from cronsensus.model.job import JobDefaults, JobSpec, Policies
     from cronsensus.model.occurrence import Occurrence
@@ -148,9 +148,9 @@ __all__ = [
 
 _ELSEWHERE = {
     "Alert": "alerts.alert",
-    "Call": "calls",
-    "Handle": "handle",
-    "Job": "job",
+    "Call": "jobs.calls",
+    "Handle": "jobs.handle",
+    "Job": "jobs.job",
     "JobDefaults": "model.job",
     "JobSpec": "model.job",
     "Lease": "lock",

@@ -26,7 +26,6 @@ from cronsensus.alerts.muting import mute, muted, unmute
 from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
 from cronsensus.alerts.words import MOST_TOLD, subject, text
-from cronsensus.clock import ManualClock
 from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.insight.work_checks import check_alerts, check_retired
 from cronsensus.membership.liveness import started_at
@@ -36,6 +35,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import a_session
+from cronsensus.timing.clock import ManualClock
 from tests.alerts.receivers import mails, webhooks
 from tests.hand_cluster import HandCluster
 

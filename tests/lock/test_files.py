@@ -9,8 +9,8 @@ import filelock
 import pytest
 
 from cronsensus import InvalidOption, LeaseLost, Lock, MissingExtra, StoreBusy, StoreUnavailable
-from cronsensus.clock import ManualClock
 from cronsensus.lock import in_files
+from cronsensus.timing.clock import ManualClock
 
 
 def at(folder: Path, **options: object) -> Lock:

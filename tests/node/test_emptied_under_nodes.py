@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cronsensus import StoreEmptied, StoreUnavailable
-from cronsensus.logger import flush
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
 from cronsensus.node.round import HALTED
+from cronsensus.process.logger import flush
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.triggers import every
 from tests.membership.test_emptied_under_locks_and_calls import empty

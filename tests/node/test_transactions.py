@@ -29,7 +29,6 @@ from cronsensus import (
     StoreUnavailable,
     UnsupportedTransaction,
 )
-from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.progress import ProgressBuffer
@@ -40,6 +39,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import take
+from cronsensus.timing.clock import SystemClock
 
 STORES: dict[str, Callable[[str], Store]] = {"sqlite": SqliteStore, "postgres": PostgresStore, "mysql": MysqlStore}
 DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}

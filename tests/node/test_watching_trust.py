@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from cronsensus import JobSpec
-from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import RecordingExecutor, node_by_hand
 
 LEASE = timedelta(seconds=10)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from cronsensus import InvalidOption, InvalidTransition, LeaseLost, Scheduler, StoreBusy
-from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.claims import Claims
+from cronsensus.timing.clock import ManualClock
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -15,11 +15,11 @@ import pytest
 from msgspec import structs
 
 from cronsensus.errors import CronsensusError, StoreError
-from cronsensus.instants import LATEST, from_micros
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.plan import Plan
 from cronsensus.stores.redis import RedisStore, scripts
 from cronsensus.stores.sql import completing, finishing, firing, locks, sessions
+from cronsensus.timing.instants import LATEST, from_micros
 from tests.stores.one_test import run, run_on_sqlite
 
 Patch = Callable[[pytest.MonkeyPatch], None]

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cronsensus.alerts.events import Event
-from cronsensus.instants import format_instant
+from cronsensus.timing.instants import format_instant
 
 MOST_TOLD = 50
 """Events that a message names one by one."""

@@ -15,12 +15,12 @@ from cronsensus.audit.prunes import Prunes
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
-from cronsensus.instants import format_instant
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
+from cronsensus.timing.instants import format_instant
 
 _REMEMBERED = 1_000
 """Batches that were there: of their items it is not asked again."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from cronsensus.audit.report import Finding, Kind
 from cronsensus.audit.rows import Row
-from cronsensus.durations import format_duration
-from cronsensus.instants import format_instant
 from cronsensus.model.occurrence import Occurrence, RunView
 from cronsensus.model.plan import VerdictRange
+from cronsensus.timing.durations import format_duration
+from cronsensus.timing.instants import format_instant
 
 
 class Words:

@@ -86,8 +86,8 @@ def run(
     cronsensus run jobs:scheduler --wait=2m
     """
     from cronsensus.cli.log import start_logging
-    from cronsensus.signals import StopSignals
-    from cronsensus.starting import Tries
+    from cronsensus.lifecycle.signals import StopSignals
+    from cronsensus.lifecycle.starting import Tries
     from cronsensus.stores.connecting import connecting
 
     if name is not None:

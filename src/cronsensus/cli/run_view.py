@@ -15,7 +15,7 @@ _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG":
 
 def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) -> None:
     """Print all that is known of a run, with times in ``zone``."""
-    from cronsensus.codec import dumps_masked, loads
+    from cronsensus.payload.codec import dumps_masked, loads
 
     one = report.occurrence
     output.heading(f"run {one.id} of {one.job}")

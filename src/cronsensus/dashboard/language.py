@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.sentences import sentence_in_chinese
 from cronsensus.insight.words import brief, exact
-from cronsensus.instants import EARLIEST_READ
 from cronsensus.model.states import State
+from cronsensus.timing.instants import EARLIEST_READ
 
 LANGUAGES = ("en", "zh")
 COOKIE = "cronsensus_lang"

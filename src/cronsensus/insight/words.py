@@ -6,9 +6,9 @@ import contextlib
 import re
 from datetime import UTC, datetime, time, timedelta, tzinfo
 
-from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import InvalidDuration, InvalidOption
-from cronsensus.instants import EARLIEST_READ, parse_instant
+from cronsensus.timing.durations import format_duration, parse_duration
+from cronsensus.timing.instants import EARLIEST_READ, parse_instant
 
 _TIME_OF_DAY = re.compile(
     r"(?:(?P<day>today|yesterday)\s+(?:at\s+)?)?"

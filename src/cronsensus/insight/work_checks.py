@@ -19,12 +19,12 @@ from cronsensus.insight.two_programs import describe_strangers, find_twice_decla
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.words import counted, exact, relative, shorten, typed_time
 from cronsensus.insight.zone_checks import check_zone_rules
-from cronsensus.masking import mask
 from cronsensus.model.gate import without_circles
 from cronsensus.model.job import ALERT
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
+from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_job, rules_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from cronsensus.model.job import Executor
-from cronsensus.typed import UNTYPED, Types
+from cronsensus.payload.typed import UNTYPED, Types
 
 P = TypeVar("P", bound="Part")
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import ZoneInfo
 
-from cronsensus.durations import Duration
 from cronsensus.errors import InvalidTrigger
-from cronsensus.instants import as_utc, format_instant
+from cronsensus.timing.durations import Duration
+from cronsensus.timing.instants import as_utc, format_instant
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import (
     FIRST,

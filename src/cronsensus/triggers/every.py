@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.durations import Duration, format_duration
 from cronsensus.errors import InvalidTrigger
-from cronsensus.instants import EPOCH, as_utc, from_micros, to_micros
+from cronsensus.timing.durations import Duration, format_duration
+from cronsensus.timing.instants import EPOCH, as_utc, from_micros, to_micros
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import (
     LAST,

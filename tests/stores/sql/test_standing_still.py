@@ -17,7 +17,6 @@ from typing import Literal
 import pytest
 from sqlalchemy import NullPool, create_engine, make_url
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item
@@ -31,6 +30,7 @@ from cronsensus.stores.sql.postgres import driver as postgres_driver
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, give_back, take, win_named
+from cronsensus.timing.clock import ManualClock
 
 LEASE = timedelta(seconds=60)
 BRIEF = timedelta(seconds=1)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreUnavailable
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, Note
@@ -30,6 +29,7 @@ from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 
 HOUR = timedelta(hours=1)

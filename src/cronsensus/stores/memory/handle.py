@@ -8,22 +8,22 @@ from datetime import datetime, timedelta
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from cronsensus.background import Background
-from cronsensus.clock import SystemClock
-from cronsensus.codec import read_payload
 from cronsensus.errors import LeaseLost, UnknownJob
-from cronsensus.instants import to_micros
-from cronsensus.interrupts import Condition
-from cronsensus.logger import Logger
 from cronsensus.model.claim_order import level_of
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Origin, Reason, State
+from cronsensus.payload.codec import read_payload
+from cronsensus.process.background import Background
+from cronsensus.process.interrupts import Condition
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 from cronsensus.stores.values import MOST_AHEAD
-from cronsensus.this_process import begin_anew
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import to_micros
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 

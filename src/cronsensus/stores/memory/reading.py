@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
-from cronsensus.codec import read_payload
 from cronsensus.model.batch import Children
 from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
@@ -16,6 +15,7 @@ from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, R
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import State
+from cronsensus.payload.codec import read_payload
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, Sorted
 from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED, Pruned

@@ -7,9 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import InvalidOption, LeaseLost, UnknownJob
-from cronsensus.instants import to_micros
 from cronsensus.model.job import no_run_by_hand
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
@@ -20,6 +18,8 @@ from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script
 from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.stores.unreadable import Unreadable
+from cronsensus.timing.clock import Clock, SystemClock
+from cronsensus.timing.instants import to_micros
 
 
 class Handle:

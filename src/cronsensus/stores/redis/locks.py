@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 
-from cronsensus.codec import clean
 from cronsensus.errors import StoreError
 from cronsensus.model.session import LockGrant, LockView
+from cronsensus.payload.codec import clean
 from cronsensus.stores.redis.client import TooFewReplicas
 from cronsensus.stores.redis.codec import Row, length, lock_view, unpack
 from cronsensus.stores.redis.handle import Handle

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from cronsensus.codec import clean, dumps, loads
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.batch import Children
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobHistory, JobSpec, JobView, Stretch
@@ -15,6 +13,7 @@ from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, 
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.session import SessionView
+from cronsensus.payload.codec import clean, dumps, loads
 from cronsensus.stores.redis.codec import (
     children,
     glance,
@@ -35,6 +34,7 @@ from cronsensus.stores.redis.codec import (
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.unreadable import read_one
 from cronsensus.stores.values import LOOKED_THROUGH
+from cronsensus.timing.instants import from_micros, to_micros
 
 _JOBS_AT_ONCE = 1000
 _GLANCES_AT_ONCE = 1000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.model.job import check_name
 from cronsensus.stores.base import Store
 from cronsensus.stores.redis.client import Client
@@ -23,6 +22,7 @@ from cronsensus.stores.redis.sessions import SessionVerbs
 from cronsensus.stores.redis.url import read_url
 from cronsensus.stores.redis.wake import Wake
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock, SystemClock
 
 _CAPABILITIES = StoreCapabilities(
     name="redis",

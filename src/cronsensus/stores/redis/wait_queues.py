@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cronsensus.errors import StoreError
-from cronsensus.interrupts import Event
+from cronsensus.process.interrupts import Event
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.routing import route

@@ -10,12 +10,10 @@ from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import CronsensusError, InvalidOption
-from cronsensus.instants import from_micros
-from cronsensus.interrupts import Event
 from cronsensus.model.job import check_name
 from cronsensus.model.ledger import CLOCK_SET_BACK
+from cronsensus.process.interrupts import Event
 from cronsensus.stores.base import Store
 from cronsensus.stores.clock_watch import BY_ITSELF, ClockWatch, Looked
 from cronsensus.stores.sql import version
@@ -29,6 +27,8 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock, SystemClock
+from cronsensus.timing.instants import from_micros
 
 if TYPE_CHECKING:
     import sqlalchemy as alchemy

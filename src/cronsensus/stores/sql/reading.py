@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.codec import loads, read_error, read_payload
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import Origin, State
+from cronsensus.payload.codec import loads, read_error, read_payload
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.looking import session_views
 from cronsensus.stores.sql.occurrence_rows import instant, is_id, micros
 from cronsensus.stores.sql.reading_jobs import ledger_range
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import bounded, read_one, whole
+from cronsensus.timing.instants import from_micros, to_micros
 
 _NEWEST = 1 << 62
 

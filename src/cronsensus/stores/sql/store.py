@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cronsensus.errors import LeaseLost, SchemaMismatch
-from cronsensus.instants import from_micros
 from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Identity, Loss, Prune
 from cronsensus.model.occurrence import (
@@ -52,6 +51,7 @@ from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.values import DefineResult, Partition, Pruned, View
+from cronsensus.timing.instants import from_micros
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")

@@ -9,9 +9,7 @@ from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
-from cronsensus.instants import to_micros
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.mysql import errors, packets, presence
@@ -21,6 +19,8 @@ from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Begin, Moment, Pending, wrong_count
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.instants import to_micros
 
 _NOW = CLOCK
 _READ = (

@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 
 from pymysql.err import MySQLError
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.this_process import begin_anew
+from cronsensus.timing.clock import SystemClock
 
 SIGNS = 4
 """Names for each session: two connections show it, and each may have a predecessor."""

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect, driver_of
@@ -16,6 +15,7 @@ from cronsensus.stores.sql.mysql.presence import Sign, present, show
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.stores.sql.presence import PresenceStore
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.timing.clock import Clock
 
 _MIGRATING_FOR = 300.0
 """Seconds that a process waits for another one's steps; a statement may take twice as long."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
-from cronsensus.instants import to_micros
 from cronsensus.stores.sql.bounds import MOST_IDLE
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
@@ -28,6 +26,8 @@ from cronsensus.stores.sql.postgres.url import PostgresUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import Begin, Moment, Pending
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.instants import to_micros
 
 _CLOCK = f"SELECT {CLOCK}"
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

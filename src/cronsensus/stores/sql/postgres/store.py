@@ -9,7 +9,6 @@ from typing import Any, ClassVar, cast
 
 from psycopg import RawCursor
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError, StoreUnavailable
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item
@@ -34,6 +33,7 @@ from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.clock import Clock
 
 _MICROSECOND = timedelta(microseconds=1)
 GENERAL_CLAIM_FOR = 1.0

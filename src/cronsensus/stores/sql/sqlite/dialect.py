@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
-from cronsensus.instants import to_micros
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.connection import Connection
@@ -23,6 +21,8 @@ from cronsensus.stores.sql.sqlite.prepared import prepare_query, prepare_rows
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
 from cronsensus.stores.sql.sqlite.write_lock_queue import WriteLockQueue
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock, SystemClock
+from cronsensus.timing.instants import to_micros
 
 PATIENCE = SystemClock()
 """What patience is measured by: the host's own clock, also where a test moves the store's by hand."""

@@ -33,12 +33,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.boot import boot_id
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.pipes import share_as
-from cronsensus.this_process import begin_anew
 
 try:
     import fcntl

@@ -6,9 +6,8 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreRefused, StoreUnavailable
-from cronsensus.interrupts import Event
+from cronsensus.process.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
@@ -18,6 +17,7 @@ from cronsensus.stores.sql.sqlite.wait_queues import PipeQueues, wake_next
 from cronsensus.stores.sql.sqlite.wake import Wake
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.clock import Clock
 
 _WAL_LIMIT = 64 * 1024 * 1024
 _OLDEST_SQLITE = (3, 24, 0)

@@ -18,12 +18,12 @@ import threading
 import weakref
 from pathlib import Path
 
-from cronsensus.clock import SystemClock
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 from cronsensus.stores.wait_queues import WaitQueues
-from cronsensus.this_process import begin_anew
+from cronsensus.timing.clock import SystemClock
 
 _CLOCK = SystemClock()
 _STEADY = HostClock()
