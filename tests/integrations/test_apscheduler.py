@@ -292,6 +292,7 @@ def test_scheduler_of_another_kind_is_told_which_ones_there_are():
     [
         ({"trigger": "cron", "second": "*"}, "has no id"),
         ({"trigger": "interval", "seconds": 5, "id": "own start"}, "counts its interval from the moment"),
+        ({"trigger": "calendarinterval", "weeks": 2, "id": "from today"}, "counts its days from today"),
         ({"trigger": "cron", "second": "*", "jitter": 5, "id": "jitter"}, "has jitter=5"),
         ({"trigger": "date", "id": "now"}, "no run_date"),
         (

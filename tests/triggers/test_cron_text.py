@@ -199,3 +199,8 @@ def test_any_text_that_looks_like_cron_gives_a_trigger_or_invalid_trigger(text):
 def test_a_crafted_text_costs_no_more_than_any_other(text):
     assert len(text) <= 256
     check(text)
+
+
+@pytest.mark.parametrize(("text", "means"), [("0 0 10-10/5 * *", "0 0 10 * *"), ("0 9 * * mon-MON/2", "0 9 * * MON")])
+def test_a_range_of_one_value_has_one_value_whatever_its_step(text, means):
+    assert cron(text) == cron(means)

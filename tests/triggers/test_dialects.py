@@ -92,7 +92,7 @@ NOTED = [
     # steps that are not even
     ("*/45 * * * *", "write every('45m')"),
     ("0 0 */21 * * *", "write every('21h')"),
-    ("30 3 */2 * *", "write every('2d', start='2026-01-01 03:30')"),
+    ("30 3 */2 * *", "write cron('30 3 * * *', every='2 days', start='2027-01-01')"),
     ("0 3 1 */5 *", "list the months"),
     ("0 3 * * */2", "list the days"),
     ("0 */24 * * *", "write every('24h')"),

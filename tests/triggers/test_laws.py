@@ -51,9 +51,11 @@ def build(make: Callable[..., Trigger], *args: object, **options: object) -> Tri
         raise
 
 
+PERIODS = st.builds("{} {}".format, st.integers(1, 30), st.sampled_from(["days", "weeks", "months"]))
 CRON = st.builds(
-    lambda *args, **options: build(cron, *args, **options),
+    lambda *args, every, **options: build(cron, *args, every=every if options["start"] else None, **options),
     st.sampled_from(CRONS),
+    every=st.one_of(st.none(), PERIODS),
     tz=st.sampled_from(ZONES),
     dst=st.sampled_from(["cron", "both", "skip"]),
     start=BOUNDS,

@@ -47,7 +47,7 @@ class Target:
     paused: str | None = None
 
 
-def find_target(words: Sequence[str], *, tz: str | None, dst: str | None) -> Target:
+def find_target(words: Sequence[str], *, tz: str | None, dst: str | None, **counted: str | None) -> Target:
     """Return the trigger that was typed as an expression, with quotes or without, or that of a job.
 
     Raises:
@@ -67,13 +67,16 @@ def find_target(words: Sequence[str], *, tz: str | None, dst: str | None) -> Tar
         return Target(every(" ".join(fields[1:])))
     if text.lstrip().startswith("@") or len(fields) >= 5 or (not text.isidentifier() and foreign(text.strip())):
         # Not tz=: a text may name its own, as TZ=Europe/Paris 0 9 * * *.
-        return Target(cron(text, tz=tz, dst=dst or "cron").in_zone(settings().tz))  # type: ignore[arg-type]
+        made = cron(text, tz=tz, dst=dst or "cron", **counted)  # type: ignore[arg-type]
+        return Target(made.in_zone(settings().tz))
     if len(fields) != 1:
         raise InvalidTrigger(
             f'{text!r} is neither a job\'s name nor a cron expression; write five fields: "0 9 * * MON-FRI"'
         )
     if dst is not None:
         raise CommandError("--dst is for expressions", why="a job's own trigger says what it does at clock changes")
+    if any(counted.values()):
+        raise CommandError("--every and --start are for expressions", why="a job's own trigger says what it counts")
     return _job(text)
 
 
@@ -128,8 +131,10 @@ def print_times(output: Output, times: Sequence[NextTime], zone: tzinfo, now: da
     "--tz", metavar="ZONE", help="Zone of the expression (default: the setting tz), or to show a job's times in."
 )
 @click.option("--dst", type=click.Choice(["cron", "both", "skip"]), help="What the expression does at clock changes.")
-@click.option("--from", "start", metavar="TIME", help="Where to begin (default: now).")
-def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, start: str | None) -> None:
+@click.option("--every", metavar="PERIOD", help="Only in each '2 weeks', '3 days' or '6 months' from --start on.")
+@click.option("--start", metavar="DATE", help="The first day that counts.")
+@click.option("--from", "begins", metavar="TIME", help="Where to begin (default: now).")
+def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, **options: str | None) -> None:
     """Say in words when a cron expression or a job fires, with its next times and what clock changes do to it.
 
     Notes say what is rarely meant, and what other programs take for other times.
@@ -138,13 +143,15 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, s
 
     cronsensus next "30 2 * * *" --tz Europe/Berlin
     cronsensus next "0 9-17/2 * * MON-FRI" -n 3
+    cronsensus next "0 9 * * MON" --every "2 weeks" --start 2027-01-04
     cronsensus next "every 90m"
     cronsensus next send_digest -n 3
     """
     now = SystemClock().now()
-    target = find_target(words, tz=tz, dst=dst)
+    begins = options.pop("begins")
+    target = find_target(words, tz=tz, dst=dst, **options)
     zone = zone_of(target.trigger, default_zone()) if tz is None else load_zone(zone_name(tz))
-    begin = now if start is None else read_time(start, now, tz=zone, what="--from")
+    begin = now if begins is None else read_time(begins, now, tz=zone, what="--from")
     times = next_times(target.trigger, begin, count, zone)
     notes = [str(note) for note in notes_on(target.trigger)]
     coming = [(part, _coming(part, begin)) for part in crons(target.trigger)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, TypeVar
 
 from cronsensus.errors import InvalidDuration, InvalidOption, InvalidTrigger
 from cronsensus.timing.durations import Duration, format_duration, parse_duration
@@ -13,7 +14,10 @@ FIRST = datetime(2, 1, 1, tzinfo=UTC)
 LAST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 """Nominal times lie between these: a year from either end of the calendar, so that no time zone leaves it."""
 
+T = TypeVar("T")
+
 _LONGEST_INSTANT = 64
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def shown(value: object, longest: int = 80) -> str:
@@ -59,6 +63,13 @@ def names_no_zone(value: object) -> bool:
         return datetime.fromisoformat(value).tzinfo is None
     except ValueError:
         return False
+
+
+def midnight_of(value: T) -> T | str:
+    """Return a date, or the text of one, as the text of its midnight without a zone; anything else as it is."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return f"{value.isoformat()} 00:00"
+    return f"{value} 00:00" if isinstance(value, str) and _DATE.fullmatch(value) else value
 
 
 def read_given(value: object, what: str) -> datetime:

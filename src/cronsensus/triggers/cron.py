@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import ZoneInfo
@@ -17,6 +17,7 @@ from cronsensus.triggers.bounds import (
     LAST,
     bounds_in_words,
     bounds_to_json,
+    midnight_of,
     read_duration,
     read_optional_instant,
     shown,
@@ -25,6 +26,7 @@ from cronsensus.triggers.bounds import (
 from cronsensus.triggers.dst import ZonedClock
 from cronsensus.triggers.fields import read_cron
 from cronsensus.triggers.options import options_told
+from cronsensus.triggers.period import Period, read_period
 from cronsensus.triggers.wall import WallClock
 from cronsensus.triggers.words import cron_in_words
 from cronsensus.triggers.zones import load_zone, zone_name
@@ -54,12 +56,17 @@ class Cron(Trigger):
     dst: Dst = "cron"
     start: datetime | None = None
     end: datetime | None = None
+    every: Period | None = None
+    """Only in each such period, counted from the local date of ``start``."""
     typed: str = field(default="", repr=False, compare=False)
     """The text before it was normalized, which another program may take for other times; empty of a stored trigger."""
     _clock: ZonedClock = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_clock", _clock(self.expression, self.tz, self.dst))
+        anchor = date.min
+        if self.every is not None and self.start is not None:
+            anchor = self.start.astimezone(load_zone(self.tz)).date()
+        object.__setattr__(self, "_clock", _clock(self.expression, self.tz, self.dst, self.every, anchor))
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first match after ``instant``, from ``start`` to ``end``."""
@@ -89,13 +96,20 @@ class Cron(Trigger):
 
     def describe(self) -> str:
         """Return the expression in words, with the zone."""
-        words = f"{cron_in_words(read_cron(self.expression))}, {self.tz}{_DST_IN_WORDS[self.dst]}"
-        return words + bounds_in_words(self.start, self.end, self.jitter)
+        words, start = cron_in_words(read_cron(self.expression)), self.start
+        if self.every is not None and start is not None:
+            local = start.astimezone(load_zone(self.tz))
+            words = words.removesuffix(" every day").removesuffix(" of every month")
+            words += f", every {self.every.in_words()} from {local:%Y-%m-%d}"
+            start = None if local.time() == time.min else start
+        words += f", {self.tz}{_DST_IN_WORDS[self.dst]}"
+        return words + bounds_in_words(start, self.end, self.jitter)
 
     def to_json(self) -> dict[str, Any]:
         """Return the kind ``cron``, with the normalized expression."""
         bounds = bounds_to_json(self.start, self.end, self.jitter)
-        return {"kind": "cron", "expression": self.expression, "tz": self.tz, "dst": self.dst, **bounds}
+        counted = {} if self.every is None else {"every": str(self.every)}
+        return {"kind": "cron", "expression": self.expression, "tz": self.tz, "dst": self.dst, **counted, **bounds}
 
 
 _FIELDS = ("second", "minute", "hour", "day", "month", "week", "day_of_week", "year", "day_of_month", "month_of_year")
@@ -104,6 +118,8 @@ _ELSEWHERE = {
     **dict.fromkeys(("timezone", "tzinfo", "zone"), "tz='Europe/Berlin'"),
     "start_date": "start='…'",
     "end_date": "end='…'",
+    **{unit: f"every='2 {unit}', start='2027-01-04'" for unit in ("days", "weeks", "months")},
+    "interval": "every='2 weeks', start='2027-01-04'",
 }
 
 
@@ -112,9 +128,10 @@ def cron(
     expression: str,
     *,
     tz: str | ZoneInfo | None = None,
+    every: str | None = None,
     dst: Dst = "cron",
-    start: datetime | str | None = None,
-    end: datetime | str | None = None,
+    start: date | str | None = None,
+    end: date | str | None = None,
     jitter: Duration = 0,
 ) -> Trigger:
     """Return a trigger for the wall-clock times that match a cron expression in a time zone.
@@ -142,6 +159,10 @@ def cron(
     Source: Debian cron(8), with two differences: there the rule ends at changes of three hours (here a day that a
     zone leaves out is a gap like any other), and it knows no seconds.
 
+    ``every`` takes only the days in each second week, third day or sixth month, counted from the local date of
+    ``start`` and not anew in each month or year: ``cron("0 9 * * MON", every="2 weeks", start="2027-01-04")`` is each
+    second Monday at 09:00 local time, in summer, too. Weeks begin on Monday.
+
     Nodes compute nominal times from their own time zone data, so keep that current on all of them.
 
     Example:
@@ -152,8 +173,10 @@ def cron(
         expression: up to 256 characters, in upper or lower case.
         tz: an IANA name or a ZoneInfo. Defaults to the ``tz`` of the scheduler that gets the trigger, which is UTC
             unless it says otherwise. ``TZ=Europe/Paris`` before the expression says the same.
+        every: a number of days, weeks or months: "2 weeks", "3d", "6 months". Needs ``start``.
         dst: see the table.
-        start: no nominal time is before it. Text without an offset, here and in ``end``, is of the trigger's zone.
+        start: no nominal time is before it. Text without an offset, here and in ``end``, is of the trigger's zone; a
+            date is its midnight.
         end: no nominal time is after it; one at ``end`` itself counts.
         jitter: a run may be started up to this much later than its nominal time.
 
@@ -165,12 +188,14 @@ def cron(
     if dst not in tuple(_DST_IN_WORDS):  # a tuple, so that what is not hashable is refused too
         raise InvalidTrigger(f"dst={shown(dst)} is not a policy; write 'cron', 'both' or 'skip'")
     expression, tz = _zone_in_front(expression, tz)
+    start, end = midnight_of(start), midnight_of(end)
     trigger = Cron(
         expression=read_cron(expression).text,
         typed=expression,
         tz="UTC" if tz is None else zone_name(tz),
         names_zone=tz is not None,
         dst=dst,
+        every=_counted(every, start),
         start=read_optional_instant(start, "start"),
         end=read_optional_instant(end, "end"),
         jitter=read_duration(jitter, "jitter"),
@@ -181,6 +206,17 @@ def cron(
     if trigger.next_after(FIRST - _SECOND) is None:
         raise InvalidTrigger(f"cron expression {shown(expression)} never fires {_when(trigger)}; write other bounds")
     return trigger
+
+
+def _counted(every: object, start: object) -> Period | None:
+    if every is None:
+        return None
+    if start is None:
+        raise InvalidTrigger(
+            f"every={shown(every)} has nothing to count from, and each node must count alike; write "
+            "start='2027-01-04', a day of the first period"
+        )
+    return read_period(every)
 
 
 def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str | ZoneInfo | None]:
@@ -197,11 +233,11 @@ def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str
 
 
 @lru_cache(maxsize=4096)
-def _clock(expression: str, tz: str, dst: Dst) -> ZonedClock:
+def _clock(expression: str, tz: str, dst: Dst, every: Period | None, anchor: date) -> ZonedClock:
     """Return what the docstring of ``cron`` has as a table; cached, because many jobs share few expressions."""
     fields = read_cron(expression)
     return ZonedClock(
-        wall=WallClock.of(fields),
+        wall=WallClock.of(fields, every, anchor),
         zone=load_zone(tz),
         gaps=fields.fixed and dst != "skip",
         second_pass=dst == "both" or (dst == "cron" and not fields.fixed),
@@ -211,4 +247,5 @@ def _clock(expression: str, tz: str, dst: Dst) -> ZonedClock:
 def _when(trigger: Cron) -> str:
     start = "" if trigger.start is None else f"from start={format_instant(trigger.start)} "
     end = "" if trigger.end is None else f"until end={format_instant(trigger.end)} "
-    return f"{start}{end}in {trigger.tz} with dst={trigger.dst!r}"
+    counted = "" if trigger.every is None else f"every {trigger.every.in_words()} "
+    return f"{counted}{start}{end}in {trigger.tz} with dst={trigger.dst!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from cronsensus.errors import InvalidTrigger
@@ -14,6 +14,7 @@ from cronsensus.triggers.bounds import (
     LAST,
     bounds_in_words,
     bounds_to_json,
+    midnight_of,
     read_duration,
     read_given,
     read_optional_instant,
@@ -78,8 +79,11 @@ _ELSEWHERE = {
     "start_date": "start='…'",
     "end_date": "end='…'",
     "anchor": "start='…', from which it counts",
-    "timezone": "cron('0 3 * * *', tz='Europe/Berlin'): an interval is elapsed time, alike in all zones",
-    "tz": "cron('0 3 * * *', tz='Europe/Berlin'): an interval is elapsed time, alike in all zones",
+    **dict.fromkeys(
+        ("timezone", "tz"),
+        "cron('0 3 * * *', tz='Europe/Berlin'), and every='2 days', start='2027-01-04' there: an interval is elapsed "
+        "time, alike in all zones",
+    ),
 }
 
 
@@ -87,15 +91,15 @@ _ELSEWHERE = {
 def every(
     interval: Duration,
     *,
-    start: datetime | str | None = None,
-    end: datetime | str | None = None,
+    start: date | str | None = None,
+    end: date | str | None = None,
     jitter: Duration = 0,
 ) -> Trigger:
     """Return a trigger for every ``interval``, counted from a fixed anchor.
 
     All nodes agree on the nominal times, before and after any restart, because they are ``start + k * interval`` for
     k = 0, 1, 2, … and depend on nothing else. An interval is elapsed time: ``every("1d")`` stays at one time in UTC
-    and moves on the wall clock with daylight saving; for a time of the day write ``cron``.
+    and moves on the wall clock with daylight saving; for a time of the day write ``cron``, which has ``every=``, too.
 
     Example:
         >>> every("5m").describe()
@@ -104,13 +108,14 @@ def every(
     Args:
         interval: one millisecond or more.
         start: the anchor and first nominal time. Defaults to 1970-01-01T00:00:00Z. Text without an offset, here and in
-            ``end``, is of the ``tz`` of the scheduler that gets the trigger.
+            ``end``, is of the ``tz`` of the scheduler that gets the trigger; a date is its midnight.
         end: the last moment that may be a nominal time, itself included.
         jitter: a run may be started up to this much later than its nominal time.
 
     Raises:
         InvalidTrigger: something cannot be read, or ``end`` is before ``start``.
     """
+    start, end = midnight_of(start), midnight_of(end)
     step = read_duration(interval, "interval")
     if step < _SHORTEST:
         raise InvalidTrigger(f"interval={interval!r} is too short; write 1 millisecond ('1ms') or more")

@@ -20,6 +20,7 @@ LAST_DAY, LAST_WEEKDAY = -1000, -1001
 """cronsim's values for ``L`` and ``LW`` in the day-of-month field; ``(5, LAST_DAY)`` is ``5L`` in day-of-week."""
 
 _LONGEST = 256
+_ONE_VALUE = re.compile(r"\b(\w+)-\1/\d+\b", re.IGNORECASE)
 _ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - cronsim wants a start; only its reading is used, never its walk
 _ALIASES = {
     "@HOURLY": "0 * * * *",
@@ -89,6 +90,8 @@ def read_cron(text: str) -> CronFields:
     from cronsim import CronSim, CronSimError  # only programs that use cron pay for it
 
     parts = _split(text)
+    # Of a range of one value cronsim forgets the end where it has a step: 10-10/5 would be 10-31/5.
+    parts = [_ONE_VALUE.sub(r"\1", part) for part in parts]
     for field in (parts[3], parts[5]):
         if stepped := next((term for term in field.upper().split(",") if "L" in term and "/" in term), None):
             # cronsim reads the L and forgets the step.

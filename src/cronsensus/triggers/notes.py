@@ -116,18 +116,17 @@ def _steps(fields: CronFields) -> Iterator[Note]:
                     f"write {instead}{first}",
                 )
             elif values in {"*", str(low)} and (size % step or (step > 1 and name == "day-of-month")):
-                start = f"2026-01-01 {fields.hours[0]:02}:{fields.minutes[0]:02}" if name == "day-of-month" else ""
-                yield _uneven(term, name, range(low, low + size, step), (size, unit, start))
+                yield _uneven(term, name, range(low, low + size, step), size, unit, fields.text)
 
 
-def _uneven(term: str, name: str, values: range, of: tuple[int, str, str]) -> Note:
-    size, unit, start = of
+def _uneven(term: str, name: str, values: range, size: int, unit: str, text: str) -> Note:  # noqa: PLR0917
     shown = f"{values[0]} and {values[1]}" if len(values) == 2 else f"{values[0]}, {values[1]}, … {values[-1]}"
     if name == "day-of-month":
         return Note(
             "step",
             f"{term} in the {name} field is days {shown} of each month, and begins anew with the 1st",
-            f"for one day in {values.step}, also from month to month, write every('{values.step}d', start='{start}')",
+            f"for one day in {values.step}, also from month to month, write "
+            f"cron({text.replace(term, '*')!r}, every='{values.step} days', start='2027-01-01')",
         )
     thing = "day" if name == "day-of-week" else name
     turn = {"second": "minute", "minute": "hour", "hour": "day", "month": "year", "day-of-week": "week"}[name]

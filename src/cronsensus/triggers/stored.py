@@ -13,7 +13,7 @@ from cronsensus.triggers.cron import cron
 from cronsensus.triggers.every import every
 
 _KINDS: dict[str, tuple[Callable[..., Trigger], str, frozenset[str]]] = {
-    "cron": (cron, "expression", frozenset({"tz", "dst", "start", "end", "jitter"})),
+    "cron": (cron, "expression", frozenset({"tz", "every", "dst", "start", "end", "jitter"})),
     "every": (every, "interval", frozenset({"start", "end", "jitter"})),
     "at": (at, "instant", frozenset({"jitter"})),
 }

@@ -1,4 +1,4 @@
-"""Which wall-clock times match a cron text. A calendar and a clock face, no time zone.
+"""Which wall-clock times match a cron text, in each period. A calendar and a clock face, no time zone.
 
 Wall-clock times are naive datetimes in whole seconds.
 """
@@ -11,6 +11,7 @@ from datetime import date, datetime
 
 from cronsensus.triggers.bounds import FIRST, LAST
 from cronsensus.triggers.fields import CronFields, month_shape
+from cronsensus.triggers.period import Period
 
 _NONE = 255
 
@@ -28,10 +29,13 @@ class WallClock:
     next_minute: bytes
     next_hour: bytes
     next_month: bytes
+    period: Period | None = None
+    anchor: date = date.min
+    """The first day of the first period."""
 
     @staticmethod
-    def of(fields: CronFields) -> WallClock:
-        """Return the wall clock of ``fields``."""
+    def of(fields: CronFields, period: Period | None = None, anchor: date = date.min) -> WallClock:
+        """Return the wall clock of ``fields``, on the days of each ``period`` from ``anchor`` on."""
         return WallClock(
             seconds=fields.seconds,
             minutes=fields.minutes,
@@ -41,6 +45,8 @@ class WallClock:
             next_minute=_successors(fields.minutes, 60),
             next_hour=_successors(fields.hours, 24),
             next_month=_successors(fields.months, 13),
+            period=period,
+            anchor=anchor,
         )
 
     def at_or_after(self, wall: datetime) -> datetime | None:
@@ -65,7 +71,8 @@ class WallClock:
     def _days(self, year: int, month: int) -> int:
         if self.next_month[month] != month or not FIRST.year <= year <= LAST.year:
             return 0
-        return self.day_masks[month_shape(year, month)]
+        days = self.day_masks[month_shape(year, month)]
+        return days if self.period is None else days & self.period.days_of(year, month, self.anchor)
 
     def _time_at_or_after(self, hour: int, minute: int, second: int) -> tuple[int, int, int] | None:
         next_hour = self.next_hour[hour]

@@ -200,6 +200,7 @@ def shared_trigger(shown: str, trigger: Any, *, align: bool) -> Any:
     from apscheduler.triggers.interval import IntervalTrigger
 
     from cronsensus.integrations.apscheduler.aligned import EPOCH, Aligned
+    from cronsensus.integrations.apscheduler.native_triggers import is_calendar_interval
 
     if getattr(trigger, "jitter", None):
         if not align:
@@ -208,6 +209,12 @@ def shared_trigger(shown: str, trigger: Any, *, align: bool) -> Any:
                 "another time; leave jitter out, or write guard(…, align=True), which takes it off"
             )
         trigger.jitter = None
+    if is_calendar_interval(trigger) and trigger.start_date == datetime.now(trigger.timezone).date():
+        raise InvalidOption(
+            f"{shown} counts its days from today, as an interval of the calendar does by default, so processes "
+            "that start on different days would run it on days of their own; give it a start_date that has passed "
+            "(start_date='2026-01-01')"
+        )
     if not isinstance(trigger, IntervalTrigger) or isinstance(trigger, Aligned):
         return trigger
     own = trigger.start_date.microsecond != 0

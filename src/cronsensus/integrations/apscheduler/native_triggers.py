@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,12 +45,41 @@ def native_text(trigger: Any) -> str:
     if isinstance(trigger, OrTrigger):
         jitter = {"jitter": repr(trigger.jitter)} if trigger.jitter else {}
         return _call("any_of", *(native_text(part) for part in trigger.triggers), **jitter)
+    if is_calendar_interval(trigger):
+        return _of_calendar(trigger)
     if isinstance(trigger, AndTrigger):
         raise NoEquivalent(
             "AndTrigger: there is no trigger for times that several agree on; write one cron text that says it, or ask "
             "at the begin of the function and raise Skip"
         )
     raise NoEquivalent(f"{type(trigger).__name__}: triggers are cron, every, at and any_of; write one of these")
+
+
+def is_calendar_interval(trigger: Any) -> bool:
+    """Whether it is a ``CalendarIntervalTrigger``, which came with APScheduler 3.11."""
+    module = sys.modules.get("apscheduler.triggers.calendarinterval")
+    return module is not None and isinstance(trigger, module.CalendarIntervalTrigger)
+
+
+def _of_calendar(trigger: Any) -> str:
+    start, at = trigger.start_date, trigger._time
+    units = {"days": trigger.days, "weeks": trigger.weeks, "months": trigger.months + 12 * trigger.years}
+    several = {unit: number for unit, number in units.items() if number}
+    if len(several) > 1:
+        raise NoEquivalent(
+            f"{trigger!r}: an interval of months and days together; here every= counts days, weeks or months"
+        )
+    ((unit, number),) = several.items()
+    day = {"days": "* * *", "weeks": f"* * {_DAYS[start.weekday()]}", "months": f"{start.day} * *"}[unit]
+    text = " ".join(filter(None, [str(at.second or ""), f"{at.minute} {at.hour} {day}"]))
+    bounds = {"start": repr(start.isoformat())}
+    if trigger.end_date is not None:
+        bounds["end"] = repr(f"{trigger.end_date.isoformat()} 23:59:59")
+    if trigger.jitter:
+        bounds["jitter"] = repr(trigger.jitter)
+    # A time that a clock change leaves out has no run there.
+    zone, counted = repr(_zone(trigger.timezone)), repr(f"{number} {unit}")
+    return _call("cron", repr(text), tz=zone, every=counted, dst="'skip'", **bounds)
 
 
 def numbered_weekdays(trigger: Any) -> Iterator[tuple[str, str, str]]:
@@ -110,8 +140,11 @@ def _times(trigger: Any, now: datetime) -> Iterator[datetime | None]:
     try:
         if jitter:
             trigger.jitter = None  # drawn anew each time
+        begin = now
         for _ in range(COMPARED):
             previous = trigger.get_next_fire_time(previous, now)
+            while is_calendar_interval(trigger) and previous is not None and previous <= begin:
+                previous = trigger.get_next_fire_time(previous, now)  # it names its start first, also a past one
             yield None if previous is None else previous.astimezone(UTC)
             if previous is None:
                 return
