@@ -22,7 +22,7 @@ from cronsensus.lock.lock import Lock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.once import Once
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.sql.handle import SqlHandle
+from cronsensus.stores.sql.sql_handle import SqlHandle
 from tests.cancelling import CutTask, each_await
 from tests.quiet import nothing_runs, quiet
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronsensus.errors import InvalidOption
-from cronsensus.insight.words import brief, counted, exact, read_time, relative, shorten
+from cronsensus.insight.time_words import brief, counted, exact, read_time, relative, shorten
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from cronsensus.audit.finding_words import Words
 from cronsensus.audit.prunes import Prunes
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
-from cronsensus.audit.words import Words
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State

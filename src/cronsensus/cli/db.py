@@ -13,7 +13,7 @@ from cronsensus.cli.group import Group
 from cronsensus.cli.options import whoami
 from cronsensus.cli.output import Cell, Output, message
 from cronsensus.cli.zones import default_zone
-from cronsensus.insight.words import exact, read_time
+from cronsensus.insight.time_words import exact, read_time
 from cronsensus.model.states import Reason
 from cronsensus.security.masking import mask
 

@@ -16,7 +16,7 @@ from cronsensus.errors import InvalidOption
 from cronsensus.insight.as_data import made_data
 from cronsensus.insight.live_nodes import describe_missing_node
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import shorten
+from cronsensus.insight.time_words import shorten
 from cronsensus.jobs import known_keys
 from cronsensus.jobs.calls import Call
 from cronsensus.jobs.handle import Handle

@@ -29,7 +29,7 @@ from cronsensus.insight.next_times import next_times
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
-from cronsensus.insight.words import counted, exact, relative, shorten
+from cronsensus.insight.time_words import counted, exact, relative, shorten
 from cronsensus.jobs.handle import Handle
 from cronsensus.jobs.rewinding import rewind_job
 from cronsensus.model.job import JobView, Policies, is_internal, refuse_run_by_hand

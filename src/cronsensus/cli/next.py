@@ -22,7 +22,7 @@ from cronsensus.errors import InvalidTrigger, UnknownJob
 from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import NextTime, next_times
-from cronsensus.insight.words import exact, read_time, relative, shorten
+from cronsensus.insight.time_words import exact, read_time, relative, shorten
 from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers import Trigger, cron, every
 from cronsensus.triggers.cron import Cron

@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.insight.run_report import LogEntry, RunReport
 from cronsensus.insight.summaries import error_text, run_state, took, what_for
-from cronsensus.insight.words import brief, exact, shorten
+from cronsensus.insight.time_words import brief, exact, shorten
 from cronsensus.model.batch import shown_key
 
 _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}

@@ -20,7 +20,7 @@ from cronsensus.insight.failures import failures_to_retry
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.summaries import why_ended
-from cronsensus.insight.words import exact, read_time, shorten
+from cronsensus.insight.time_words import exact, read_time, shorten
 from cronsensus.jobs.acting import MOST_AT_ONCE
 from cronsensus.jobs.handle import cancel
 from cronsensus.model.batch import MOST_ITEMS

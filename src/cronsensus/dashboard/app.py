@@ -47,8 +47,8 @@ from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
+from cronsensus.insight.time_words import read_time, shorten
 from cronsensus.insight.why import why
-from cronsensus.insight.words import read_time, shorten
 from cronsensus.model.batch import shown_key
 from cronsensus.model.glance import Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter

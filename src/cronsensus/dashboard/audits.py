@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronsensus.audit import JobReport, Report, audit
-from cronsensus.insight.words import brief
+from cronsensus.insight.time_words import brief
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.durations import parse_duration

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.sentences import sentence_in_chinese
-from cronsensus.insight.words import brief, exact
+from cronsensus.insight.time_words import brief, exact
 from cronsensus.model.states import State
 from cronsensus.timing.instants import EARLIEST_READ
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 
 from cronsensus.insight.live_nodes import nodes_there, takes_work
-from cronsensus.insight.words import counted, exact, relative
+from cronsensus.insight.time_words import counted, exact, relative
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter

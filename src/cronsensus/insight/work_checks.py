@@ -15,9 +15,9 @@ from cronsensus.insight.live_nodes import live_nodes, needs_no_node
 from cronsensus.insight.lost_jobs import find_lost_jobs
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.summaries import why_ended
+from cronsensus.insight.time_words import counted, exact, relative, shorten, typed_time
 from cronsensus.insight.two_programs import describe_strangers, find_twice_declared
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
-from cronsensus.insight.words import counted, exact, relative, shorten, typed_time
 from cronsensus.insight.zone_checks import check_zone_rules
 from cronsensus.model.gate import without_circles
 from cronsensus.model.job import ALERT

@@ -20,8 +20,8 @@ from cronsensus.triggers.bounds import (
     read_optional_instant,
     walls_of,
 )
+from cronsensus.triggers.cron_words import interval_in_words
 from cronsensus.triggers.options import options_told
-from cronsensus.triggers.words import interval_in_words
 
 _SHORTEST = timedelta(milliseconds=1)
 _MICROSECOND = timedelta(microseconds=1)

@@ -14,8 +14,8 @@ from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end

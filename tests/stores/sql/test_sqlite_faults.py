@@ -31,7 +31,7 @@ from cronsensus.stores import open_store
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite import epoch as epoch_module
-from cronsensus.stores.sql.sqlite import store as store_module
+from cronsensus.stores.sql.sqlite import sqlite_store as store_module
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.version import VERSION
 from cronsensus.testing.conformance.fixtures import START, a_session

@@ -20,7 +20,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.payload.codec import clean, write_payload
-from cronsensus.stores.memory.handle import writes
+from cronsensus.stores.memory.memory_handle import writes
 from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
 from cronsensus.timing.instants import after, from_micros, to_micros

@@ -33,7 +33,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
 from cronsensus.payload.codec import clean, clean_error, cleaned
-from cronsensus.stores.memory.handle import Handle, writes
+from cronsensus.stores.memory.memory_handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Partition, View, newest_of
 from cronsensus.timing.instants import after, to_micros

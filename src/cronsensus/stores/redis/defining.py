@@ -21,8 +21,8 @@ from cronsensus.model.rewind import Rewind
 from cronsensus.payload.codec import clean, dumps, write_payload
 from cronsensus.planning import next_due_by_zone, next_nominal, undecided_until
 from cronsensus.stores.redis.codec import era_row, holding, length, micros, read_eras, write_json, write_range
-from cronsensus.stores.redis.errors import Refusal
-from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.redis_errors import Refusal
+from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.unreadable import sound
 from cronsensus.stores.values import AT_ONCE, DefineResult
 from cronsensus.timing.instants import from_micros

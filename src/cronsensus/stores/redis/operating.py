@@ -20,8 +20,8 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.states import Reason, State
 from cronsensus.payload.codec import LARGEST, clean, dumps
 from cronsensus.stores.redis.codec import length, micros, occurrence_id
-from cronsensus.stores.redis.errors import Refusal
-from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.redis_errors import Refusal
+from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.timing.instants import LATEST_MICROS, from_micros, within_stores
 
 

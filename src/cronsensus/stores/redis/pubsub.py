@@ -12,7 +12,7 @@ from cronsensus.process.this_process import begin_anew
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
-from cronsensus.stores.redis.errors import translate
+from cronsensus.stores.redis.redis_errors import translate
 from cronsensus.stores.redis.routing import DriverConnection, Route
 from cronsensus.timing.clock import SystemClock
 

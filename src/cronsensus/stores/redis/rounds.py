@@ -45,9 +45,9 @@ from cronsensus.stores.redis.codec import (
     write_line,
     write_range,
 )
-from cronsensus.stores.redis.errors import Refusal
-from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.presence import PresenceObserver
+from cronsensus.stores.redis.redis_errors import Refusal
+from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.stores.redis.redis_presence import PresenceObserver
 from cronsensus.stores.unreadable import READING_RAISES
 from cronsensus.stores.values import Partition, View, newest_of
 from cronsensus.timing.clock import SystemClock

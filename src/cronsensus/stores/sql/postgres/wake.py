@@ -22,7 +22,7 @@ from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.pipeline import has_pipeline, run
-from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
+from cronsensus.stores.sql.postgres.postgres_presence import HIDE, SHOW, key_of
 
 _log = Logger("cronsensus.store")
 _all: weakref.WeakSet[Wake] = weakref.WeakSet()

@@ -13,8 +13,8 @@ from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
 from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.codec import pack, unpack
-from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.scripts import script
 from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.stores.unreadable import Unreadable

@@ -14,8 +14,8 @@ from cronsensus.model.session import LockGrant, LockView
 from cronsensus.payload.codec import clean
 from cronsensus.stores.redis.client import TooFewReplicas
 from cronsensus.stores.redis.codec import Row, length, lock_view, unpack
-from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.wait_queues import RedisQueues
+from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.stores.redis.redis_wait_queues import RedisQueues
 
 
 class LockVerbs(Handle):

@@ -10,12 +10,12 @@ from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.defining import DefiningVerbs
 from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.keyspace import Keyspace
-from cronsensus.stores.redis.locks import LockVerbs
 from cronsensus.stores.redis.maintenance import MaintenanceVerbs
 from cronsensus.stores.redis.operating import OperatingVerbs
-from cronsensus.stores.redis.presence import SecondSign
 from cronsensus.stores.redis.pubsub import Subscription
-from cronsensus.stores.redis.reading import Reads
+from cronsensus.stores.redis.redis_locks import LockVerbs
+from cronsensus.stores.redis.redis_presence import SecondSign
+from cronsensus.stores.redis.redis_reading import Reads
 from cronsensus.stores.redis.rounds import RoundVerbs
 from cronsensus.stores.redis.routing import route
 from cronsensus.stores.redis.sessions import SessionVerbs

@@ -14,8 +14,8 @@ from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.stores.presence import Observations, SignRecord
 from cronsensus.stores.sql import looking, sessions
 from cronsensus.stores.sql.connection import Connection
-from cronsensus.stores.sql.handle import repeated
-from cronsensus.stores.sql.store import SqlStore
+from cronsensus.stores.sql.sql_handle import repeated
+from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import Partition, View
 

@@ -16,7 +16,7 @@ from cronsensus.model.parking import Sleeper
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import State
 from cronsensus.payload.codec import read_payload
-from cronsensus.stores.memory.handle import Handle, writes
+from cronsensus.stores.memory.memory_handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, Sorted
 from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED, Pruned
 

@@ -1,6 +1,6 @@
 """Lock verbs in one statement each, for locks that are taken and freed thousands of times.
 
-A single statement does what the verbs of ``stores.sql.locks`` do in a transaction, in the ordinary case. In any other
+A single statement does what the verbs of ``sql_locks.py`` do in a transaction, in the ordinary case. In any other
 case it says so, and the transaction decides.
 
 Callers that want a lock of one name take turns by an advisory lock, which ends with the statement. The token is taken
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import psycopg
 
-from cronsensus.stores.sql.postgres.presence import key_of
+from cronsensus.stores.sql.postgres.postgres_presence import key_of
 from cronsensus.stores.sql.postgres.tokens import expression
 from cronsensus.stores.sql.postgres.values import as_text
 

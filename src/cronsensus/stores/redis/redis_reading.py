@@ -31,7 +31,7 @@ from cronsensus.stores.redis.codec import (
     stretch,
     trail_entry,
 )
-from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.unreadable import read_one
 from cronsensus.stores.values import LOOKED_THROUGH
 from cronsensus.timing.instants import from_micros, to_micros

@@ -28,24 +28,24 @@ from cronsensus.stores.sql import (
     completing,
     defining,
     finishing,
-    locks,
     looking,
     operating,
     pausing,
     pruning,
     pruning_jobs,
-    reading,
     reading_glances,
     reading_jobs,
     retiring,
     rewinding,
     sessions,
+    sql_locks,
+    sql_reading,
     stepping,
     version,
 )
 from cronsensus.stores.sql.dialect import AnyRow, Reading, TryAgain
-from cronsensus.stores.sql.handle import SqlHandle, repeated
 from cronsensus.stores.sql.sending import Pending
+from cronsensus.stores.sql.sql_handle import SqlHandle, repeated
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
@@ -232,16 +232,16 @@ class SqlStore(SqlHandle):
     @repeated
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock; one that is plainly held is seen without the write lock."""
-        wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         with self._glancing() as tx:
-            if locks.is_taken(tx, wanted):
+            if sql_locks.is_taken(tx, wanted):
                 return None
         with self._writing(queued=True) as tx:
-            return locks.lock(tx, wanted)
+            return sql_locks.lock(tx, wanted)
 
-    _extend = writes(locks.extend)
-    _unlock_only = writes(locks.unlock)
-    _break_only = writes(locks.break_lock)
+    _extend = writes(sql_locks.extend)
+    _unlock_only = writes(sql_locks.unlock)
+    _break_only = writes(sql_locks.break_lock)
 
     def _unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held; once it is free, notify the next waiter."""
@@ -342,8 +342,8 @@ class SqlStore(SqlHandle):
     _edges = reads(reading_jobs.edges)
     _history = reads(reading_jobs.history)
     _ranges = reads(reading_jobs.ranges)
-    _occurrence = reads(reading.occurrence)
-    _occurrence_rows = reads(reading.occurrence_rows)
+    _occurrence = reads(sql_reading.occurrence)
+    _occurrence_rows = reads(sql_reading.occurrence_rows)
 
     def _occurrences(
         self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
@@ -354,22 +354,22 @@ class SqlStore(SqlHandle):
             return self._occurrence_rows(where, after, size, newest_first=newest_first)
 
         return self._definitions.unreadable.page(
-            limit, after, fetch, reading.read_occurrence, lambda row: f"run {row.id}"
+            limit, after, fetch, sql_reading.read_occurrence, lambda row: f"run {row.id}"
         )
 
-    _runs = reads(reading.runs)
-    _logs = reads(reading.logs)
-    _sessions = reads(reading.sessions)
-    _locks = reads(reading.locks)
-    _counts = reads(reading.counts)
-    _pending_of = reads(reading.pending_of)
+    _runs = reads(sql_reading.runs)
+    _logs = reads(sql_reading.logs)
+    _sessions = reads(sql_reading.sessions)
+    _locks = reads(sql_reading.locks)
+    _counts = reads(sql_reading.counts)
+    _pending_of = reads(sql_reading.pending_of)
     _children = reads(batching.children)
     _parked = reads(batching.parked)
     _last_of = reads(reading_glances.last_of)
     _ran_since = reads(reading_glances.ran_since)
-    _ended_badly = reads(reading.ended_badly)
-    _decided = reads(reading.decided)
-    _trail = reads(reading.trail)
+    _ended_badly = reads(sql_reading.ended_badly)
+    _decided = reads(sql_reading.decided)
+    _trail = reads(sql_reading.trail)
 
     @repeated
     def _identity(self) -> Identity | None:

@@ -9,13 +9,13 @@ from urllib.parse import quote
 from cronsensus.errors import StoreRefused, StoreUnavailable
 from cronsensus.process.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
-from cronsensus.stores.sql.sqlite import errors
+from cronsensus.stores.sql.sql_store import SqlStore
+from cronsensus.stores.sql.sqlite import sqlite_errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.epoch import turn
+from cronsensus.stores.sql.sqlite.sqlite_wait_queues import PipeQueues, wake_next
 from cronsensus.stores.sql.sqlite.url import read_url
-from cronsensus.stores.sql.sqlite.wait_queues import PipeQueues, wake_next
 from cronsensus.stores.sql.sqlite.wake import Wake
-from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import Clock
 
@@ -90,8 +90,8 @@ class SqliteStore(SqlStore):
     def _check_writable(self) -> None:
         """Try to begin a write: a read-only file or directory is found now rather than by the first job."""
         # SQLite begins a write on a file that it opened for reading, and complains at the first change.
-        if errors.is_read_only(self._url.path):
-            raise errors.read_only(self._url.path)
+        if sqlite_errors.is_read_only(self._url.path):
+            raise sqlite_errors.read_only(self._url.path)
         with self._writing():
             pass
 
@@ -111,9 +111,9 @@ class SqliteStore(SqlStore):
                 "use a local disk, or a server (postgresql://…). If only one host ever uses it: ?allow_network_fs=1"
             )
         if not self._may_create and not url.path.exists():
-            raise errors.cannot_open(url.path, "no such file")
+            raise sqlite_errors.cannot_open(url.path, "no such file")
         mode = "rwc" if self._may_create else "rw"
-        if not self._may_create and errors.is_read_only(url.path) and not Path(f"{url.path}-wal").exists():
+        if not self._may_create and sqlite_errors.is_read_only(url.path) and not Path(f"{url.path}-wal").exists():
             # A copy that is only read. SQLite would fail to make files beside it, and then not open it.
             mode = "ro&immutable=1"
         driver = sqlite3.connect(
@@ -150,7 +150,7 @@ class SqliteStore(SqlStore):
                     [mode] = driver.execute("PRAGMA journal_mode=wal").fetchone()
                 break
             except sqlite3.OperationalError as error:
-                if not errors.is_busy(error) or PATIENCE.monotonic() >= deadline:
+                if not sqlite_errors.is_busy(error) or PATIENCE.monotonic() >= deadline:
                     raise
             self._closing.wait(BETWEEN_TRIES)
         if mode != "wal":

@@ -15,21 +15,21 @@ from cronsensus.model.occurrence import Enqueued, Item
 from cronsensus.model.session import LockGrant
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores.clock_watch import Looked
-from cronsensus.stores.sql import locks
+from cronsensus.stores.sql import sql_locks
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import TryAgain
-from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.postgres import at_once
-from cronsensus.stores.sql.postgres import locks as one_statement
+from cronsensus.stores.sql.postgres import postgres_locks as one_statement
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, open_connection
-from cronsensus.stores.sql.postgres.presence import present, show
+from cronsensus.stores.sql.postgres.postgres_presence import present, show
+from cronsensus.stores.sql.postgres.postgres_wait_queues import NotificationQueues, channel_of, tell
 from cronsensus.stores.sql.postgres.url import read_url
-from cronsensus.stores.sql.postgres.wait_queues import NotificationQueues, channel_of, tell
 from cronsensus.stores.sql.postgres.wake import Wake
-from cronsensus.stores.sql.presence import PresenceStore
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
+from cronsensus.stores.sql.sql_handle import repeated
+from cronsensus.stores.sql.sql_presence import PresenceStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.wait_queues import WaitQueues
@@ -194,7 +194,7 @@ class PostgresStore(PresenceStore):
 
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock, in one statement unless something strange is met; see ``postgres.locks``."""
-        wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         turn = one_statement.turn_of(*self._place, name)
         if self._is_pooled():  # it wants each statement to bring its settings
             return None if self._is_locked(wanted) else self._lock_with_care(wanted, turn)
@@ -211,15 +211,15 @@ class PostgresStore(PresenceStore):
         return self._lock_with_care(wanted, turn)
 
     @repeated
-    def _is_locked(self, wanted: locks.Wanted) -> bool:
+    def _is_locked(self, wanted: sql_locks.Wanted) -> bool:
         with self._reading() as tx:
-            return locks.is_taken(tx, wanted)
+            return sql_locks.is_taken(tx, wanted)
 
     @repeated
-    def _lock_with_care(self, wanted: locks.Wanted, turn: int) -> LockGrant | None:
+    def _lock_with_care(self, wanted: sql_locks.Wanted, turn: int) -> LockGrant | None:
         with self._writing() as tx:
             driver_of(tx.connection).execute("SELECT pg_advisory_xact_lock(%s)", [turn], prepare=False)
-            return locks.lock(tx, wanted)
+            return sql_locks.lock(tx, wanted)
 
     @repeated
     def _extend(self, grant: LockGrant, ttl: timedelta) -> bool:
