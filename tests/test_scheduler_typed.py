@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cronsensus import InvalidPayload, Run, Scheduler, at, current_run
-from tests import typed_jobs
-from tests.typed_jobs import Colour, Order, total_of
+from tests.payload import typed_jobs
+from tests.payload.typed_jobs import Colour, Order, total_of
 
 
 class Size(Enum):

@@ -65,16 +65,13 @@ PRESENCE = [
 SENDING = ["tests/stores/sql/test_sending.py", "tests/stores/sql/test_queries.py"]
 MEMBERS = [
     "tests/membership/test_*",
-    "tests/test_node_crank.py",
+    "tests/node/test_node_crank.py",
     "tests/node/test_short_leases.py",
     "tests/node/test_emptied_under_nodes.py",
 ]
 NODE = [
     "tests/membership/test_*",
     "tests/node/test_*",
-    "tests/test_node.py",
-    "tests/test_node_crank.py",
-    "tests/test_node_faults.py",
     "tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[0]",
     "tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[50]",
 ]

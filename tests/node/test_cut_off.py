@@ -19,7 +19,7 @@ from cronsensus.node.registered import Registered
 from cronsensus.run import Run
 from cronsensus.testing.conformance.steps import take
 from cronsensus.timing.clock import Clock, ManualClock, SystemClock
-from tests.test_node_crank import LEASE, Bench
+from tests.node.test_node_crank import LEASE, Bench
 
 PATIENCE = 60.0
 

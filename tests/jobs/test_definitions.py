@@ -24,7 +24,7 @@ from cronsensus import (
 )
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.node.executors import importing
-from tests.typed_jobs import idempotency_key_here
+from tests.payload.typed_jobs import idempotency_key_here
 
 
 @pytest.fixture

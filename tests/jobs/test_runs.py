@@ -12,7 +12,7 @@ import cronsensus
 from cronsensus import DuplicateJob, InvalidOption, Run, Scheduler, UnknownJob, any_of, at, cron, every
 from cronsensus.model.states import State
 from cronsensus.timing.clock import ManualClock
-from tests.typed_jobs import idempotency_key_here, local_time_here
+from tests.payload.typed_jobs import idempotency_key_here, local_time_here
 
 _names = count()
 

@@ -86,7 +86,7 @@ def test_enqueued_work_has_its_own_key(tmp_path):
 
 
 def test_a_run_in_a_process_of_its_own_has_the_same_key(tmp_path):
-    from tests.typed_jobs import idempotency_key_here
+    from tests.payload.typed_jobs import idempotency_key_here
 
     scheduler = Scheduler(f"sqlite:///{tmp_path}/x.db", namespace="shop")
     job = scheduler.job(every("1d", start=NOON), executor="process")(idempotency_key_here)
