@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.sentences import sentence_in_chinese
-from cronsensus.insight.words import brief, exact
-from cronsensus.instants import EARLIEST_READ
+from cronsensus.insight.time_words import brief, exact
 from cronsensus.model.states import State
+from cronsensus.timing.instants import EARLIEST_READ
 
 LANGUAGES = ("en", "zh")
 COOKIE = "cronsensus_lang"

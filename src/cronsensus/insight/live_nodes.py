@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from cronsensus.insight.life import lives_of
-from cronsensus.insight.words import exact
+from cronsensus.insight.time_words import exact
 from cronsensus.model.job import JobSpec
 from cronsensus.model.session import MOST_DECLARED, SessionView
 from cronsensus.stores.base import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from cronsensus.insight.words import brief
+from cronsensus.insight.time_words import brief
 from cronsensus.model.job import Policies
 from cronsensus.model.states import Reason
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.words import brief, exact, relative
+from cronsensus.insight.time_words import brief, exact, relative
 from cronsensus.model.job import JobView
 from cronsensus.model.rewind import AHEAD
 from cronsensus.stores.base import Store
