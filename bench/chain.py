@@ -11,7 +11,7 @@ from bench.options import Options
 from bench.places import Places, Postgres, Redis
 from bench.table import Row, milliseconds, quantile, say
 from cronsensus.audit import audit
-from cronsensus.instants import format_instant
+from cronsensus.timing.instants import format_instant
 
 NODES = 2
 LINKS = 20

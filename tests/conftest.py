@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from cronsensus import logger
+from cronsensus.process import logger
 from tests.tiers import is_long, is_long_file
 
 pytest_plugins = ["tests.servers.fixtures"]

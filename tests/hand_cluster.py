@@ -5,7 +5,6 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronsensus.clock import ManualClock
 from cronsensus.membership.liveness import own_start
 from cronsensus.model.gate import After
 from cronsensus.model.job import JobSpec, JobView, Policies
@@ -16,6 +15,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import an_end, carry_out, say, settle, take
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -6,8 +6,8 @@ import warnings
 from queue import SimpleQueue
 
 from cronsensus.bus import Bus
-from cronsensus.clock import ManualClock
 from cronsensus.events import SessionLost
+from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
 
@@ -74,7 +74,7 @@ def test_drops_are_told_at_once_and_then_once_a_minute_with_all_that_came_since(
     bus.emit(an_event())
     go.set()
     bus.close(PATIENCE)
-    from cronsensus.logger import flush
+    from cronsensus.process.logger import flush
 
     flush(PATIENCE)
     words = [one.getMessage().split(" were")[0] for one in caplog.records if one.name == "cronsensus.events"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cronsensus.durations import parse_duration
+from cronsensus.timing.durations import parse_duration
 from tests.cancelling import CutCall, CutTask, Interrupted, each_await, each_line
 
 

@@ -267,7 +267,7 @@ def test_a_subscriber_that_blocks_delays_no_run_and_what_overflows_is_dropped_an
     scheduler, monkeypatch, caplog
 ):
     monkeypatch.setattr("cronsensus.bus.MOST_WAITING", 2)
-    monkeypatch.setattr("cronsensus.lifecycle.LAST_EVENTS", 0.05)
+    monkeypatch.setattr("cronsensus.lifecycle.lifecycle.LAST_EVENTS", 0.05)
     inside, go = threading.Event(), threading.Event()
     told = []
 

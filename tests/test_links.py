@@ -64,3 +64,44 @@ def test_the_readme_of_a_release_links_to_the_project_since_an_index_has_no_file
 
 def test_urls_of_the_project_are_in_one_place() -> None:
     assert [url for url in PROJECT["urls"].values() if not url.startswith(HOME)] == []
+
+
+MAP = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+LIBRARY = ROOT / "src" / "cronsensus"
+NAMED = re.compile(r"`([\w./*-]+(?:\.(?:py|sql|lua|md)|/))`")
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of a table of the map, row by row; it begins with ``heading``."""
+    table = MAP[MAP.index(heading) :].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()[2:]]
+
+
+def missing_of(cell: str, *bases: Path) -> list[str]:
+    """What a cell names that is nowhere: below a base, or in a folder that the cell has named before."""
+    folders, missing = [*bases], []
+    for name in NAMED.findall(cell):
+        found = next((match for folder in folders for match in folder.glob(name)), None)
+        if found is None:
+            missing.append(name)
+        else:
+            folders += [found, found.parent, found.parent.parent]
+    return missing
+
+
+def test_each_file_and_folder_that_the_map_answers_a_question_with_is_there() -> None:
+    rows = rows_of("| question |")
+    assert len(rows) > 30
+    conformance = LIBRARY / "testing" / "conformance"
+    missing = [
+        name
+        for _, sources, tests in rows
+        for name in (*missing_of(sources, LIBRARY, ROOT), *missing_of(tests, ROOT / "tests", conformance))
+    ]
+    assert missing == []
+
+
+def test_each_file_and_folder_at_the_top_of_the_library_has_a_floor_on_the_map() -> None:
+    places = [name.rstrip("/") for _, where, *_ in rows_of("| floor |") for name in NAMED.findall(where)]
+    there = {path.name for path in LIBRARY.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert sorted(places) == sorted(there - {"__init__.py", "__main__.py"})

@@ -28,9 +28,9 @@ from cronsensus.errors import (
     UnknownStore,
     UnsupportedFunction,
 )
+from cronsensus.lifecycle.signals import StopSignals
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import Origin
-from cronsensus.signals import StopSignals
 from tests.quiet import only_these_run
 
 LONG_AGO = every("1h", end="2026-01-01T00:00:00Z")
@@ -679,7 +679,7 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
                     say(record.getMessage())
         logging.getLogger("cronsensus.scheduler").addHandler(Tell())
         logging.getLogger("cronsensus.scheduler").setLevel("INFO")
-        from cronsensus import signals
+        from cronsensus.lifecycle import signals
         signals.TOGETHER = 0
         ended = scheduler.run()
         one = work.options(key="a").enqueue().look()

@@ -9,15 +9,15 @@ import cronsensus
 
 MODULES = (
     "cronsensus",
-    "cronsensus.calls",
+    "cronsensus.jobs.calls",
     "cronsensus.config",
-    "cronsensus.handle",
-    "cronsensus.job",
+    "cronsensus.jobs.handle",
+    "cronsensus.jobs.job",
     "cronsensus.model.job",
     "cronsensus.node.run",
     "cronsensus.run",
-    "cronsensus.operations",
-    "cronsensus.runs",
+    "cronsensus.jobs.operations",
+    "cronsensus.jobs.runs",
     "cronsensus.scheduler",
 )
 

@@ -12,8 +12,8 @@ import pytest
 
 from cronsensus import Run, Scheduler, at, current_run
 from cronsensus.errors import InvalidPayload
-from tests import typed_jobs
-from tests.typed_jobs import Colour, Order, total_of
+from tests.payload import typed_jobs
+from tests.payload.typed_jobs import Colour, Order, total_of
 
 
 class Size(Enum):

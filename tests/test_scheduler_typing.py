@@ -37,7 +37,7 @@ from cronsensus import (
     current_run,
     every,
 )
-from cronsensus.calls import Call
+from cronsensus.jobs.calls import Call
 from cronsensus.config import Settings
 from cronsensus.integrations.startup_coordinator import StartupCoordinator
 from cronsensus.node.async_transaction import AsyncConnection

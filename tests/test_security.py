@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cronsensus import Scheduler
-from cronsensus.codec import loads
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
+from cronsensus.payload.codec import loads
 from cronsensus.stores import open_store
 
 

@@ -5,7 +5,7 @@ import time
 from datetime import timedelta
 
 from cronsensus import Alert, Run, Scheduler, every
-from cronsensus.instants import EPOCH
+from cronsensus.timing.instants import EPOCH
 
 ALERTS = os.environ.get("ALERTS", "")
 FAILING = int(os.environ.get("FAILING", "0"))

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailable,
     )
-    from cronsensus.handle import Handle
-    from cronsensus.job import Job
+    from cronsensus.jobs.handle import Handle
+    from cronsensus.jobs.job import Job
     from cronsensus.lock import Lease, Lock
     from cronsensus.model.job import JobDefaults
     from cronsensus.model.occurrence import Occurrence
@@ -90,8 +90,8 @@ __all__ = [
 
 _ELSEWHERE = {
     "Alert": "alerts.alert",
-    "Handle": "handle",
-    "Job": "job",
+    "Handle": "jobs.handle",
+    "Job": "jobs.job",
     "JobDefaults": "model.job",
     "Lease": "lock",
     "Lock": "lock",

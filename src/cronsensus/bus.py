@@ -18,10 +18,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.events import Event, StoreVerb, Subscriber, kinds_of
-from cronsensus.interrupts import Event as Signal
-from cronsensus.logger import Logger
+from cronsensus.process.interrupts import Event as Signal
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import Clock, SystemClock
 
 MOST_WAITING = 10_000
 """Events that wait for subscribers; what comes on top is dropped."""

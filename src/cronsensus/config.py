@@ -18,10 +18,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption, InvalidTrigger
-from cronsensus.masking import mask
 from cronsensus.model.job import check_choice, check_name, unknown_option
+from cronsensus.security.masking import mask
+from cronsensus.timing.durations import format_duration, parse_duration
 
 
 class Unset(enum.Enum):

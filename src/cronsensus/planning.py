@@ -32,10 +32,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from cronsensus.instants import LATEST
 from cronsensus.model.job import Era, JobState, Stretch
 from cronsensus.model.plan import Plan, PlannedOccurrence, VerdictRange
 from cronsensus.model.states import Reason, State
+from cronsensus.timing.instants import LATEST
 from cronsensus.triggers import Trigger
 
 ON_TIME = timedelta(seconds=10)

@@ -16,28 +16,28 @@ from datetime import timedelta
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 
-from cronsensus.acting import Acts
 from cronsensus.bus import Bus
-from cronsensus.clock import Clock
 from cronsensus.config import OnStoreLoss, Settings, load_settings
-from cronsensus.declared import Declarations, declare
-from cronsensus.definitions import Definitions
-from cronsensus.durations import Duration
+from cronsensus.declared.declarations import Declarations, declare
+from cronsensus.declared.functions import look_at
 from cronsensus.errors import ConfigurationError, CronsensusError, InvalidDuration, InvalidOption, MissingExtra
-from cronsensus.forking import mind_forks
-from cronsensus.functions import look_at
-from cronsensus.job import Job
-from cronsensus.lifecycle import Lifecycle
-from cronsensus.masking import mask
+from cronsensus.jobs.acting import Acts
+from cronsensus.jobs.definitions import Definitions
+from cronsensus.jobs.job import Job
+from cronsensus.jobs.operations import Operations
+from cronsensus.jobs.runs import Runs
+from cronsensus.lifecycle.lifecycle import Lifecycle
 from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.once.declaring import Guards
-from cronsensus.opened import OpenedStore, refuse_connection
-from cronsensus.operations import Operations
-from cronsensus.runs import Runs
-from cronsensus.scheduler_setup import Setup
+from cronsensus.opened.opened_store import OpenedStore, refuse_connection
+from cronsensus.opened.scheduler_setup import Setup
+from cronsensus.process.forking import mind_forks
+from cronsensus.security.masking import mask
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores.base import Store
 from cronsensus.subscriptions import Subscriptions
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.durations import Duration
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

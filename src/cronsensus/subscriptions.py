@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from cronsensus.bus import Bus
+from cronsensus.declared.functions import is_async
 from cronsensus.errors import InvalidOption
 from cronsensus.events import Event, kinds_of
-from cronsensus.functions import is_async
-from cronsensus.opened import OpenedStore
+from cronsensus.opened.opened_store import OpenedStore
 
 E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound=Callable[..., object])

@@ -22,11 +22,10 @@ from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
 from cronsensus.alerts.conditions import Expected, look_at_jobs, look_at_nodes, look_at_waiting
 from cronsensus.alerts.events import MOST_SEEN, Event, begin, look
+from cronsensus.alerts.message_words import MOST_TOLD, subject, text
 from cronsensus.alerts.muting import mute, muted, unmute
 from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
-from cronsensus.alerts.words import MOST_TOLD, subject, text
-from cronsensus.clock import ManualClock
 from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.insight.work_checks import check_alerts, check_retired
 from cronsensus.membership.liveness import started_at
@@ -36,6 +35,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import a_session
+from cronsensus.timing.clock import ManualClock
 from tests.alerts.receivers import mails, webhooks
 from tests.hand_cluster import HandCluster
 

@@ -12,8 +12,8 @@ from cronsensus import Alert, Scheduler
 from cronsensus.alerts import sending
 from cronsensus.alerts.alert import read_alerts
 from cronsensus.alerts.events import Event
+from cronsensus.alerts.message_words import data
 from cronsensus.alerts.sending import Message, send
-from cronsensus.alerts.words import data
 from cronsensus.config import Settings, load_settings
 from cronsensus.errors import AlertNotSent, Cancel, InvalidOption
 from cronsensus.testing.conformance.fixtures import START

@@ -11,8 +11,6 @@ from sqlalchemy import create_engine, make_url
 from sqlalchemy.pool import NullPool
 
 from cronsensus.audit import Report, audit
-from cronsensus.clock import ManualClock
-from cronsensus.instants import to_micros
 from cronsensus.model.batch import item_key
 from cronsensus.model.ends import Again, End, Parked
 from cronsensus.model.gate import After, Rule
@@ -24,6 +22,8 @@ from cronsensus.planning import plan
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, settle
+from cronsensus.timing.clock import ManualClock
+from cronsensus.timing.instants import to_micros
 from cronsensus.triggers import every
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

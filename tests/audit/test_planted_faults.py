@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from cronsensus.jobs.rewinding import rewind_job
 from cronsensus.model.batch import item_key
 from cronsensus.model.gate import Rule
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import Origin, State
-from cronsensus.rewinding import rewind_job
 from tests.audit.history import RULES, History
 
 SECOND = timedelta(seconds=1)

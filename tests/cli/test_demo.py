@@ -16,9 +16,9 @@ import pytest
 from cronsensus.cli.demo.comparison import compare
 from cronsensus.cli.demo.screen import Lanes, Screen
 from cronsensus.cli.demo.trace import TRACE, Line, Tail, count, traced
-from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.run import Run
+from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
 ENDS = 200.0

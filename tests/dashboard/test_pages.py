@@ -15,11 +15,11 @@ from cronsensus.dashboard.access import require_loopback
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.language import choose
 from cronsensus.errors import InvalidOption, StoreUnavailable
-from cronsensus.loopback import is_loopback
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
+from cronsensus.security.loopback import is_loopback
 from cronsensus.triggers import every
 from tests.dashboard.browser import HERE, Browser
 from tests.hand_cluster import HandCluster

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from cronsensus.clock import Clock
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance import Racing
+from cronsensus.timing.clock import Clock
 from tests.servers.proxy import Proxy
 
 CHOSEN = {

@@ -11,10 +11,10 @@ from typing import Self
 import pytest
 
 from cronsensus import Run, Scheduler, every
-from cronsensus.clock import SystemClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.node.lead_time import LEADS, TRIPS
 from cronsensus.stores import Store, open_store
+from cronsensus.timing.clock import SystemClock
 from tests.servers.proxy import Proxy
 
 NAMES = ("one", "other")

@@ -8,7 +8,7 @@ import threading
 
 from cronsensus import JobDefaults, Run, Scheduler, every
 from cronsensus.cli.demo.trace import traced
-from cronsensus.durations import parse_duration
+from cronsensus.timing.durations import parse_duration
 
 LEASE = parse_duration(os.environ.get("CRONSENSUS_LEASE") or "1s")
 """It is long where the server is far away, and then all takes longer."""

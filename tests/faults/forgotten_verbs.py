@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import LeaseLost, OccurrenceForgotten, StoreUnavailable
-from cronsensus.handle import Handle
+from cronsensus.jobs.handle import Handle
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec, JobState, Policies
 from cronsensus.model.occurrence import Claim, Enqueued, Item, Note, Settled

@@ -14,9 +14,9 @@ from cronsensus.audit import audit
 from cronsensus.config import OnStoreLoss
 from cronsensus.errors import StoreEmptied, StoreError
 from cronsensus.insight.doctor import examine
-from cronsensus.instants import parse_instant
 from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, TrailEntry
 from cronsensus.stores import Store, open_store
+from cronsensus.timing.instants import parse_instant
 from tests.servers.forgetting import Forgetful, forgetful
 from tests.servers.programs import ServiceMissing
 

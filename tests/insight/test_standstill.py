@@ -13,8 +13,8 @@ from cronsensus.insight.health import health
 from cronsensus.insight.standstill import find_standstill
 from cronsensus.insight.summaries import job_next, run_result
 from cronsensus.insight.why import why
-from cronsensus.instants import to_micros
 from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.timing.instants import to_micros
 from tests.hand_cluster import START, HandCluster
 
 EIGHT_HOURS = 8 * 3600

@@ -22,7 +22,6 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from cronsensus import ConfigurationError, Scheduler
 from cronsensus.audit import audit
-from cronsensus.clock import ManualClock
 from cronsensus.errors import InvalidOption
 from cronsensus.integrations.apscheduler import guard
 from cronsensus.integrations.apscheduler.aligned import Aligned
@@ -31,6 +30,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.outside.outside import DRAIN
+from cronsensus.timing.clock import ManualClock
 from tests.scratch import scratch_folder
 
 APP = Path(__file__).parent / "guarded_app.py"

@@ -9,9 +9,9 @@ import filelock
 import pytest
 
 from cronsensus import LeaseLost, Lock, StoreUnavailable
-from cronsensus.clock import ManualClock
 from cronsensus.errors import InvalidOption, MissingExtra, StoreBusy
 from cronsensus.lock import in_files
+from cronsensus.timing.clock import ManualClock
 
 
 def at(folder: Path, **options: object) -> Lock:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, NotTheHolder, StoreUnavailable
-from cronsensus.interrupts import Event
 from cronsensus.lock import lease as module
 from cronsensus.lock.lease import LONG, SOONEST, Lease, LeaseBackend, LeaseRef
 from cronsensus.lock.worker_pool import _pool
-from cronsensus.logger import flush
 from cronsensus.membership.lease import MARGIN
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import flush
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import ManualClock
 
 TTL = timedelta(seconds=10)
 TRUSTED = TTL.total_seconds() * (1 - MARGIN)

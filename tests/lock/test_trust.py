@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from cronsensus import LeaseLost, Lock, StoreUnavailable
-from cronsensus.clock import ManualClock
 from cronsensus.lock.in_store import StoreLockBackend
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
 _names = count()

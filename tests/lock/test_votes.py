@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from cronsensus.background import Background
-from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations import redlock
 from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, RedlockBackend, RedlockWaiter
@@ -20,8 +18,10 @@ from cronsensus.lock import worker_pool
 from cronsensus.lock.backend import Acquisition, LockRequest
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.worker_pool import THREADS
-from cronsensus.logger import Logger
 from cronsensus.membership.liveness import started_at
+from cronsensus.process.background import Background
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import ManualClock, SystemClock
 
 TTL = timedelta(seconds=10)
 PATIENCE = 10.0

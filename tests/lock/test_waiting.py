@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 
 from cronsensus import Lock
-from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.lock.in_store import StoreLockBackend
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
@@ -15,6 +14,7 @@ from cronsensus.lock.waiter import POLLS, SEEN_FOR, PollingWaiter
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.clock import ManualClock, SystemClock
 
 PATIENCE = 60.0
 

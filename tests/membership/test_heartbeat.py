@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock, SystemClock
-from cronsensus.logger import flush
 from cronsensus.membership import heartbeat as module
 from cronsensus.membership.heartbeat import AFTER_A_BUG, SOONEST, Heartbeat, Resource
 from cronsensus.membership.session_host import SessionHost
+from cronsensus.process.logger import flush
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock, SystemClock
 
 PATIENCE = 60.0
 

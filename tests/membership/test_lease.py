@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.membership.lease import MARGIN, SessionLease
+from cronsensus.timing.clock import ManualClock
 
 SHORT, LONG = timedelta(seconds=10), timedelta(seconds=600)
 SHORT_TRUST, LONG_TRUST = SHORT.total_seconds() * (1 - MARGIN), LONG.total_seconds() * (1 - MARGIN)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.membership.lease_monitor import SOONEST, LeaseMonitor
 from cronsensus.membership.timer import Timer
+from cronsensus.timing.clock import ManualClock
 
 
 class Lease:

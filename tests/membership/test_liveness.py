@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership import liveness
 from cronsensus.membership.liveness import (
@@ -28,6 +27,7 @@ from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.stores import boot
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import SystemClock
 
 
 def session_of(pid: int, started: int | None = None, host: str | None = None) -> SessionView:

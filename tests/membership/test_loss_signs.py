@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import SchemaMismatch, StoreUnavailable
-from cronsensus.logger import flush
 from cronsensus.membership import loss as module
 from cronsensus.membership.loss import BEFORE, ENDS_KEPT, GIVEN_UP, ONE_LOSS, StoreWatch
 from cronsensus.model.ledger import Identity, Loss
 from cronsensus.model.session import Renewal
+from cronsensus.process.logger import flush
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 UNKNOWN = Identity("a", START)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreError, StoreUnavailable
-from cronsensus.logger import flush
 from cronsensus.membership.lease import IDLE_LEASE, MARGIN, SessionLease
 from cronsensus.membership.renewer import IDLE_LOOK, IDLE_RENEWAL, LEAST, MEASURED, QUICK_LOOK, SessionRenewer
 from cronsensus.model.session import Renewal
+from cronsensus.process.logger import flush
+from cronsensus.timing.clock import ManualClock
 
 IDLE = IDLE_RENEWAL.total_seconds()
 LEASE = timedelta(seconds=9)

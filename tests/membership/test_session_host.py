@@ -2,12 +2,12 @@
 
 import threading
 
-from cronsensus.clock import SystemClock
-from cronsensus.interrupts import Event
 from cronsensus.membership import session_host as module
 from cronsensus.membership.session_host import SessionHost
+from cronsensus.process.interrupts import Event
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import SystemClock
 
 PATIENCE = 30.0
 

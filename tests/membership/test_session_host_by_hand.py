@@ -11,9 +11,7 @@ from weakref import WeakSet
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import SchemaMismatch, StoreEmptied, StoreError, StoreUnavailable
-from cronsensus.logger import flush
 from cronsensus.membership import session_host as module
 from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST
 from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked
@@ -21,9 +19,11 @@ from cronsensus.membership.renewer import IDLE_RENEWAL
 from cronsensus.membership.session_host import ASK_AGAIN, IDLE_FOR, JOIN, KNOWS_AFTER, SessionHost
 from cronsensus.model.ids import new_id
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
+from cronsensus.process.logger import flush
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.snapshots import Snapshot, restore
+from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
 IDLE = IDLE_RENEWAL.total_seconds()
@@ -305,7 +305,7 @@ def test_process_that_ends_closes_its_sessions_and_a_forked_child_leaves_them_al
 
 PROCESS = """
 import os, sys
-from cronsensus.clock import SystemClock
+from cronsensus.timing.clock import SystemClock
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.stores import open_store
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.membership import timer as module
 from cronsensus.membership.timer import COMPACT_FROM, IDLE_SECONDS, LONGEST_NAP, Timer, _Watch
+from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
 

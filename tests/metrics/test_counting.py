@@ -147,7 +147,7 @@ from cronsensus import Scheduler
 scheduler = Scheduler("memory://")
 with scheduler:
     pass
-parts = ("prometheus_client", "cronsensus.metrics", "cronsensus.pinging")
+parts = ("prometheus_client", "cronsensus.metrics", "cronsensus.lifecycle.pinging")
 loaded = [name for name in sys.modules if name.startswith(parts)]
 sys.exit(", ".join(loaded) or 0)
 """

@@ -9,10 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cronsensus import Scheduler
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.metrics import Metrics
 from cronsensus.metrics import reading as module
+from cronsensus.timing.clock import ManualClock
 from tests.hand_cluster import HandCluster
 from tests.metrics.promtool import needs_promtool, promtool
 

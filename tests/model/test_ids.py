@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.ids import new_id
+from cronsensus.timing.clock import ManualClock
 
 since_1970 = st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - it adds it
 

@@ -65,16 +65,13 @@ PRESENCE = [
 SENDING = ["tests/stores/sql/test_sending.py", "tests/stores/sql/test_queries.py"]
 MEMBERS = [
     "tests/membership/test_*",
-    "tests/test_node_crank.py",
+    "tests/node/test_node_crank.py",
     "tests/node/test_short_leases.py",
     "tests/node/test_emptied_under_nodes.py",
 ]
 NODE = [
     "tests/membership/test_*",
     "tests/node/test_*",
-    "tests/test_node.py",
-    "tests/test_node_crank.py",
-    "tests/test_node_faults.py",
     "tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[0]",
     "tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[50]",
 ]
@@ -87,7 +84,7 @@ SAFETY: dict[str, list[str]] = {
     "stores/sql/firing.py": STORES,
     "stores/sql/stepping.py": STORES,
     "stores/sql/acquiring.py": STORES,
-    "stores/sql/locks.py": STORES,
+    "stores/sql/sql_locks.py": STORES,
     "stores/sql/transaction.py": [*STORES, *SENDING],
     "stores/sql/sending.py": [*STORES, *SENDING],
     "stores/sql/postgres/at_once.py": AT_ONCE,
@@ -110,8 +107,8 @@ SAFETY: dict[str, list[str]] = {
         )
     },
     "stores/presence.py": PRESENCE,
-    "stores/sql/presence.py": PRESENCE,
-    "stores/redis/presence.py": PRESENCE,
+    "stores/sql/sql_presence.py": PRESENCE,
+    "stores/redis/redis_presence.py": PRESENCE,
     **{
         f"stores/redis/lua/{name}.lua": REDIS
         for name in (
@@ -207,7 +204,7 @@ LATER: dict[str, list[str]] = {
 """Tests that take minutes, and so are asked only about what the others let live (``--thorough``)."""
 
 ARGUED: dict[str, str] = {
-    "stores/sql/locks.py: _is_overdue: not row.held and row.session is not None → (not row.held)": (
+    "stores/sql/sql_locks.py: _is_overdue: not row.held and row.session is not None → (not row.held)": (
         "a lock without a session locks no row of a session, and is read again: one more look, the same answer"
     ),
     "stores/sql/finishing.py: _repeated: row is not None and became is not None and became[0] == end.token → "

@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 
 from cronsensus import every
-from cronsensus.clock import ManualClock
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
@@ -23,6 +22,7 @@ from cronsensus.node.executors.base import Call
 from cronsensus.node.round import Round
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import RecordingExecutor, new_session, node_by_hand
 
 LEASE = timedelta(seconds=10)

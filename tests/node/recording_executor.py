@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from cronsensus.clock import Clock
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import SessionSpec
 from cronsensus.node.executors.base import Call, Executor
@@ -16,6 +15,7 @@ from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import a_session
+from cronsensus.timing.clock import Clock
 
 
 class RecordingExecutor(Executor):

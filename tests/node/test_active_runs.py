@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from cronsensus.bus import Bus
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
@@ -25,6 +24,7 @@ from cronsensus.node.run_events import RunEvents
 from cronsensus.node.waking import Waking
 from cronsensus.rooms import ROOMS
 from cronsensus.testing.conformance.fixtures import LEASE, START
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import RecordingExecutor
 
 

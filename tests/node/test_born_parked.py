@@ -12,7 +12,6 @@ import pytest
 
 from cronsensus.after.room import after
 from cronsensus.after.waking import Ended
-from cronsensus.clock import ManualClock
 from cronsensus.model.ends import End, Final
 from cronsensus.model.gate import After, Rule, Which
 from cronsensus.model.job import JobSpec, Policies
@@ -23,6 +22,7 @@ from cronsensus.planning import plan
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import LEASE, MINUTE, START, a_session
 from cronsensus.testing.conformance.steps import carry_out, settle, take
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 
 STEPS = ("P commits", "P looks", "E commits", "E looks")

@@ -11,7 +11,6 @@ import pytest
 from msgspec import structs
 
 from cronsensus.after.upstreams import Gates
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.claim_order import ignores_classes
@@ -29,6 +28,7 @@ from cronsensus.node.waking import Waking
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, take
+from cronsensus.timing.clock import ManualClock
 from tests.node.test_active_runs import Scene
 
 SOON = timedelta(milliseconds=50)

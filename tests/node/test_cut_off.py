@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.clock import Clock, ManualClock, SystemClock
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
@@ -19,7 +18,8 @@ from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.registered import Registered
 from cronsensus.run import Run
 from cronsensus.testing.conformance.steps import take
-from tests.test_node_crank import LEASE, Bench
+from cronsensus.timing.clock import Clock, ManualClock, SystemClock
+from tests.node.test_node_crank import LEASE, Bench
 
 PATIENCE = 60.0
 

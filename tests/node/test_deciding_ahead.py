@@ -10,7 +10,6 @@ import pytest
 from msgspec import structs
 
 from cronsensus.audit import audit
-from cronsensus.clock import ManualClock
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Overlap, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -20,6 +19,7 @@ from cronsensus.node.executors.base import Call
 from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, LOOKS, RESERVE, SLACK, TRIPS, LeadTime
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import MOST_AHEAD
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 from tests.node.recording_executor import RecordingExecutor, node_by_hand
 

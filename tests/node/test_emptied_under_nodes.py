@@ -8,13 +8,13 @@ import pytest
 
 from cronsensus import StoreUnavailable
 from cronsensus.errors import StoreEmptied
-from cronsensus.logger import flush
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
 from cronsensus.node.round import HALTED
+from cronsensus.process.logger import flush
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.triggers import every
 from tests.membership.test_emptied_under_locks_and_calls import empty
-from tests.test_node_crank import Bench, job
+from tests.node.test_node_crank import Bench, job
 
 
 class Troubled(MemoryStore):

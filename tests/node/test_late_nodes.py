@@ -9,12 +9,12 @@ from statistics import median
 import pytest
 
 from cronsensus import every
-from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.decide import HINTED
 from cronsensus.node.settings import WATCH
 from cronsensus.node.turn_order import IN_FRONT, STAGGER, TERM, is_in_front, place
+from cronsensus.timing.clock import ManualClock
 from tests.node.crowd import LEASE, SECOND, Crowd, lateness, latest
 
 FOR_LONG = timedelta(hours=1)

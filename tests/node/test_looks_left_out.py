@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import RecordingExecutor, node_by_hand
 
 LEASE = timedelta(minutes=5)

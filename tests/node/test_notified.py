@@ -7,13 +7,13 @@ from typing import cast
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.node import Node
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import new_session, registered
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.membership.lease import IDLE_LEASE
 from cronsensus.node.session import SAY_AGAIN, OwnSession
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import new_session
 
 LEASE = timedelta(seconds=10)

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from cronsensus import Run, StoreUnavailable
-from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.node.progress import ProgressBuffer
+from cronsensus.timing.clock import ManualClock
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, OTHER = (cast("Run", SimpleNamespace(id=number, token=10 * number, session="s")) for number in (1, 2))

@@ -22,7 +22,7 @@ from cronsensus.node.session import SAY_AGAIN
 from cronsensus.stores.memory.snapshots import restore, take
 from cronsensus.testing.conformance import steps
 from cronsensus.triggers import every
-from tests.test_node_crank import LEASE, Bench
+from tests.node.test_node_crank import LEASE, Bench
 
 TICK = 0.01
 SOON = 1.0

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreCorrupt, StoreUnavailable
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
@@ -26,6 +25,7 @@ from cronsensus.node.pace import GATHER, STALLED
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 from tests.node.recording_executor import RecordingExecutor, node_by_hand
 from tests.scratch import scratch_folder

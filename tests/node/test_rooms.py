@@ -11,7 +11,6 @@ import cronsensus.node
 from cronsensus import Run, Scheduler, every, rooms
 from cronsensus.after.room import after
 from cronsensus.batching.room import batching
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreCorrupt
 from cronsensus.insight.waiting import why_it_waits
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
@@ -21,10 +20,11 @@ from cronsensus.node.hooks import Admission, Begin, Hooks, Waker
 from cronsensus.node.waking import Waking
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import START
+from cronsensus.timing.clock import ManualClock
+from tests.after.test_dependencies import wait_until
 from tests.node import waits_for_a_file
 from tests.node.test_active_runs import Scene
 from tests.node.waits_for_a_file import waiting_for_files, waits_for
-from tests.test_dependencies import wait_until
 
 NODE = Path(cronsensus.node.__file__).parent
 FEATURES = ("batch", "upstream", "downstream", "dependent", "shard", "add_items", "celery", "rabbit", "django")

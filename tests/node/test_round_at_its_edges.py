@@ -11,7 +11,7 @@ from cronsensus.errors import StoreUnavailable
 from cronsensus.node import careful
 from cronsensus.node.round import PATIENCE
 from cronsensus.triggers import every
-from tests.test_node_crank import Bench, job
+from tests.node.test_node_crank import Bench, job
 
 
 def refused(*_: Any, **__: Any) -> Any:

@@ -17,7 +17,7 @@ from cronsensus.node.run_events import RunEvents
 from cronsensus.testing.conformance.steps import an_end
 from tests.membership.test_emptied_under_locks_and_calls import empty
 from tests.node.test_emptied_under_nodes import Troubled, unavailable
-from tests.test_node_crank import Bench
+from tests.node.test_node_crank import Bench
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
 CLAIM = Claim(

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.membership.loss import ENDS_KEPT
 from cronsensus.model.ends import End
 from cronsensus.model.states import State
 from cronsensus.node import said
 from cronsensus.node.said import Said
 from cronsensus.testing.conformance.steps import an_end
+from cronsensus.timing.clock import ManualClock
 
 FIRST, OTHER = (1, 101), (2, 102)
 MOST = 10

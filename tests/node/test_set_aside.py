@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreReadOnly, StoreUnavailable
 from cronsensus.model.job import JobSpec
 from cronsensus.model.step import Done, Step
 from cronsensus.node.round import Round
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 from tests.node.recording_executor import RecordingExecutor, node_by_hand
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
-from cronsensus.logger import flush
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.renewer import MEASURED, SessionRenewer
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.process.logger import flush
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock
 
 
 class FarAway(MemoryStore):

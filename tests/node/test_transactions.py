@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from cronsensus import LeaseLost, Retry, Run, RunFailed, Scheduler, State, StoreUnavailable
-from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidPayload, UnsupportedTransaction
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
@@ -31,6 +30,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import take
+from cronsensus.timing.clock import SystemClock
 
 STORES: dict[str, Callable[[str], Store]] = {"sqlite": SqliteStore, "postgres": PostgresStore, "mysql": MysqlStore}
 DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}

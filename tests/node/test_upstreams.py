@@ -8,7 +8,6 @@ import pytest
 from cronsensus.after.room import after
 from cronsensus.after.upstreams import Gates
 from cronsensus.after.waking import Ended, Held
-from cronsensus.clock import ManualClock
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.gate import After, Rule
 from cronsensus.model.job import JobSpec, Policies
@@ -20,6 +19,7 @@ from cronsensus.node.waking import Waking
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 
 NIGHTS = 50

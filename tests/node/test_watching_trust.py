@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import RecordingExecutor, node_by_hand
 
 LEASE = timedelta(seconds=10)

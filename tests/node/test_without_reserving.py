@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.node import pace
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import ManualClock
 from tests.node.test_reserved_scenes import RESERVED, SLOTS, WAITING, Node, Scene, answers_get_lost
 
 

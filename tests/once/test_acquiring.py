@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import ConfigurationError, StoreUnavailable
 from cronsensus.lock.drive import NAP, Pause
 from cronsensus.model.job import JobSpec
@@ -22,6 +21,7 @@ from cronsensus.outside.owned_claim import OwnedClaim, Ticket
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import win_named
+from cronsensus.timing.clock import ManualClock
 
 SPEC = JobSpec(name="once:work", function="work")
 WANTED = CallKey(SPEC, "k")

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import (
     ConfigurationError,
     LeaseLost,
@@ -34,6 +33,7 @@ from cronsensus.outside.owned_claim import AGAIN, WATCH, OwnedClaim, Ticket
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, win_named
+from cronsensus.timing.clock import ManualClock
 
 KEEP = HOUR
 MICROSECOND = timedelta(microseconds=1)

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from cronsensus import LeaseLost, Scheduler
-from cronsensus.clock import ManualClock
 from cronsensus.errors import InvalidOption, InvalidTransition, StoreBusy
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.claims import Claims
+from cronsensus.timing.clock import ManualClock
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

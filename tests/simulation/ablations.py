@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import structs
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.membership.lease import MARGIN, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
@@ -21,6 +20,7 @@ from cronsensus.node.claiming import Claiming
 from cronsensus.node.hooks import FREELY
 from cronsensus.node.situation import Fired, Firing
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import Clock
 from tests.simulation.cluster import Parts
 
 # --- the store ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from cronsensus.clock import SystemClock
+from cronsensus.timing.clock import SystemClock
 from tests.simulation.cluster import Parts, simulate
 from tests.simulation.cluster.batch_night import BatchWorld
 from tests.simulation.cluster.diamond_night import DiamondWorld

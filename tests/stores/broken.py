@@ -16,8 +16,6 @@ from typing import Any, ClassVar
 
 from msgspec import structs
 
-from cronsensus.clock import SystemClock
-from cronsensus.instants import LATEST
 from cronsensus.model.acquiring import Ask, AskNamed, Intent, NotWon
 from cronsensus.model.claim_order import first_level
 from cronsensus.model.ends import End, Parked
@@ -32,6 +30,8 @@ from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 from cronsensus.stores.values import AT_ONCE, Partition, Pruned, View
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import LATEST
 
 Answers = list[tuple[Claim | NotWon, ...]]
 

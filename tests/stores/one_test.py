@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from cronsensus.clock import Clock
 from cronsensus.stores import Store
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance import StoreConformance
+from cronsensus.timing.clock import Clock
 
 
 def run(

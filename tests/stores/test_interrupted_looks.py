@@ -14,7 +14,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
-from cronsensus.stores.sql.handle import SqlHandle
+from cronsensus.stores.sql.sql_handle import SqlHandle
 from tests.cancelling import CutCall, Interrupted, each_line
 
 _names = count()

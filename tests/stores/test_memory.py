@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.clock import Clock, ManualClock, SystemClock
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
@@ -16,6 +15,7 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance import StoreConformance
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import give_back, take
+from cronsensus.timing.clock import Clock, ManualClock, SystemClock
 from cronsensus.triggers import every
 
 names = (f"memory://test-{number}" for number in itertools.count())

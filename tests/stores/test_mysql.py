@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy import Connection, create_engine, make_url
 from sqlalchemy.pool import NullPool
 
-from cronsensus.clock import Clock
 from cronsensus.stores import Store
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.testing.conformance import StoreConformance
+from cronsensus.timing.clock import Clock
 
 
 class TestMysqlStore(StoreConformance):

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import Clock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import State
 from cronsensus.stores import Store
@@ -17,6 +16,7 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import HOUR, MINUTE, StoreTest
+from cronsensus.timing.clock import Clock
 from cronsensus.triggers import cron
 from tests.zone_files import write_zone, zones_in
 

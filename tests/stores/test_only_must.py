@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus.clock import Clock
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
@@ -19,6 +18,7 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance import StoreConformance, StoreTest
 from cronsensus.testing.conformance.fixtures import SECOND, START, minute
 from cronsensus.testing.conformance.steps import give_back
+from cronsensus.timing.clock import Clock
 
 ROOT = Path(__file__).parents[2]
 names = (f"memory://only-must-{number}" for number in itertools.count())

@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy import Connection, create_engine, make_url
 from sqlalchemy.pool import NullPool
 
-from cronsensus.clock import Clock
 from cronsensus.stores import Store
 from cronsensus.stores.sql.postgres import PostgresStore, at_once
 from cronsensus.testing.conformance import Claiming, Enqueuing, Finishing, Firing, Herds, Stepping, StoreConformance
+from cronsensus.timing.clock import Clock
 
 
 class OnPostgres:

@@ -20,8 +20,8 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.presence import MOST_UNANSWERED
-from cronsensus.stores.sql.mysql.presence import names_of
-from cronsensus.stores.sql.postgres.presence import key_of
+from cronsensus.stores.sql.mysql.mysql_presence import names_of
+from cronsensus.stores.sql.postgres.postgres_presence import key_of
 from cronsensus.testing.conformance.fixtures import a_session
 from tests.servers.fixtures import mysql_connection
 from tests.servers.mysql import mysql_or_mariadb

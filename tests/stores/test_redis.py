@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import Clock
 from cronsensus.model.plan import Plan
 from cronsensus.model.step import Want
 from cronsensus.stores import Store
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance import Claiming, Firing, Herds, LeadTime, Stepping, StoreConformance
+from cronsensus.timing.clock import Clock
 
 
 class OnRedis:

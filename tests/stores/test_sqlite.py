@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from cronsensus.clock import Clock
 from cronsensus.stores import Store
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance import StoreConformance
+from cronsensus.timing.clock import Clock
 from tests.scratch import copy_migrated_sqlite, scratch_folder
 from tests.stores.conftest import is_about_set_up
 

@@ -23,9 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cronsensus.clock import Clock, ManualClock
 from cronsensus.errors import CronsensusError
-from cronsensus.instants import LATEST, to_micros
 from cronsensus.model.acquiring import Ask, AskNamed, Intent
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.glance import Glance
@@ -44,6 +42,8 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import EVERY_MINUTE, FAR_AHEAD, MINUTE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take
+from cronsensus.timing.clock import Clock, ManualClock
+from cronsensus.timing.instants import LATEST, to_micros
 from cronsensus.triggers import at, every
 from tests.scratch import in_memory
 from tests.stores.broken import FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon

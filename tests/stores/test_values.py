@@ -17,7 +17,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.schema import releases
-from cronsensus.stores.sql.store import SqlStore
+from cronsensus.stores.sql.sql_store import SqlStore
 
 LEASE = timedelta(seconds=60)
 BEYOND = 2**70

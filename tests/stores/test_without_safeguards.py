@@ -15,11 +15,11 @@ import pytest
 from msgspec import structs
 
 from cronsensus.errors import CronsensusError, StoreError
-from cronsensus.instants import LATEST, from_micros
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.plan import Plan
 from cronsensus.stores.redis import RedisStore, scripts
-from cronsensus.stores.sql import completing, finishing, firing, locks, sessions
+from cronsensus.stores.sql import completing, finishing, firing, sessions, sql_locks
+from cronsensus.timing.instants import LATEST, from_micros
 from tests.stores.one_test import run, run_on_sqlite
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -159,11 +159,11 @@ def test_without_a_condition_in_sql_the_suite_rejects_the_store(tmp_path, monkey
 
 def looks_at_no_lock_first(patch: pytest.MonkeyPatch) -> None:
     """A session may end between that look, which costs no write lock, and the step that takes the lock."""
-    patch.setattr(locks, "is_taken", lambda *_: False)
+    patch.setattr(sql_locks, "is_taken", lambda *_: False)
 
 
 def gives_locks_to_the_dead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(locks, "require_alive", nothing)
+    patch.setattr(sql_locks, "require_alive", nothing)
 
 
 def finds_all_dead(patch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from cronsensus.audit import audit
-from cronsensus.clock import Clock
 from cronsensus.insight.standstill import every_standstill
+from cronsensus.jobs.rewinding import rewind_job
 from cronsensus.model.states import State
-from cronsensus.rewinding import rewind_job
 from cronsensus.stores import Store
 from cronsensus.stores.sql import defining
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import StoreTest
+from cronsensus.timing.clock import Clock
 from cronsensus.triggers import cron
 from tests.scratch import copy_migrated_sqlite, scratch_folder
 from tests.zone_files import forget_rules, write_zone, zones_in

@@ -11,7 +11,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from cronsensus.errors import InvalidTrigger
-from cronsensus.instants import from_micros
+from cronsensus.timing.instants import from_micros
 from cronsensus.triggers import Trigger, any_of, at, cron, every, trigger_from_json
 
 TICK = timedelta(microseconds=1)

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from cronsensus import signals as signals_module
-from cronsensus.clock import ManualClock
-from cronsensus.signals import StopSignals
+from cronsensus.lifecycle import signals as signals_module
+from cronsensus.lifecycle.signals import StopSignals
+from cronsensus.timing.clock import ManualClock
 from tests.user_code.programs import started
 
 NODE = """

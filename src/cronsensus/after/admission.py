@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from cronsensus.after.crossing import CameAfter
 from cronsensus.after.upstreams import Gates, UpstreamResults
 from cronsensus.errors import StoreError
-from cronsensus.logger import Logger
 from cronsensus.model.ends import Final, Parked, Then
 from cronsensus.model.gate import Gate
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.states import State
 from cronsensus.node.hooks import Admission, Begin, Host
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")

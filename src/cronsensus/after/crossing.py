@@ -11,7 +11,7 @@ import msgspec
 from cronsensus.after.upstreams import Found, Upstream, UpstreamResults
 from cronsensus.errors import InvalidPayload, UnsupportedFunction
 from cronsensus.node.executors.importing import Target, load, locate
-from cronsensus.typed import UNTYPED, Types, to_plain
+from cronsensus.payload.typed import UNTYPED, Types, to_plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict
 
 from cronsensus.after.upstreams import UpstreamResults, last_until
-from cronsensus.clock import SystemClock
-from cronsensus.declared import Declarations, Named, name_of
-from cronsensus.durations import Duration, format_duration, parse_duration
+from cronsensus.declared.declarations import Declarations, Named, name_of
 from cronsensus.errors import InvalidOption
-from cronsensus.instants import format_instant
 from cronsensus.model.gate import WAIT_FOR, After, Rule, When, Which
 from cronsensus.model.job import check_choice
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.durations import Duration, format_duration, parse_duration
+from cronsensus.timing.instants import format_instant
 from cronsensus.triggers import Trigger
 
 Upstreams = Named | str | Sequence[Named | str] | Mapping[Any, Literal["same", "all_in_period", "latest_before"]]

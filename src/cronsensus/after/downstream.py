@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cronsensus.errors import InvalidOption
-from cronsensus.handle import retry_chain
-from cronsensus.instants import format_instant
 from cronsensus.model.gate import Rule, in_order, without_circles
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.stores.retries import retry_chain
+from cronsensus.timing.instants import format_instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from cronsensus.alerts.events import EVENTS, Event
 from cronsensus.alerts.sending import Target, check_target, show
-from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidOption
+from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers.options import unknown
 
 DEFAULT = ("failed", "missed")

@@ -11,19 +11,19 @@ from datetime import datetime, timedelta
 from itertools import dropwhile, takewhile
 
 from cronsensus.alerts.events import AGAIN, SLOW, Event
-from cronsensus.durations import format_duration
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lost_jobs import find_lost_jobs, read_lost_job
 from cronsensus.insight.standstill import every_standstill, find_standstill
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
-from cronsensus.instants import to_micros
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.rewind import AHEAD
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.timing.durations import format_duration
+from cronsensus.timing.instants import to_micros
 
 MOST_FAILED = 1_000
 """Jobs of which it is remembered that they have failed, to tell that they are well again: each is read for that."""

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.batch import Children
 from cronsensus.model.job import is_internal
 from cronsensus.model.ledger import LedgerRange
@@ -20,6 +19,7 @@ from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.timing.instants import from_micros, to_micros
 
 EVENTS = (
     "failed", "items_failed", "missed", "cancelled", "overdue", "retired", "slow", "stalled", "backlog", "recovered",

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.request import BaseHandler, HTTPHandler, HTTPSHandler, Request
 
-from cronsensus.clock import SystemClock
 from cronsensus.membership.timer import Deadline, Timer
+from cronsensus.timing.clock import SystemClock
 
 Mail = TypeVar("Mail", bound=SMTP)
 _TIMER = Timer(SystemClock())

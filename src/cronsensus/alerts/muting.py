@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronsensus.codec import clean
 from cronsensus.model.job import INTERNAL
 from cronsensus.model.session import check_lock
+from cronsensus.payload.codec import clean
 from cronsensus.stores.base import Store
 
 _LOCK = INTERNAL + "mute:"

@@ -23,12 +23,12 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cronsensus.alerts.events import Event
 from cronsensus.alerts.exchange import Exchange
-from cronsensus.clock import SystemClock
+from cronsensus.declared.functions import is_async
 from cronsensus.errors import AlertNotSent, InvalidOption, MissingExtra, TaskControl
-from cronsensus.functions import is_async
-from cronsensus.instants import to_micros
-from cronsensus.logger import Logger
-from cronsensus.masking import mask
+from cronsensus.process.logger import Logger
+from cronsensus.security.masking import mask
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import to_micros
 
 PATIENCE = 10.0
 """Seconds that a receiver may take for each answer."""

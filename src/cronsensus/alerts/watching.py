@@ -28,23 +28,23 @@ from cronsensus.alerts.conditions import (
     opened_by,
 )
 from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, begin, look
+from cronsensus.alerts.message_words import MOST_TOLD, data, subject, text
 from cronsensus.alerts.muting import muted
 from cronsensus.alerts.sending import LONGEST_WAIT, Message, send
-from cronsensus.alerts.words import MOST_TOLD, data, subject, text
-from cronsensus.clock import SystemClock
 from cronsensus.errors import AlertNotSent, DuplicateJob, InvalidOption, Retry
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.time_words import exact
 from cronsensus.insight.why import why
-from cronsensus.insight.words import exact
-from cronsensus.instants import from_micros, to_micros
-from cronsensus.logger import Logger
 from cronsensus.model.ends import Again
 from cronsensus.model.job import ALERT, JobSpec, is_internal
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from cronsensus.node.hooks import EndsAs
 from cronsensus.node.run import BaseRun
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import from_micros, to_micros
 
 EVERY = timedelta(seconds=2)
 """Between two looks."""

@@ -13,10 +13,10 @@ from cronsensus.audit.runs import Runs, Sessions
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.verdicts import Verdicts
 from cronsensus.errors import UnknownJob
-from cronsensus.instants import as_utc, format_instant
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
+from cronsensus.timing.instants import as_utc, format_instant
 
 TOLERANCE = timedelta(seconds=30)
 """The longest time for a nominal time to be undecided, or a run to stay with a dead session: a few leases."""

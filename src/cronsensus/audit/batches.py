@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from cronsensus.audit.finding_words import Words
 from cronsensus.audit.prunes import Prunes
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
-from cronsensus.audit.words import Words
-from cronsensus.instants import format_instant
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
+from cronsensus.timing.instants import format_instant
 
 _REMEMBERED = 1_000
 """Batches that were there: of their items it is not asked again."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 
-from cronsensus.instants import format_instant, parse_instant
 from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, TrailEntry
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_trail_entry
+from cronsensus.timing.instants import format_instant, parse_instant
 
 MOST = 10_000
 MOST_NOTES = 20

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 
-from cronsensus.instants import parse_instant
 from cronsensus.model.ledger import PRUNE
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_trail_entry
+from cronsensus.timing.instants import parse_instant
 
 MOST = 10_000
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from cronsensus.instants import format_instant
+from cronsensus.timing.instants import format_instant
 
 MOST_FINDINGS = 1000
 MOST_JOBS = 1000

@@ -20,12 +20,12 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from cronsensus.audit.batches import Batches
+from cronsensus.audit.finding_words import Words
 from cronsensus.audit.nominal import Nominals
 from cronsensus.audit.prunes import Prunes
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.upstreams import Upstreams
-from cronsensus.audit.words import Words
 from cronsensus.model.job import Era, JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView

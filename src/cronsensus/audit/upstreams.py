@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, cast
 
+from cronsensus.audit.finding_words import Words
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
-from cronsensus.audit.words import Words
 from cronsensus.model.gate import Rule, Verdict, is_against
 from cronsensus.model.job import Era, JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
+from cronsensus.audit.finding_words import Words
 from cronsensus.audit.nominal import MICROSECOND, MOST_COUNTED, Nominals, split
 from cronsensus.audit.report import JobReport
 from cronsensus.audit.rows import Row, succeeded_before, tally
 from cronsensus.audit.set_backs import Rewound, SetBacks
-from cronsensus.audit.words import Words
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import OccurrenceFilter

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cronsensus.batching.batch import is_batch, tolerance_of
 from cronsensus.batching.phases import adder, phases
-from cronsensus.clock import Clock
 from cronsensus.model.batch import Children, Tolerance
 from cronsensus.model.ends import Final, Then
 from cronsensus.model.occurrence import Claim
@@ -15,6 +14,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.node.hooks import Admission, Begin, Host
 from cronsensus.node.registered import Registered
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 TRUSTED = 1.0
 """Seconds for which a batch that was open counts as open: an item of it begins without asking."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from cronsensus.model.batch import Tolerance
 from cronsensus.model.occurrence import Claim, Occurrence
@@ -27,6 +27,8 @@ class Batch(Part):
         collect_run: its parameter that wants the ``Run``.
         on_loop: whether lister or ``collect`` is async.
     """
+
+    passes_arguments: ClassVar[bool] = True
 
     lister: Any
     lister_name: str

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 from cronsensus.batching.batch import Batch
+from cronsensus.declared.functions import Function, is_async, run_parameter_of
 from cronsensus.errors import InvalidOption, InvalidTransition
-from cronsensus.functions import Function, is_async, run_parameter_of
 from cronsensus.model.batch import Tolerance
 from cronsensus.model.occurrence import Occurrence
-from cronsensus.typed import UNTYPED
+from cronsensus.payload.typed import UNTYPED
 
 MOST_SHARDS = 10_000
 

@@ -9,14 +9,14 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from cronsensus.batching.batch import Batch
-from cronsensus.clock import SystemClock
-from cronsensus.codec import dumps
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidPayload
 from cronsensus.model.batch import MOST_ITEMS, item_key, shown_key
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
+from cronsensus.payload.codec import dumps
+from cronsensus.payload.typed import Types
 from cronsensus.stores.base import Store
-from cronsensus.typed import Types
+from cronsensus.timing.clock import SystemClock
 
 PAGE = 1000
 """Most items that are enqueued in one step."""

@@ -20,7 +20,6 @@ from typing import Any
 from cronsensus.batching.batch import Batch, batch_of, is_batch
 from cronsensus.batching.pages import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
 from cronsensus.errors import BatchFailed, InvalidOption
-from cronsensus.logger import Logger
 from cronsensus.model.batch import MOST_ITEMS, Children, Phase, item_key, phase, shown_key
 from cronsensus.model.ends import Parked
 from cronsensus.model.occurrence import Claim, Item, Occurrence, OccurrenceFilter
@@ -28,8 +27,9 @@ from cronsensus.model.states import Origin, Reason, State
 from cronsensus.node.hooks import EndsAs
 from cronsensus.node.registered import Registered
 from cronsensus.node.run import BaseRun
+from cronsensus.payload.typed import Types
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
-from cronsensus.typed import Types
 
 _log = Logger("cronsensus.node")
 

@@ -15,7 +15,7 @@ from cronsensus.cli.output import Cell, Output, message
 from cronsensus.cli.zones import JobZones
 from cronsensus.errors import StoreError
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import brief, exact, relative
+from cronsensus.insight.time_words import brief, exact, relative
 from cronsensus.scheduler import Scheduler
 
 

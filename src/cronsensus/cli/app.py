@@ -28,7 +28,7 @@ from cronsensus.cli.group import Invocation
 from cronsensus.cli.output import message, message_once
 from cronsensus.cli.terminal import clean
 from cronsensus.errors import CronsensusError, StoreReadOnly
-from cronsensus.insight.words import shorten
+from cronsensus.insight.time_words import shorten
 from cronsensus.stores.base import Store
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from cronsensus.cli.group import Command
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import Cell, Output, Row, message
 from cronsensus.insight.live_nodes import live_nodes
-from cronsensus.insight.words import brief, counted, exact, read_time
+from cronsensus.insight.time_words import brief, counted, exact, read_time
 
 SHOWN = 20
 MOST_ROWS = 50

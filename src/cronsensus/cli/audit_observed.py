@@ -9,7 +9,7 @@ from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import OK
 from cronsensus.cli.output import Cell, Output, Row, message
 from cronsensus.external.observed import Observed, read_observed
-from cronsensus.insight.words import counted, read_time
+from cronsensus.insight.time_words import counted, read_time
 
 
 def audit_observed(output: Output, names: Collection[str], since: str | None, until: str | None) -> int:

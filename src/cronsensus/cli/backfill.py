@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import click
 
-from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.after.downstream import Downstream
 from cronsensus.after.downstream import downstream as behind_of
 from cronsensus.cli.app import opened_store
@@ -19,7 +18,8 @@ from cronsensus.cli.zones import default_zone
 from cronsensus.insight.backfill_plan import BackfillPlan, plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import counted, exact, read_time
+from cronsensus.insight.time_words import counted, exact, read_time
+from cronsensus.jobs.acting import MOST_AT_ONCE
 from cronsensus.model.occurrence import Enqueued
 from cronsensus.stores.pages import every_edge, rules_of
 

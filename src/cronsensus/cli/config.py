@@ -7,7 +7,7 @@ import click
 from cronsensus.cli.app import known_settings
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output, message
-from cronsensus.masking import mask
+from cronsensus.security.masking import mask
 
 
 @click.command(cls=Command)

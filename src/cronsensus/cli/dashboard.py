@@ -90,7 +90,7 @@ def dashboard(host: str, port: int, prefix: str, *, read_only: bool) -> None:
 def _wait_for_schema(store: Store) -> None:
     """Wait for the first node, which makes the schema: all is often started together."""
     from cronsensus.errors import SchemaMissing
-    from cronsensus.interrupts import Event
+    from cronsensus.process.interrupts import Event
 
     told = False
     while True:

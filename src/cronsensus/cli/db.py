@@ -13,9 +13,9 @@ from cronsensus.cli.group import Group
 from cronsensus.cli.options import whoami
 from cronsensus.cli.output import Cell, Output, message
 from cronsensus.cli.zones import default_zone
-from cronsensus.insight.words import exact, read_time
-from cronsensus.masking import mask
+from cronsensus.insight.time_words import exact, read_time
 from cronsensus.model.states import Reason
+from cronsensus.security.masking import mask
 
 _AT_ONCE = 1000
 

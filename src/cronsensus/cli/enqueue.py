@@ -8,18 +8,18 @@ from typing import Any, get_args
 
 import click
 
-from cronsensus import known_keys
-from cronsensus.calls import Call
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType, job_argument, whoami
 from cronsensus.cli.output import Output, message
 from cronsensus.errors import InvalidOption
-from cronsensus.handle import Handle
 from cronsensus.insight.as_data import made_data
 from cronsensus.insight.live_nodes import describe_missing_node
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import shorten
+from cronsensus.insight.time_words import shorten
+from cronsensus.jobs import known_keys
+from cronsensus.jobs.calls import Call
+from cronsensus.jobs.handle import Handle
 from cronsensus.model.occurrence import Enqueued, Item, check_key
 from cronsensus.once.choices import OnError, OnMismatch
 

@@ -13,7 +13,7 @@ import click
 
 from cronsensus import errors
 from cronsensus.cli.terminal import clean
-from cronsensus.masking import mask
+from cronsensus.security.masking import mask
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
 STOPPED = 130

@@ -13,7 +13,7 @@ from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.zones import default_zone
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.graph import Graph, dot, graph_of, mermaid, states_at
-from cronsensus.insight.words import exact, read_time
+from cronsensus.insight.time_words import exact, read_time
 from cronsensus.stores.pages import every_edge, rules_of
 
 

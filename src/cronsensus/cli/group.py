@@ -21,7 +21,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cronsensus.cli.errors import PIPE_CLOSED, CommandError, report
-from cronsensus.masking import mask
+from cronsensus.security.masking import mask
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler

@@ -20,9 +20,7 @@ from cronsensus.cli.options import acting, job_argument, job_arguments, limited,
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.terminal import clean
 from cronsensus.cli.zones import JobZones, default_zone
-from cronsensus.codec import dumps_masked
 from cronsensus.errors import InvalidTransition
-from cronsensus.handle import Handle
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.live_nodes import describe_missing_node, live_nodes
@@ -31,13 +29,15 @@ from cronsensus.insight.next_times import next_times
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
-from cronsensus.insight.words import counted, exact, relative, shorten
-from cronsensus.masking import mask_data
+from cronsensus.insight.time_words import counted, exact, relative, shorten
+from cronsensus.jobs.handle import Handle
+from cronsensus.jobs.rewinding import rewind_job
 from cronsensus.model.job import JobView, Policies, is_internal, refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Occurrence
 from cronsensus.model.rewind import Rewind
 from cronsensus.model.states import State
-from cronsensus.rewinding import rewind_job
+from cronsensus.payload.codec import dumps_masked
+from cronsensus.security.masking import mask_data
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_job, rules_of
 
@@ -230,7 +230,7 @@ def _policies(view: JobView) -> str:
     from dataclasses import fields
     from datetime import timedelta
 
-    from cronsensus.durations import format_duration
+    from cronsensus.timing.durations import format_duration
 
     plain, texts = Policies(), []
     for item in fields(Policies):

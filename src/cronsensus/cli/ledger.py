@@ -15,7 +15,7 @@ from cronsensus.insight.as_data import line_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.ledger import NO_VERDICT, LedgerLine, ledger_page
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import brief, exact, read_time, shorten, typed_time
+from cronsensus.insight.time_words import brief, exact, read_time, shorten, typed_time
 
 
 @click.command(cls=Command)

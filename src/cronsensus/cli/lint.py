@@ -9,9 +9,9 @@ from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.lint_rules import Finding, lint_expression, lint_jobs
 from cronsensus.cli.output import Cell, Output
-from cronsensus.clock import SystemClock
-from cronsensus.insight.words import counted
+from cronsensus.insight.time_words import counted
 from cronsensus.stores.pages import rules_of
+from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers import cron
 
 

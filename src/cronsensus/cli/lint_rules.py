@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
 from cronsensus.insight.next_times import times_after
-from cronsensus.insight.words import brief, exact
+from cronsensus.insight.time_words import brief, exact
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.triggers import Trigger

@@ -11,7 +11,7 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, limited
 from cronsensus.cli.output import Cell, Output
-from cronsensus.insight.words import brief, relative
+from cronsensus.insight.time_words import brief, relative
 
 
 @click.group(cls=Group)

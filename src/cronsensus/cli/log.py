@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from cronsensus.cli.terminal import clean
-from cronsensus.instants import format_instant, from_micros
-from cronsensus.logger import Line, put_off
-from cronsensus.masking import mask
 from cronsensus.node.run import current_run
+from cronsensus.process.logger import Line, put_off
+from cronsensus.security.masking import mask
+from cronsensus.timing.instants import format_instant, from_micros
 
 _ABOUT = ("job", "run", "key", "attempt", "token")
 

@@ -15,8 +15,8 @@ from cronsensus.cli.app import import_module
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Group
 from cronsensus.cli.output import Output, message
-from cronsensus.clock import SystemClock
-from cronsensus.insight.words import counted
+from cronsensus.insight.time_words import counted
+from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers.zones import zone_name
 
 if TYPE_CHECKING:

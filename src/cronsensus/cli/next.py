@@ -18,12 +18,12 @@ from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
 from cronsensus.cli.terminal import clean
 from cronsensus.cli.zones import default_zone
-from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTrigger, UnknownJob
 from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import NextTime, next_times
-from cronsensus.insight.words import exact, read_time, relative, shorten
+from cronsensus.insight.time_words import exact, read_time, relative, shorten
+from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers import Trigger, cron, every
 from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.dialects import foreign
@@ -31,7 +31,7 @@ from cronsensus.triggers.notes import notes_on
 from cronsensus.triggers.zones import load_zone, zone_name
 
 if TYPE_CHECKING:
-    from cronsensus.job import Job
+    from cronsensus.jobs.job import Job
 
 LOOK_AHEAD = timedelta(days=400)
 CHANGES = 2

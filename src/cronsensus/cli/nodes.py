@@ -14,7 +14,7 @@ from cronsensus.cli.options import acting, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.insight.as_data import session_data
 from cronsensus.insight.life import Life, lives_of
-from cronsensus.insight.words import brief, relative, shorten
+from cronsensus.insight.time_words import brief, relative, shorten
 from cronsensus.model.session import SessionView
 
 

@@ -11,7 +11,7 @@ from cronsensus.cli.options import acting
 from cronsensus.cli.output import Output
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.words import shorten
+from cronsensus.insight.time_words import shorten
 from cronsensus.model.job import GUARDED
 from cronsensus.stores.base import Store
 

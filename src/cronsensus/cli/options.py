@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from cronsensus.cli.app import complete_job
-from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidDuration
+from cronsensus.timing.durations import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -21,7 +21,7 @@ import click
 from cronsensus.cli.group import Invocation
 from cronsensus.cli.terminal import clean, pad, squeeze, width_of
 from cronsensus.insight.as_data import json_leaf
-from cronsensus.masking import mask
+from cronsensus.security.masking import mask
 
 if TYPE_CHECKING:
     from rich.console import Console

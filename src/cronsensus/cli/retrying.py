@@ -8,8 +8,8 @@ from cronsensus.after.downstream import names_after, retried_already
 from cronsensus.batching.declare import refuse_item
 from cronsensus.cli.output import Output, message
 from cronsensus.errors import InvalidTransition
-from cronsensus.handle import retry
 from cronsensus.insight.as_data import made_data
+from cronsensus.jobs.handle import retry
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Occurrence, succeeded_already

@@ -19,7 +19,7 @@ from cronsensus.cli.output import message
 from cronsensus.cli.terminal import clean
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.standstill import every_standstill
-from cronsensus.insight.words import counted, relative
+from cronsensus.insight.time_words import counted, relative
 from cronsensus.triggers.zone_rules import zone_rules_of
 from cronsensus.triggers.zones import load_zone
 
@@ -86,8 +86,8 @@ def run(
     cronsensus run jobs:scheduler --wait=2m
     """
     from cronsensus.cli.log import start_logging
-    from cronsensus.signals import StopSignals
-    from cronsensus.starting import Tries
+    from cronsensus.lifecycle.signals import StopSignals
+    from cronsensus.lifecycle.starting import Tries
     from cronsensus.stores.connecting import connecting
 
     if name is not None:

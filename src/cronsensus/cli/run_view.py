@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.insight.run_report import LogEntry, RunReport
 from cronsensus.insight.summaries import error_text, run_state, took, what_for
-from cronsensus.insight.words import brief, exact, shorten
+from cronsensus.insight.time_words import brief, exact, shorten
 from cronsensus.model.batch import shown_key
 
 _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}
@@ -15,7 +15,7 @@ _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG":
 
 def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) -> None:
     """Print all that is known of a run, with times in ``zone``."""
-    from cronsensus.codec import dumps_masked, loads
+    from cronsensus.payload.codec import dumps_masked, loads
 
     one = report.occurrence
     output.heading(f"run {one.id} of {one.job}")

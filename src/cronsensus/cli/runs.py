@@ -19,8 +19,6 @@ from cronsensus.cli.retrying import print_left_out, print_retries, require_retry
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.cli.zones import JobZones
 from cronsensus.errors import InvalidTransition
-from cronsensus.handle import cancel as cancel_run
-from cronsensus.handle import retry_chain
 from cronsensus.insight.as_data import (
     batch_data,
     failures_data,
@@ -33,14 +31,16 @@ from cronsensus.insight.failures import failures_to_retry, grouped, open_failure
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
-from cronsensus.insight.words import counted, relative, shorten
-from cronsensus.instants import LATEST
-from cronsensus.masking import mask_data
+from cronsensus.insight.time_words import counted, relative, shorten
+from cronsensus.jobs.handle import cancel as cancel_run
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.security.masking import mask_data
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_occurrence, rules_of
+from cronsensus.stores.retries import retry_chain
+from cronsensus.timing.instants import LATEST
 
 _TAIL = 20
 _LOOK_AGAIN = 1.0
@@ -213,7 +213,7 @@ def watch(number: int) -> None:
 
 
 def _result(one: Occurrence) -> Any:
-    from cronsensus.codec import loads
+    from cronsensus.payload.codec import loads
 
     return None if one.result is None else mask_data(loads(one.result))
 

@@ -9,7 +9,7 @@ from cronsensus.cli.group import Command
 from cronsensus.cli.options import limited
 from cronsensus.cli.output import Cell, Output, message
 from cronsensus.insight.as_data import trail_data
-from cronsensus.insight.words import relative, shorten
+from cronsensus.insight.time_words import relative, shorten
 
 _SESSIONS = 1000
 """Sessions among which names of drained nodes are looked for."""

@@ -17,8 +17,8 @@ from cronsensus.insight.as_data import fields, occurrence_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.successes import newest_whole
+from cronsensus.insight.time_words import exact, read_time
 from cronsensus.insight.why import why as explained
-from cronsensus.insight.words import exact, read_time
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 

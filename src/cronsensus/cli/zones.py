@@ -13,7 +13,7 @@ from cronsensus.cli.app import settings
 from cronsensus.cli.group import Invocation
 from cronsensus.errors import StoreCorrupt
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.words import read_time
+from cronsensus.insight.time_words import read_time
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 from cronsensus.triggers.zones import load_zone

@@ -16,8 +16,8 @@ from cronsensus.dashboard.guesses import Guesses
 from cronsensus.dashboard.healthz import PATH, Healthz
 from cronsensus.dashboard.passwords import Password, Token
 from cronsensus.errors import InvalidOption
-from cronsensus.logger import Logger
-from cronsensus.loopback import is_loopback, strip_port
+from cronsensus.process.logger import Logger
+from cronsensus.security.loopback import is_loopback, strip_port
 
 if TYPE_CHECKING:
     from starlette.requests import Request

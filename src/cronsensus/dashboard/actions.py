@@ -13,16 +13,16 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.errors import CronsensusError
-from cronsensus.handle import cancel
 from cronsensus.insight.backfill_plan import plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.failures import failures_to_retry
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.summaries import why_ended
-from cronsensus.insight.words import exact, read_time, shorten
+from cronsensus.insight.time_words import exact, read_time, shorten
+from cronsensus.jobs.acting import MOST_AT_ONCE
+from cronsensus.jobs.handle import cancel
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence

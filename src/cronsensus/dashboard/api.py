@@ -36,11 +36,11 @@ from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
+from cronsensus.insight.time_words import read_time
 from cronsensus.insight.why import why
-from cronsensus.insight.words import read_time
-from cronsensus.masking import mask
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 
 _PAGE = 50

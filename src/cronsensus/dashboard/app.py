@@ -12,7 +12,6 @@ from typing import Any, Literal
 from urllib.parse import urlencode
 
 from cronsensus.audit import audit
-from cronsensus.codec import dumps_masked, loads
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
@@ -49,17 +48,18 @@ from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.summaries import took, what_for, why_ended
+from cronsensus.insight.time_words import read_time, shorten
 from cronsensus.insight.why import why
-from cronsensus.insight.words import read_time, shorten
-from cronsensus.instants import LATEST
-from cronsensus.masking import mask, mask_data
 from cronsensus.model.batch import shown_key
 from cronsensus.model.glance import Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
+from cronsensus.payload.codec import dumps_masked, loads
 from cronsensus.scheduler import Scheduler
+from cronsensus.security.masking import mask, mask_data
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, rules_of
+from cronsensus.timing.instants import LATEST
 
 try:
     import jinja2

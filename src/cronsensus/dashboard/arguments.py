@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cronsensus.codec import dumps
+from cronsensus.declared.functions import look_at
 from cronsensus.errors import InvalidOption
-from cronsensus.functions import look_at
 from cronsensus.model.job import JobSpec
+from cronsensus.payload.codec import dumps
 
 Kind = Literal["text", "number", "choice", "json"]
 PREFIX = "arg."

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronsensus.audit import JobReport, Report, audit
-from cronsensus.clock import SystemClock
-from cronsensus.durations import parse_duration
-from cronsensus.insight.words import brief
+from cronsensus.insight.time_words import brief
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.durations import parse_duration
 
 SPANS = {"1h": "The last hour", "1d": "The last day", "7d": "The last 7 days", "30d": "The last 30 days"}
 """How far back somebody may have it look, and what that is called."""

@@ -14,8 +14,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cronsensus.clock import SystemClock
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
 
 HEAD, BODY, WRITE = 10.0, 30.0, 30.0
 """Seconds for the head of a request, for its body, and for a part of an answer to be taken."""

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from cronsensus.dashboard.language import Words
 from cronsensus.insight.graph import Graph, Standing, standings_at
 from cronsensus.insight.next_times import times_after
-from cronsensus.insight.words import shorten
+from cronsensus.insight.time_words import shorten
 from cronsensus.model.gate import Rule
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from cronsensus.clock import SystemClock
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
 
 FREE = 20
 """Wrong passwords of an address after which its next ones wait."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import SystemClock
 
 PATH = "/healthz"
 KEPT = 1.0

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import CronsensusError
 from cronsensus.model.job import JobView, is_internal
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock, SystemClock
 
 MOST = 20_000
 """Jobs whose texts are kept, the first by name."""

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.sentences import Chinese
 from cronsensus.insight.sentences import ENGLISH, Sentence
-from cronsensus.insight.words import brief, exact
-from cronsensus.instants import EARLIEST_READ
+from cronsensus.insight.time_words import brief, exact
 from cronsensus.model.states import State
+from cronsensus.timing.instants import EARLIEST_READ
 
 LANGUAGES = ("en", "zh")
 COOKIE = "cronsensus_lang"

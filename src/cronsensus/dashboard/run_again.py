@@ -6,11 +6,11 @@ from typing import Any
 
 from cronsensus.after.downstream import names_after
 from cronsensus.dashboard.actions import Action, Form, Given, Text, find_run, run_form, runs_elsewhere
-from cronsensus.handle import retry_chain
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, rules_of
+from cronsensus.stores.retries import retry_chain
 
 
 def run_again() -> Action:

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from cronsensus.after.downstream import names_after
-from cronsensus.codec import dumps
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, retired, runs_elsewhere
 from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.lookup import require_job
-from cronsensus.masking import mask_data
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobView
+from cronsensus.payload.codec import dumps
 from cronsensus.scheduler import Scheduler
+from cronsensus.security.masking import mask_data
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, rules_of
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cronsensus.codec import loads
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.payload.codec import loads
 from cronsensus.stores.base import Store
+from cronsensus.timing.instants import from_micros, to_micros
 
 OBSERVED_NAME = "observed"
 """Of the guarded function whose results are the records."""

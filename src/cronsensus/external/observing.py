@@ -15,9 +15,9 @@ from typing import Any
 from uuid import uuid4
 
 from cronsensus.external.observed import OBSERVED_NAME, packed
-from cronsensus.instants import to_micros
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
+from cronsensus.timing.instants import to_micros
 
 _log = Logger("cronsensus.external")
 

@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
-from cronsensus.handle import Handle
 from cronsensus.insight.batches import BatchView, counts_of
 from cronsensus.insight.failures import FailureGroup
 from cronsensus.insight.ledger import LedgerLine
 from cronsensus.insight.life import Life
 from cronsensus.insight.summaries import error_text
-from cronsensus.instants import format_instant
+from cronsensus.jobs.handle import Handle
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Enqueued, LogLine, Occurrence, RunView
 from cronsensus.model.session import SessionView
+from cronsensus.timing.instants import format_instant
 
 
 def fields(one: object, names: str) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, tzinfo
 
 from cronsensus.errors import InvalidOption, OccurrenceTooOld
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.words import exact, typed_time
+from cronsensus.insight.time_words import exact, typed_time
+from cronsensus.jobs.operations import nominal_times
 from cronsensus.model.job import JobView, refuse_run_by_hand
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.operations import nominal_times
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronsensus.insight.words import brief, counted
+from cronsensus.insight.time_words import brief, counted
 from cronsensus.model.batch import MOST_ITEMS, Children, shown_key
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from cronsensus.insight.words import brief, offset_text
+from cronsensus.insight.time_words import brief, offset_text
 from cronsensus.triggers.base import AnyOf, Trigger
 from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.fields import read_cron

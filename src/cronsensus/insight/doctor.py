@@ -28,7 +28,7 @@ from cronsensus.insight.work_checks import (
     check_unreadable,
     check_waiting,
 )
-from cronsensus.masking import mask
+from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node, takes_work
 from cronsensus.insight.sentences import Clause
-from cronsensus.insight.words import brief, counted, relative
+from cronsensus.insight.time_words import brief, counted, relative
 from cronsensus.membership.liveness import can_tell, own_start, process_state
 from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import OccurrenceFilter

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from cronsensus.clock import SystemClock
 from cronsensus.insight.sentences import Clause, Sentence
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import SystemClock
 
 if TYPE_CHECKING:
     from cronsensus.membership.liveness import ProcessState

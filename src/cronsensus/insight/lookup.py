@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cronsensus.errors import UnknownJob
-from cronsensus.insight.words import shorten
+from cronsensus.insight.time_words import shorten
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronsensus.insight.batches import BatchView, batch_view
-from cronsensus.instants import LATEST
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, RunView
 from cronsensus.stores.base import Store
+from cronsensus.timing.instants import LATEST
 
 LogEntry = tuple[int, int, LogLine]
 """Sequence, attempt, line."""

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum, unique
 from typing import Any, Union
 
-from cronsensus.insight.words import brief, exact
+from cronsensus.insight.time_words import brief, exact
 from cronsensus.triggers.base import Trigger
 
 Value = Union["Sentence", str, int, datetime, timedelta, Trigger, Sequence[Union["Sentence", str]], None]

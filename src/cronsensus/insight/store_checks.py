@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from cronsensus.audit.losses import losses
-from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
-from cronsensus.insight.words import brief, exact, relative
-from cronsensus.masking import mask
+from cronsensus.insight.time_words import brief, exact, relative
+from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import SystemClock
 
 SKEW = timedelta(seconds=2)
 SLOW = 0.1

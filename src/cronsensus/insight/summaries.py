@@ -8,8 +8,8 @@ from typing import Literal
 
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.standstill import find_standstill
+from cronsensus.insight.time_words import brief, exact, past, relative
 from cronsensus.insight.waiting import JUST_NOW
-from cronsensus.insight.words import brief, exact, past, relative
 from cronsensus.model.batch import shown_key
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, RunError, RunView

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from cronsensus.insight.words import counted, shorten
+from cronsensus.insight.time_words import counted, shorten
 from cronsensus.model.session import SessionView
 from cronsensus.once.identity import alike
 

@@ -9,13 +9,13 @@ from enum import StrEnum
 
 from cronsensus.insight.live_nodes import nodes_there, takes_work
 from cronsensus.insight.sentences import Clause, Sentence, Text, distance
-from cronsensus.instants import LATEST
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, State
 from cronsensus.stores.base import Store
+from cronsensus.timing.instants import LATEST
 
 JUST_NOW = timedelta(seconds=2)
 

@@ -14,8 +14,8 @@ from cronsensus.insight.reasons import clause, reason_of
 from cronsensus.insight.sentences import Because, Clause, Sentence, Text, Value, distance
 from cronsensus.insight.standstill import find_standstill
 from cronsensus.insight.summaries import error_text, why_ended
+from cronsensus.insight.time_words import typed_time
 from cronsensus.insight.waiting import why_it_waits
-from cronsensus.insight.words import typed_time
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView

@@ -15,16 +15,16 @@ from cronsensus.insight.live_nodes import live_nodes, needs_no_node
 from cronsensus.insight.lost_jobs import find_lost_jobs
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.summaries import why_ended
+from cronsensus.insight.time_words import counted, exact, relative, shorten, typed_time
 from cronsensus.insight.two_programs import describe_strangers, find_twice_declared
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
-from cronsensus.insight.words import counted, exact, relative, shorten, typed_time
 from cronsensus.insight.zone_checks import check_zone_rules
-from cronsensus.masking import mask
 from cronsensus.model.gate import without_circles
 from cronsensus.model.job import ALERT
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
+from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_job, rules_of
 

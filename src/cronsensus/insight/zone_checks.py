@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from cronsensus.insight.check import OK_LEVEL, WARN, Check
-from cronsensus.insight.words import shorten
+from cronsensus.insight.time_words import shorten
 from cronsensus.model.session import SessionView
 
 _UPGRADE = (

@@ -23,10 +23,10 @@ from uuid import UUID, uuid5
 
 from cronsensus.errors import InvalidOption, MissingExtra
 from cronsensus.events import RunEnded, RunStarted
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
+from cronsensus.lifecycle.pinging import ping
 from cronsensus.model.states import Origin
-from cronsensus.pinging import ping
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
 from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.every import Every
 

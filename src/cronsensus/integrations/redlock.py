@@ -29,7 +29,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations.redlock_client import SLOWEST, Masters, RedlockQueues, Round, Script
 from cronsensus.lock.backend import LockBackend, LockRequest
@@ -44,6 +43,7 @@ from cronsensus.model.job import check_name
 from cronsensus.stores.base import Store
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.clock import Clock, SystemClock
 
 LOOK_AGAIN = 0.25
 """Seconds after which a waiter tries without a notification: one may be lost, or the holder be dead."""

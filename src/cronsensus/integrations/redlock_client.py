@@ -12,14 +12,14 @@ from typing import Any, cast
 from redis import exceptions
 from redis.connection import Connection, SSLConnection
 
-from cronsensus.clock import Clock
 from cronsensus.errors import InvalidOption, StoreError
-from cronsensus.interrupts import Condition, Event
-from cronsensus.logger import Logger
+from cronsensus.process.interrupts import Condition, Event
+from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.routing import DriverConnection, Route, options
 from cronsensus.stores.redis.url import RedisUrl, read_url
 from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.lock")
 

@@ -17,12 +17,12 @@ from typing import Any
 from urllib.parse import quote
 
 from cronsensus.config import read_switch
-from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, InvalidOption, LeaseLost, StoreError, StoreUnavailable
 from cronsensus.lock import Lease, Lock
 from cronsensus.lock.clients import url_of
 from cronsensus.lock.worker_pool import on_worker
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.timing.durations import Duration
 
 _log = Logger("cronsensus.startup")
 

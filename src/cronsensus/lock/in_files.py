@@ -23,15 +23,15 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import InvalidOption, MissingExtra, StoreBusy, StoreUnavailable
-from cronsensus.instants import to_micros
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import Lease, LeaseRef
 from cronsensus.lock.waiter import Waiter
 from cronsensus.model.job import check_name, unknown_option
 from cronsensus.stores.base import Store
 from cronsensus.stores.filesystems import is_network, kind_of
+from cronsensus.timing.clock import Clock, SystemClock
+from cronsensus.timing.instants import to_micros
 
 try:
     from filelock import FileLock, Timeout

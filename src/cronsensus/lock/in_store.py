@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
@@ -20,6 +19,7 @@ from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.session import LockGrant, LockView
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 AGAIN_WITHIN = 3.0
 """Seconds without an answer after which the call is not repeated at once: the caller has waited long enough."""

@@ -15,17 +15,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from cronsensus.background import Gone
-from cronsensus.clock import Clock
-from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import CronsensusError, LeaseLost, NotTheHolder, StoreError
-from cronsensus.interrupts import Event
 from cronsensus.lock.worker_pool import begin_holding, drop, end_holding, on_worker, submit, surely, when_gone
-from cronsensus.logger import Logger
 from cronsensus.membership.lease import MARGIN
+from cronsensus.process.background import Gone
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import this_process
+from cronsensus.process.twins import twin
 from cronsensus.stores.base import Store
-from cronsensus.this_process import this_process
-from cronsensus.twins import twin
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.durations import Duration, parse_duration
 
 _log = Logger("cronsensus.lock")
 

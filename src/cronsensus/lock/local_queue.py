@@ -17,14 +17,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.interrupts import Condition
 from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import submit
-from cronsensus.logger import Logger
+from cronsensus.process.interrupts import Condition
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.lock")
 

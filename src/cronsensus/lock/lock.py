@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from types import MappingProxyType, NoneType, TracebackType
 from typing import Any, Literal, Never
 
-from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, LeaseLost, LockHeld, NotTheHolder, StoreError
 from cronsensus.lock.acquiring import aacquire, acquire
 from cronsensus.lock.backend import Acquisition, LockBackend, LockRequest
@@ -26,9 +25,10 @@ from cronsensus.lock.ownership import (
     refuse_self_wait,
 )
 from cronsensus.lock.worker_pool import on_worker
-from cronsensus.logger import Logger
 from cronsensus.model.job import check_name
-from cronsensus.twins import twin
+from cronsensus.process.logger import Logger
+from cronsensus.process.twins import twin
+from cronsensus.timing.durations import Duration
 
 _log = Logger("cronsensus.lock")
 

@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import ConfigurationError, InvalidOption
 from cronsensus.lock.backend import LockBackend
 from cronsensus.lock.clients import Client, is_client, url_of
 from cronsensus.lock.in_store import StoreLockBackend
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
-from cronsensus.this_process import begin_anew
+from cronsensus.timing.clock import SystemClock
 
 Where = str | Store | Client | Sequence[str] | Callable[[], LockBackend]
 

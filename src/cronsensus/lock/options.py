@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from cronsensus.config import OnStoreLoss
-from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import check_choice, unknown_option
+from cronsensus.timing.durations import Duration, format_duration, parse_duration
 
 TTL_BOUNDS = (timedelta(seconds=1), timedelta(days=1))
 SHORTEST_UNRENEWED = timedelta(milliseconds=100)

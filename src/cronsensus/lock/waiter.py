@@ -7,10 +7,10 @@ import contextlib
 import random
 from collections.abc import Callable, Sequence
 
-from cronsensus.clock import Clock
-from cronsensus.interrupts import Event
 from cronsensus.membership.liveness import is_dead
 from cronsensus.model.session import LockView
+from cronsensus.process.interrupts import Event
+from cronsensus.timing.clock import Clock
 
 SEEN_FOR = 0.5
 """Seconds between two reads of a lock's holders, since waiters may be many and try often."""

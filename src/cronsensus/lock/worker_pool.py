@@ -12,9 +12,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from cronsensus.background import Act, Background, Gone
-from cronsensus.logger import Logger
-from cronsensus.this_process import begin_anew
+from cronsensus.process.background import Act, Background, Gone
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import begin_anew
 
 Answer = TypeVar("Answer")
 

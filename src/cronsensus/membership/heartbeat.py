@@ -19,10 +19,10 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from cronsensus.clock import Clock
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 

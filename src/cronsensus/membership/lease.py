@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from cronsensus.clock import Clock
+from cronsensus.timing.clock import Clock
 
 IDLE_LEASE = timedelta(seconds=600)
 """The lease of a session that holds nothing; see ADR 4."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cronsensus.clock import Clock
 from cronsensus.membership.timer import Timer
+from cronsensus.timing.clock import Clock
 
 SOONEST = 0.02
 

@@ -26,13 +26,13 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from cronsensus.errors import SchemaMismatch, StoreError
-from cronsensus.instants import format_instant
-from cronsensus.logger import Logger
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import Identity, Loss
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import Renewal
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
+from cronsensus.timing.instants import format_instant
 
 _log = Logger("cronsensus.node")
 

@@ -23,14 +23,14 @@ from collections import deque
 from collections.abc import Callable, Collection
 from datetime import timedelta
 
-from cronsensus.clock import Clock
-from cronsensus.durations import format_duration
 from cronsensus.errors import StoreError
-from cronsensus.logger import Logger
 from cronsensus.membership.heartbeat import Resource
 from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
 from cronsensus.model.session import Renewal
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.durations import format_duration
 
 _log = Logger("cronsensus.node")
 

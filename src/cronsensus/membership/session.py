@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from cronsensus.clock import Clock
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import own_start
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import SessionSpec
 from cronsensus.stores.base import Store
 from cronsensus.stores.boot import host_identity
+from cronsensus.timing.clock import Clock
 from cronsensus.triggers.zone_rules import ZoneRules
 
 

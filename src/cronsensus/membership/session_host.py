@@ -23,9 +23,7 @@ import weakref
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreEmptied, StoreError
-from cronsensus.logger import Logger
 from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST, Heartbeat, Resource
 from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
@@ -34,8 +32,10 @@ from cronsensus.membership.loss import StoreWatch
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.session import of_this_process, opened
 from cronsensus.model.session import Renewal
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.base import Store
-from cronsensus.this_process import begin_anew
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 

@@ -15,10 +15,10 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from cronsensus.clock import Clock, SystemClock
-from cronsensus.interrupts import Condition
-from cronsensus.logger import Logger
-from cronsensus.this_process import begin_anew
+from cronsensus.process.interrupts import Condition
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import begin_anew
+from cronsensus.timing.clock import Clock, SystemClock
 
 logger = Logger(__name__)
 

@@ -8,14 +8,14 @@ from contextlib import suppress
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import CronsensusError, InvalidOption
-from cronsensus.forking import mind_forks
-from cronsensus.logger import Logger
 from cronsensus.metrics.counting import Counting, counting, shares_a_folder
 from cronsensus.metrics.reading import Reader, Reading, rows_of
+from cronsensus.process.forking import mind_forks
+from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock, SystemClock
 
 READ_EVERY = 2.0
 """Seconds for which a reading of the store is shown again."""

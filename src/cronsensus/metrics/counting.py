@@ -18,15 +18,15 @@ from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from cronsensus import errors
-from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.events import PlanCarriedOut, RunEnded, RunStarted, StoreVerb, TakenOver
-from cronsensus.forking import mind_forks
 from cronsensus.metrics.reading import JOB, MOST_JOBS, chosen_by
 from cronsensus.model.job import is_internal
 from cronsensus.model.states import Origin
 from cronsensus.node.stats import NodeStats
+from cronsensus.process.forking import mind_forks
 from cronsensus.scheduler import Scheduler
+from cronsensus.timing.clock import SystemClock
 
 OTHERS = "(others)"
 """The label of runs of jobs that have no series of their own."""

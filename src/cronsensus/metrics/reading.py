@@ -13,16 +13,16 @@ from itertools import islice
 
 from cronsensus.alerts.conditions import look_at_nodes
 from cronsensus.alerts.events import RANGES_AGAIN, Mark, look
-from cronsensus.clock import Clock
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
-from cronsensus.instants import to_micros
 from cronsensus.model.glance import Glance
 from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.instants import to_micros
 
 MOST_JOBS = 1_000
 """Jobs that have series of their own: the first by name that are chosen."""

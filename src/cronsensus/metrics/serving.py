@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from cronsensus.errors import CronsensusError
-from cronsensus.logger import Logger
-from cronsensus.loopback import is_loopback, strip_port
 from cronsensus.metrics.collector import CONTENT_TYPE, Metrics
+from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
+from cronsensus.security.loopback import is_loopback, strip_port
 
 _log = Logger("cronsensus.metrics")
 MOST = 50

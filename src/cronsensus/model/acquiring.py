@@ -8,9 +8,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-from cronsensus.instants import as_utc
 from cronsensus.model.occurrence import Named, name_of
 from cronsensus.model.states import Reason, State
+from cronsensus.timing.instants import as_utc
 
 Intent = Literal["run", "full", "late"]
 MOST_EARLY = timedelta(seconds=1)

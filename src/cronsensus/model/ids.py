@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 
-from cronsensus.clock import Clock, SystemClock
+from cronsensus.timing.clock import Clock, SystemClock
 
 
 def new_id(clock: Clock | None = None) -> str:

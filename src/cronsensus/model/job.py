@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args
 
-from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.model.gate import MOST_UPSTREAMS, After
+from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers import Trigger, trigger_from_json
 from cronsensus.triggers.options import unknown
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cronsensus.instants import format_instant
 from cronsensus.model.plan import VerdictRange
+from cronsensus.timing.instants import format_instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld
-from cronsensus.instants import after, as_utc, format_instant
 from cronsensus.model.batch import ITEM_PREFIX
 from cronsensus.model.job import JobSpec, check_priority
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
+from cronsensus.timing.instants import after, as_utc, format_instant
 
 LONGEST_KEY = 400
 SCHEDULED_KEY_PREFIX = "@"
@@ -253,8 +253,8 @@ class Item:
     Attributes:
         key: ``None`` asks for a new one.
         delay: counts from the store's now.
-        due_at: absolute, instead of ``delay``. Later than ``cronsensus.instants.LATEST`` (in 2255) counts as that,
-            which is never.
+        due_at: absolute, instead of ``delay``. Later than ``cronsensus.timing.instants.LATEST`` (in 2255) counts as
+            that, which is never.
         parent: the batch that it is an item of.
     """
 

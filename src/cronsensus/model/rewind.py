@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronsensus.instants import format_instant
 from cronsensus.model.job import Era
 from cronsensus.model.ledger import LedgerRange
+from cronsensus.timing.instants import format_instant
 
 AHEAD = timedelta(seconds=60)
 """A watermark so far above the store's now is ahead: a node decides a time at most a second before it comes."""

@@ -28,8 +28,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from operator import itemgetter
 
-from cronsensus.clock import Clock
-from cronsensus.logger import Logger
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
 from cronsensus.model.ends import End, Final, Then
@@ -52,8 +50,10 @@ from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.node.said import Key, Said
 from cronsensus.node.waking import Answer, Waking
+from cronsensus.process.logger import Logger
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 

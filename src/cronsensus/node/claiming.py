@@ -10,9 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.model.claim_order import ignores_classes
 from cronsensus.model.job import JobSpec, is_internal
@@ -29,8 +27,10 @@ from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
 from cronsensus.node.waking import Waking
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Awaitable, Generator, Iterable
 from typing import Any
 
-from cronsensus.this_process import this_process
+from cronsensus.process.this_process import this_process
 
 
 def leave_if_forked(process: int, error: BaseException | None = None) -> None:

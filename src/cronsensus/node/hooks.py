@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from cronsensus.clock import Clock
 from cronsensus.errors import Snooze
 from cronsensus.model.ends import Then
 from cronsensus.model.occurrence import Claim
@@ -29,6 +28,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.node.registered import Registered
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
+from cronsensus.timing.clock import Clock
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cronsensus.errors import StoreError
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
 from cronsensus.node.backoff import backoff
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")

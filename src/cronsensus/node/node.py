@@ -8,10 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from cronsensus.bus import Bus
-from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger, flush, say_aloud
 from cronsensus.membership.heartbeat import SOONEST, Heartbeat
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
@@ -34,7 +31,10 @@ from cronsensus.node.round import Round
 from cronsensus.node.run import BaseRun
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.stats import NodeStats
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger, flush, say_aloud
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cronsensus.clock import Clock
 from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.node.run import BaseRun
+from cronsensus.timing.clock import Clock
 
 EVERY = 0.5
 """Least seconds between two writes while an attempt runs."""

@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cronsensus.clock import Clock
-from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.said import Key
+from cronsensus.process.logger import Logger
 from cronsensus.stores.values import View
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 

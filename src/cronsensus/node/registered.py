@@ -6,16 +6,19 @@ import dataclasses
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from cronsensus.model.job import Executor
-from cronsensus.typed import UNTYPED, Types
+from cronsensus.payload.typed import UNTYPED, Types
 
 P = TypeVar("P", bound="Part")
 
 
 class Part:
     """What a declaration leaves with its function for a feature to find: ``Registered.part``."""
+
+    passes_arguments: ClassVar[bool] = False
+    """Whether the feature passes arguments to each call, so that a schedule without them is complete."""
 
     def returning(self, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """Return what returns the result of a nominal time, if that is not the job's function; ``None``: nothing."""
@@ -55,6 +58,11 @@ class Registered:
     def with_part(self, part: Part) -> Registered:
         """Return it with what a declaration leaves for a feature."""
         return dataclasses.replace(self, parts=(*self.parts, part))
+
+    @property
+    def gets_arguments(self) -> bool:
+        """Whether a feature passes arguments to each of its calls."""
+        return any(part.passes_arguments for part in self.parts)
 
     @property
     def returning(self) -> Callable[..., Any] | None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.logger import ExcInfo, together
 from cronsensus.model.ends import End, is_snoozed
 from cronsensus.model.occurrence import Claim, Cut, Note, Settled
 from cronsensus.model.states import State
@@ -22,6 +20,8 @@ from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import uncommitted
 from cronsensus.node.said import Key, Said
 from cronsensus.node.waking import Waking
+from cronsensus.process.logger import ExcInfo, together
+from cronsensus.timing.clock import Clock
 
 
 class Report:

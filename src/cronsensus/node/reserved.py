@@ -19,13 +19,13 @@ from collections.abc import Callable, MutableMapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from cronsensus.clock import Clock
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import Claim, Note
 from cronsensus.node.executors.base import Call
 from cronsensus.node.holding import Ahead, Running
 from cronsensus.node.progress import EVERY
 from cronsensus.node.said import Key
+from cronsensus.timing.clock import Clock
 
 
 class _Waiting(NamedTuple):

@@ -25,9 +25,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from cronsensus.bus import Bus
-from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreEmptied, StoreError, StoreReadOnly
-from cronsensus.logger import Logger
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.loss import StoreWatch
@@ -55,8 +53,10 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import NEVER, Adopt, Facts, Fired, Firing, Look, Memory, Release, Sleep, Work
 from cronsensus.node.stats import NodeStats
 from cronsensus.node.waking import Waking
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 

@@ -10,15 +10,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTransaction
-from cronsensus.interrupts import Event
-from cronsensus.logger import ExcInfo, Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
 from cronsensus.model.states import Origin
 from cronsensus.node.hooks import NOTHING
 from cronsensus.node.run_transaction import RunTransaction
+from cronsensus.payload.typed import Types
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import ExcInfo, Logger
 from cronsensus.triggers.zones import load_zone
-from cronsensus.typed import Types
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -18,14 +18,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cronsensus.instants import format_instant
-from cronsensus.logger import ExcInfo, Logger
 from cronsensus.model.ends import Again, End, Final, Parked, recorded_as
 from cronsensus.model.occurrence import SCHEDULED_KEY_PREFIX, Claim, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
 from cronsensus.node.run_transaction import log_unrecorded
 from cronsensus.node.stats import NodeStats
+from cronsensus.process.logger import ExcInfo, Logger
+from cronsensus.timing.instants import format_instant
 
 _log = Logger("cronsensus.runs")
 _node_log = Logger("cronsensus.node")

@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import structs
 
 from cronsensus.errors import LeaseLost, StoreError, UnsupportedTransaction
-from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.ends import End, Final
 from cronsensus.model.occurrence import Claim, Note, RunError
 from cronsensus.model.states import State
 from cronsensus.node.forks import leave_if_forked
+from cronsensus.payload.typed import UNTYPED, Types
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import this_process
 from cronsensus.stores.base import Store, is_passing_failure
-from cronsensus.this_process import this_process
-from cronsensus.typed import UNTYPED, Types
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from cronsensus.clock import Clock
 from cronsensus.membership.loss import ENDS_KEPT
 from cronsensus.model.ends import End, Final
 from cronsensus.model.step import GiveBack
+from cronsensus.timing.clock import Clock
 
 MOST_TEXT = 32_000_000
 """Characters of results and tracebacks that are kept at most; of more, the oldest ends are dropped."""

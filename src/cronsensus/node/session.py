@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from cronsensus.clock import Clock
 from cronsensus.membership.lease import IDLE_LEASE, SessionLease
 from cronsensus.membership.session import opened
 from cronsensus.model.session import SessionSpec
 from cronsensus.node.decide import TEND
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 SAY_AGAIN = 30.0
 """Seconds between two tries to declare what a newer release left aside."""

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from cronsensus.instants import to_micros
+from cronsensus.timing.instants import to_micros
 
 STAGGER = timedelta(milliseconds=15)
 """How long each node leaves a due time to the node before it."""

@@ -16,10 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
 from cronsensus.model.ends import Then
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.parking import Sleeper
@@ -27,8 +24,11 @@ from cronsensus.model.plan import Plan
 from cronsensus.node import turn_order
 from cronsensus.node.hooks import FREELY, Begin, Host, Room, Waker
 from cronsensus.node.registered import Registered
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 

@@ -17,7 +17,6 @@ from typing import TypeGuard
 from cronsensus.errors import StoreError
 from cronsensus.lock.drive import NAP, Flow, Pause
 from cronsensus.lock.worker_pool import submit
-from cronsensus.logger import Logger
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
@@ -25,6 +24,7 @@ from cronsensus.once.call_key import CallKey
 from cronsensus.once.claims import Claims
 from cronsensus.once.waiters import JOIN_AFTER
 from cronsensus.outside.owned_claim import OwnedClaim, Ticket
+from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.once")
 

@@ -14,13 +14,13 @@ from datetime import datetime
 from typing import Protocol
 
 from cronsensus.errors import PayloadMismatch, StoreError
-from cronsensus.logger import Logger
 from cronsensus.membership.heartbeat import LONGEST_WAIT
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, scheduled_key
 from cronsensus.once.payloads import Difference, difference
 from cronsensus.outside.background_queue import BackgroundQueue
 from cronsensus.outside.owned_claim import AGAIN, WATCH, Ticket
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")

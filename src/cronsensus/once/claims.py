@@ -17,7 +17,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreBusy, StoreError
-from cronsensus.logger import Logger
 from cronsensus.model.acquiring import AskNamed, NotWon
 from cronsensus.model.ends import End, Final
 from cronsensus.model.job import GUARDED, JobSpec
@@ -29,6 +28,7 @@ from cronsensus.once.identity import alike
 from cronsensus.once.waiters import Waiters
 from cronsensus.outside.claims import OutsideClaims
 from cronsensus.outside.owned_claim import WATCH, OwnedClaim, Ticket, uncounted_end
+from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.once")
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Never, overload
 
-from cronsensus.declared import log_other_meanings
-from cronsensus.durations import Duration, format_duration, parse_duration
+from cronsensus.declared.declarations import log_other_meanings
+from cronsensus.declared.functions import Function, look_at
 from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
-from cronsensus.functions import Function, look_at
 from cronsensus.model.job import JobSpec, OnCrash, Policies, check_choice, unknown_option
 from cronsensus.once.choices import OnBusy, OnError, OnMismatch
 from cronsensus.once.identity import identity
 from cronsensus.once.keys import KeyOf
 from cronsensus.once.payloads import FingerprintOf, Payload
 from cronsensus.once.slots import read_trigger, slot_of
+from cronsensus.timing.durations import Duration, format_duration, parse_duration
 from cronsensus.triggers import Trigger
 
 if TYPE_CHECKING:

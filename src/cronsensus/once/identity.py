@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from cronsensus.functions import Function
+from cronsensus.declared.functions import Function
 from cronsensus.model.job import LONGEST_NAME
 
 

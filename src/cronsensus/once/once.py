@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from msgspec import structs
 
+from cronsensus.declared.functions import is_async, mark_async
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
-from cronsensus.functions import is_async, mark_async
 from cronsensus.lock.drive import adrive, drive
 from cronsensus.lock.worker_pool import on_worker, submit, surely
-from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.ends import Again, End, Final, Then
 from cronsensus.model.job import JobSpec
@@ -41,9 +40,10 @@ from cronsensus.once.call_key import CallKey
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims
 from cronsensus.outside.owned_claim import UNSET, OwnedClaim, Ticket
+from cronsensus.payload.typed import Types
+from cronsensus.process.logger import Logger
+from cronsensus.process.twins import twin
 from cronsensus.stores.transacting import no_transactions
-from cronsensus.twins import twin
-from cronsensus.typed import Types
 
 _log = Logger("cronsensus.once")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from cronsensus.durations import Duration
 from cronsensus.errors import InvalidOption, InvalidTrigger
+from cronsensus.timing.durations import Duration
 from cronsensus.triggers import Trigger, every
 
 _LONGEST_BACK = timedelta(days=366 * 10)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from cronsensus.clock import Clock
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, notifies
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 JOIN_AFTER = 0.05
 """Seconds that a call waits before it joins the wait queue."""

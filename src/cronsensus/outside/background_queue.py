@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from cronsensus.lock.worker_pool import submit
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.outside")
 

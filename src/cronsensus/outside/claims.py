@@ -22,10 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
 from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.membership.liveness import is_dead
@@ -39,7 +36,10 @@ from cronsensus.model.step import Step, Want
 from cronsensus.outside.background_queue import BackgroundQueue
 from cronsensus.outside.owned_claim import AGAIN, WATCH, OwnedClaim, Ticket
 from cronsensus.outside.reconciling import Reconciliation
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.outside")
 

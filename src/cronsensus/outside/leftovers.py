@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Collection
 
 from cronsensus.errors import LeaseLost, StoreError
-from cronsensus.logger import Logger
 from cronsensus.membership.liveness import Absences
 from cronsensus.model.session import SessionView
 from cronsensus.outside.claims import OutsideClaims
 from cronsensus.outside.owned_claim import OwnedClaim, Ticket
+from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.outside")
 

@@ -22,9 +22,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cronsensus.background import Background
 from cronsensus.errors import LeaseLost, StoreError
-from cronsensus.logger import Logger
 from cronsensus.membership.timer import Timer
 from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.ends import End, Final, Then
@@ -35,6 +33,8 @@ from cronsensus.model.step import GiveBack, Step
 from cronsensus.outside.claims import OutsideClaims, Owned
 from cronsensus.outside.leftovers import Leftovers
 from cronsensus.outside.owned_claim import OwnedClaim, Ticket, uncounted_end
+from cronsensus.process.background import Background
+from cronsensus.process.logger import Logger
 from cronsensus.run import Run
 
 if TYPE_CHECKING:

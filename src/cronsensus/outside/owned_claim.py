@@ -19,17 +19,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.logger import Logger
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ends import Again, End
 from cronsensus.model.occurrence import Claim, Note
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.outside.background_queue import BackgroundQueue
+from cronsensus.process.logger import Logger
 from cronsensus.run import Run
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.outside")
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked
 from cronsensus.model.ends import End
 from cronsensus.model.occurrence import Claim, Settled
@@ -21,7 +19,9 @@ from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.said import Key, Said
 from cronsensus.outside.owned_claim import uncounted_end
+from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.outside")
 

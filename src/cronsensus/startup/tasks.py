@@ -17,15 +17,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, Never
 
-from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, check_choice, check_name
 from cronsensus.once.choices import OnError
 from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
-from cronsensus.scheduler_setup import Setup
-from cronsensus.twins import begin_on_a_thread
+from cronsensus.opened.scheduler_setup import Setup
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
+from cronsensus.process.twins import begin_on_a_thread
+from cronsensus.timing.durations import Duration
 
 if TYPE_CHECKING:
     import asyncio

@@ -5,11 +5,11 @@ Drivers are imported when a URL asks for them, never before.
 
 from __future__ import annotations
 
-from cronsensus.clock import Clock
 from cronsensus.errors import MissingExtra, UnknownStore
 from cronsensus.stores.base import Store
 from cronsensus.stores.credentials import check_credentials
 from cronsensus.stores.values import DefineResult, StoreCapabilities, View
+from cronsensus.timing.clock import Clock
 
 __all__ = ["DefineResult", "Store", "StoreCapabilities", "View", "open_store"]
 

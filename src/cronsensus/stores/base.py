@@ -18,9 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidOption, StoreError, StoreFull
-from cronsensus.instants import as_utc
 from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.batch import Children
 from cronsensus.model.ends import Final
@@ -45,11 +43,13 @@ from cronsensus.model.rewind import Rewind
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView, check_lease, check_lock
 from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
+from cronsensus.payload.codec import write_payload
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.clock_watch import BY_ITSELF
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, Pruned, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.instants import as_utc
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")

@@ -14,9 +14,9 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
-from cronsensus.this_process import begin_anew
+from cronsensus.process.this_process import begin_anew
+from cronsensus.timing.clock import SystemClock
 
 _LINUX = Path("/proc/sys/kernel/random/boot_id")
 _OTHERS = ("kern.bootsessionuuid", "kern.boot_id")

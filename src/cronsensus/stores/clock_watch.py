@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from cronsensus.durations import format_duration
-from cronsensus.instants import format_instant, from_micros
+from cronsensus.timing.durations import format_duration
+from cronsensus.timing.instants import format_instant, from_micros
 
 BY_ITSELF = "the store"
 """The name under which the trail records that the clock was set back."""

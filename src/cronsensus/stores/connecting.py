@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from cronsensus.background import Whole
-from cronsensus.interrupts import Event
+from cronsensus.process.background import Whole
+from cronsensus.process.interrupts import Event
 
 SLOW = 1.0
 """Seconds after which a first answer is slow."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self
 
-from cronsensus.clock import SystemClock
-from cronsensus.interrupts import Event
+from cronsensus.process.interrupts import Event
+from cronsensus.timing.clock import SystemClock
 
 _CLOCK = SystemClock()
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from cronsensus.errors import ConfigurationError, CoordinationError, StoreCorrupt
-from cronsensus.instants import LATEST_MICROS
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.timing.instants import LATEST_MICROS
 from cronsensus.triggers.zones import UnknownZone
 
 MOST_KEPT = 10_000

@@ -6,7 +6,7 @@ be lost, together with the process that it was for. So a waiter tries now and th
 
 from __future__ import annotations
 
-from cronsensus.interrupts import Event
+from cronsensus.process.interrupts import Event
 
 
 class WaitQueues:

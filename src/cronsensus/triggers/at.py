@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cronsensus.durations import Duration
-from cronsensus.instants import as_utc, format_instant
+from cronsensus.timing.durations import Duration
+from cronsensus.timing.instants import as_utc, format_instant
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, read_given, walls_of
 from cronsensus.triggers.options import options_told

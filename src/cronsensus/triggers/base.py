@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.durations import Duration
 from cronsensus.errors import InvalidTrigger
-from cronsensus.instants import as_utc, to_micros
+from cronsensus.timing.durations import Duration
+from cronsensus.timing.instants import as_utc, to_micros
 from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, shown
 from cronsensus.triggers.zones import at_wall
 

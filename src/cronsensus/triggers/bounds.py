@@ -6,9 +6,9 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
-from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import InvalidDuration, InvalidOption, InvalidTrigger
-from cronsensus.instants import as_utc, format_instant, from_micros, parse_instant, to_micros
+from cronsensus.timing.durations import Duration, format_duration, parse_duration
+from cronsensus.timing.instants import as_utc, format_instant, from_micros, parse_instant, to_micros
 
 FIRST = datetime(2, 1, 1, tzinfo=UTC)
 LAST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import ZoneInfo
 
-from cronsensus.durations import Duration
 from cronsensus.errors import InvalidTrigger
-from cronsensus.instants import as_utc, format_instant
+from cronsensus.timing.durations import Duration
+from cronsensus.timing.instants import as_utc, format_instant
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import (
     FIRST,
@@ -23,12 +23,12 @@ from cronsensus.triggers.bounds import (
     shown,
     walls_of,
 )
+from cronsensus.triggers.cron_words import cron_in_words
 from cronsensus.triggers.dst import ZonedClock
 from cronsensus.triggers.fields import read_cron
 from cronsensus.triggers.options import options_told
 from cronsensus.triggers.period import Period, read_period
 from cronsensus.triggers.wall import WallClock
-from cronsensus.triggers.words import cron_in_words
 from cronsensus.triggers.zones import load_zone, zone_name
 
 Dst = Literal["cron", "both", "skip"]

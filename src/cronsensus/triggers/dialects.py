@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 
-from cronsensus.durations import format_duration
+from cronsensus.timing.durations import format_duration
 from cronsensus.triggers.field_orders import fits_field, in_both, of_another_order, written_fields
 
 

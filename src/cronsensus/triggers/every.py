@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from cronsensus.durations import Duration, format_duration
 from cronsensus.errors import InvalidTrigger
-from cronsensus.instants import EPOCH, as_utc, from_micros, to_micros
+from cronsensus.timing.durations import Duration, format_duration
+from cronsensus.timing.instants import EPOCH, as_utc, from_micros, to_micros
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import (
     LAST,
@@ -20,8 +20,8 @@ from cronsensus.triggers.bounds import (
     read_optional_instant,
     walls_of,
 )
+from cronsensus.triggers.cron_words import interval_in_words
 from cronsensus.triggers.options import options_told
-from cronsensus.triggers.words import interval_in_words
 
 _SHORTEST = timedelta(milliseconds=1)
 _MICROSECOND = timedelta(microseconds=1)

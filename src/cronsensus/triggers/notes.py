@@ -8,9 +8,9 @@ from typing import Literal
 
 from cronsensus.triggers.base import AnyOf, Trigger
 from cronsensus.triggers.cron import Cron
+from cronsensus.triggers.cron_words import cron_in_words
 from cronsensus.triggers.field_orders import in_both, other_meanings
 from cronsensus.triggers.fields import CronFields, read_cron
-from cronsensus.triggers.words import cron_in_words
 
 Rule = Literal["other programs", "every second", "days", "step"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsensus.errors import InvalidOption, InvalidTrigger
-from cronsensus.instants import as_utc
+from cronsensus.timing.instants import as_utc
 from cronsensus.triggers.bounds import names_no_zone, read_instant, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")

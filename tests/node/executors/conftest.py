@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 import pytest
 
-from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
@@ -25,6 +24,7 @@ from cronsensus.node.executors.base import Call, Executor
 from cronsensus.node.registered import Registered
 from cronsensus.node.run import BaseRun
 from cronsensus.run import Run
+from cronsensus.timing.clock import ManualClock, SystemClock
 
 HERE = str(Path(__file__).parent)
 PATIENCE = 60.0

@@ -2,11 +2,11 @@ import threading
 
 import pytest
 
-from cronsensus.clock import ManualClock
-from cronsensus.logger import flush
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.attempt import Attempt, Attempts
+from cronsensus.process.logger import flush
+from cronsensus.timing.clock import ManualClock
 
 
 def test_attempt_ended_by_many_threads_at_once_is_reported_once(bench, clock):

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 PROGRAM = """
 import os, subprocess, sys, threading, time
 from datetime import UTC, datetime, timedelta
-from cronsensus.clock import SystemClock
+from cronsensus.timing.clock import SystemClock
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import Origin

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import LogLine
 from cronsensus.node.executors.logs import LONGEST_LINE, MOST_LINES, RunLogHandler
 from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.run import enter_run
 from cronsensus.run import Run
+from cronsensus.timing.clock import ManualClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def shared():
     """One executor for all tests that leave its children alive: each start of a child costs a tenth of a second."""
-    from cronsensus.clock import SystemClock
+    from cronsensus.timing.clock import SystemClock
 
     benches: dict[tuple[int, int], Any] = {}
     executor = ProcessExecutor(

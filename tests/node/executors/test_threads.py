@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import Cancel
-from cronsensus.interrupts import Event
 from cronsensus.node.executors import threads
 from cronsensus.node.executors.threads import BURST_WINDOW, YIELD_TO_WORKER, ThreadExecutor
 from cronsensus.node.run import current_run
+from cronsensus.process.interrupts import Event
+from cronsensus.timing.clock import ManualClock
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -393,7 +393,7 @@ def test_a_stuck_job_does_not_hold_the_process(bench):
     program = """
 import threading
 from datetime import UTC, datetime, timedelta
-from cronsensus.clock import SystemClock
+from cronsensus.timing.clock import SystemClock
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import Origin

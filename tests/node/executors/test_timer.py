@@ -6,9 +6,9 @@ import warnings
 
 import pytest
 
-from cronsensus.clock import ManualClock, SystemClock
-from cronsensus.logger import flush
 from cronsensus.membership.timer import COMPACT_FROM, Timer, _Watch
+from cronsensus.process.logger import flush
+from cronsensus.timing.clock import ManualClock, SystemClock
 
 
 @pytest.fixture

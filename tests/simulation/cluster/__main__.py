@@ -7,7 +7,7 @@ from random import SystemRandom
 
 import click
 
-from cronsensus.clock import SystemClock
+from cronsensus.timing.clock import SystemClock
 from tests.simulation.cluster import Parts, Simulation, simulate
 
 

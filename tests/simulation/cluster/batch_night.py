@@ -17,12 +17,12 @@ from typing import Any, cast
 from cronsensus.audit import audit
 from cronsensus.batching.batch import Batch
 from cronsensus.errors import CoordinationError, UnknownJob
-from cronsensus.instants import LATEST
 from cronsensus.model.batch import shown_key
 from cronsensus.model.ending import EndingKind
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Reason, State
+from cronsensus.timing.instants import LATEST
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.cranks import Crank
 from tests.simulation.cluster.faults import Fault, Kind

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from cronsensus.errors import StoreError
-from cronsensus.interrupts import Event
 from cronsensus.membership.heartbeat import SOONEST, Heartbeat
 from cronsensus.membership.timer import Timer
 from cronsensus.model.session import SessionSpec, SessionView
@@ -14,6 +13,7 @@ from cronsensus.node.executors.base import Executor
 from cronsensus.node.node import LAST_WORDS, Node
 from cronsensus.node.registered import Registered
 from cronsensus.node.settings import NodeSettings
+from cronsensus.process.interrupts import Event
 from cronsensus.rooms import ROOMS
 from cronsensus.stores.base import Store
 from tests.simulation.cluster.clocks import SECOND, NodeClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cronsensus.clock import Clock
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.timing.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import Any
 from msgspec import structs
 
 from cronsensus import State, every
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreCorrupt
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.renewer import SessionRenewer
@@ -34,6 +33,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import a_session, state_of
 from cronsensus.testing.conformance.steps import an_end, carry_out, say, settle, take
+from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import RecordingExecutor, registered
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from cronsensus.stores import open_store
-from cronsensus.stores.sql.postgres.wait_queues import channel_of
+from cronsensus.stores.sql.postgres.postgres_wait_queues import channel_of
 
 TEXTS = (
     b"", b":", b"1", b"1:", b":1", b"1:2:3", b"a:b", b"1:2 3", b"9" * 5000 + b":1", b"1:" + b"9" * 5000, b"1:1e9",

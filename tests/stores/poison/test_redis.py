@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from cronsensus.clock import ManualClock
 from cronsensus.stores.redis import RedisStore
+from cronsensus.timing.clock import ManualClock
 from tests.stores.poison.scene import DOOMED, START, furnish, goes_on
 
 ALL = os.environ.get("CRONSENSUS_TEST_POISON") == "all"

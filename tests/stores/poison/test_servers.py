@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.pool import NullPool
 
-from cronsensus.clock import ManualClock
 from cronsensus.stores import open_store
+from cronsensus.timing.clock import ManualClock
 from tests.stores.poison.scene import START, furnish, goes_on
 from tests.stores.poison.sql import DOOMED, poisons, pour, together
 

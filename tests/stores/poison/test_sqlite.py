@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from cronsensus.clock import ManualClock
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.timing.clock import ManualClock
 from tests.scratch import scratch_folder
 from tests.stores.poison.scene import START, furnish, goes_on
 from tests.stores.poison.sql import WHOLE, poisons, pour

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.clock import Clock
 from cronsensus.model.ends import End
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item
@@ -14,6 +13,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, take
+from cronsensus.timing.clock import Clock
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 

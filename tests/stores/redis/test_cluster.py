@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 from redis.crc import key_slot
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import Store
@@ -14,6 +13,7 @@ from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.testing.conformance import Claiming, Locks, Racing
 from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.timing.clock import Clock
 from tests.servers.cluster import ClusterServer, RedisCluster
 from tests.servers.fixtures import with_query
 from tests.servers.programs import ServiceMissing

@@ -12,7 +12,7 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores import poller
 from cronsensus.stores.redis import pubsub
-from cronsensus.stores.redis.wait_queues import RedisQueues
+from cronsensus.stores.redis.redis_wait_queues import RedisQueues
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import give_back, settle, take
 from tests.servers.proxy import Proxy

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 import redis
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.batch import item_key
 from cronsensus.model.ends import End, Final, Parked
 from cronsensus.model.job import JobSpec, Policies
@@ -14,6 +13,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
+from cronsensus.timing.clock import ManualClock
 
 DAY = timedelta(days=1)
 

@@ -9,16 +9,17 @@ import pytest
 import redis
 
 import cronsensus.stores.redis
-from cronsensus import Scheduler, logger
-from cronsensus.clock import ManualClock
+from cronsensus import Scheduler
 from cronsensus.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from cronsensus.insight.doctor import examine
 from cronsensus.model.occurrence import Item, Note
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
+from cronsensus.process import logger
 from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
+from cronsensus.timing.clock import ManualClock
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
 

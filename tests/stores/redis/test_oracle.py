@@ -7,9 +7,9 @@ import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from cronsensus.clock import ManualClock
 from cronsensus.stores import Store
 from cronsensus.stores.redis import RedisStore
+from cronsensus.timing.clock import ManualClock
 from tests.servers.fixtures import with_query
 from tests.stores.test_state_machine import EXAMPLES, AgainstTheOracle
 

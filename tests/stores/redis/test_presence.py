@@ -2,7 +2,7 @@
 
 import socket
 
-from cronsensus.stores.redis.presence import PresenceObserver
+from cronsensus.stores.redis.redis_presence import PresenceObserver
 
 
 def test_signs_are_missed_only_through_the_connection_that_saw_them() -> None:

@@ -9,8 +9,8 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import SchemaMismatch
+from cronsensus.jobs.rewinding import rewind_job
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
@@ -20,12 +20,12 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.planning import plan
-from cronsensus.rewinding import rewind_job
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.testing.conformance.fixtures import HOSTILE, START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import at, every
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded

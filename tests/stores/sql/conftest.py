@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, create_engine
 
-from cronsensus.clock import Clock, ManualClock
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import START
+from cronsensus.timing.clock import Clock, ManualClock
 from tests.scratch import copy_migrated_sqlite, scratch_folder
 
 PREAMBLE = """

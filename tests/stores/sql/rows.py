@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, CursorResult, Table, TextClause, bindparam, insert, text
 from sqlalchemy.sql.elements import BindParameter
 
-from cronsensus.instants import LATEST_MICROS
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import LIST, queries_of, with_pieces
+from cronsensus.timing.instants import LATEST_MICROS
 
 NOW = 1000
 Row = dict[str, Any]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Table
 
-from cronsensus.instants import LATEST_MICROS
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import blocks, queries_of
+from cronsensus.timing.instants import LATEST_MICROS
 from tests.stores.sql.rows import (
     AS_READ,
     BATCH,

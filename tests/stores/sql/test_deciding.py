@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 
-from cronsensus.clock import ManualClock
-from cronsensus.instants import LATEST_MICROS, to_micros
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.plan import Plan, PlannedOccurrence
@@ -21,6 +19,8 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import LEASE, MINUTE, SECOND, START, a_session, minute, state_of
 from cronsensus.testing.conformance.steps import carry_out, win_named
+from cronsensus.timing.clock import ManualClock
+from cronsensus.timing.instants import LATEST_MICROS, to_micros
 from cronsensus.triggers import every
 
 MICROSECOND = timedelta(microseconds=1)

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql import pruning_jobs
 from cronsensus.stores.sql.pruning import AT_ONCE, SESSIONS_KEPT
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.fixtures import a_session
+from cronsensus.timing.clock import ManualClock
 
 LEASE = timedelta(minutes=1)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.ends import End
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import State
@@ -15,11 +14,12 @@ from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 
 KINDS: dict[str, Callable[..., SqlStore]] = {"url": SqliteStore, "postgres_url": PostgresStore, "mysql_url": MysqlStore}

@@ -8,16 +8,16 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.mysql.driver import run
 from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import take, win_named
+from cronsensus.timing.clock import ManualClock
 from tests.servers.fixtures import mysql_connection, with_query
 from tests.servers.postgres import PostgresServer
 from tests.stores.sql.test_mysql_plans import Watcher as MysqlWatcher

@@ -29,8 +29,8 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.engine import engine_of, handed_over
-from cronsensus.stores.sql.mysql import MysqlStore, driver, errors
-from cronsensus.stores.sql.mysql import store as store_of_mysql
+from cronsensus.stores.sql.mysql import MysqlStore, driver, mysql_errors
+from cronsensus.stores.sql.mysql import mysql_store as store_of_mysql
 from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.testing.conformance.fixtures import a_session
@@ -329,7 +329,7 @@ def test_a_server_without_free_connections_says_so(open_mysql, user):
 
 
 def test_a_row_that_stays_locked_is_not_waited_for_for_ever(open_mysql, mysql_url, monkeypatch):
-    monkeypatch.setattr("cronsensus.stores.sql.handle.LONGEST_TRYING", 0.5)
+    monkeypatch.setattr("cronsensus.stores.sql.sql_handle.LONGEST_TRYING", 0.5)
     store = open_mysql("timeout=2s")
     work_with(store)
     with somebody_else(mysql_url) as cursor:
@@ -370,7 +370,7 @@ def test_a_deadlock_is_resolved_by_doing_the_verb_again(open_mysql, mysql_url):
     [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
     settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     undone: list[BaseException] = []
-    try_again = errors.try_again
+    try_again = mysql_errors.try_again
 
     def noted(error: BaseException, url: Any) -> Any:
         undone.append(error)
@@ -379,14 +379,14 @@ def test_a_deadlock_is_resolved_by_doing_the_verb_again(open_mysql, mysql_url):
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(store.forget("job", "mine", by="ann", why="")))
     with pytest.MonkeyPatch.context() as patch, somebody_else(mysql_url) as cursor:
-        patch.setattr(errors, "try_again", noted)
+        patch.setattr(mysql_errors, "try_again", noted)
         # The occurrence first and the job then; to forget goes the other way. Who has written more is spared.
         cursor.execute("UPDATE cronsensus_occurrences SET priority = priority + 1 WHERE id >= %s", [made.id])
         thread.start()
         eventually(lambda: waits_for_a_lock(mysql_url))
         cursor.execute("SELECT 1 FROM cronsensus_jobs FOR UPDATE")
         eventually(lambda: undone)
-    assert [errors.code_of(error) for error in undone] == [1213]
+    assert [mysql_errors.code_of(error) for error in undone] == [1213]
     thread.join(30)
     assert answers == [State.SUCCEEDED]
     assert len(store.occurrences(OccurrenceFilter(job="job"))) == 50
@@ -611,7 +611,7 @@ ERRORS = [
 @pytest.mark.parametrize(("code", "said", "kind", "words"), ERRORS)
 def test_what_the_servers_errors_mean(code, said, kind, words):
     url = read_url("mysql://ann:geheim@db/shop")
-    found = errors.translate(pymysql.OperationalError(code, said + " geheim"), url)
+    found = mysql_errors.translate(pymysql.OperationalError(code, said + " geheim"), url)
     assert type(found) is kind or issubclass(type(found), kind)
     assert isinstance(found, StoreError)
     assert words in str(found)
@@ -620,8 +620,8 @@ def test_what_the_servers_errors_mean(code, said, kind, words):
 
 def test_a_mistake_of_ours_is_not_explained_away():
     url = read_url("mysql://ann@db/shop")
-    assert errors.translate(pymysql.ProgrammingError(1064, "You have an error in your SQL syntax"), url) is None
-    assert errors.translate(ValueError("x"), url) is None
+    assert mysql_errors.translate(pymysql.ProgrammingError(1064, "You have an error in your SQL syntax"), url) is None
+    assert mysql_errors.translate(ValueError("x"), url) is None
 
 
 # --- the URL ----------------------------------------------------------------------------------------------------------

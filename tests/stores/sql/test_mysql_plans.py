@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
-from cronsensus.instants import to_micros
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
@@ -22,6 +20,8 @@ from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.packets import Part
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import take
+from cronsensus.timing.clock import ManualClock
+from cronsensus.timing.instants import to_micros
 from cronsensus.triggers import every
 from tests.servers.fixtures import mysql_connection
 from tests.stores.sql.test_query_plans import a_look_at_batches, a_round_of_everything, with_batches

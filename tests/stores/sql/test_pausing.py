@@ -18,7 +18,7 @@ from cronsensus.stores import open_store
 from cronsensus.stores.sql import job_rows, stepping
 from cronsensus.stores.sql.mysql import driver as mysql_driver
 from cronsensus.stores.sql.postgres import driver as postgres_driver
-from cronsensus.stores.sql.store import SqlStore
+from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.triggers import at
 from tests.stores.sql.lock_waits import waits_for_a_lock

@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreUnavailable, UnknownJob
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Note
@@ -23,6 +22,7 @@ from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 from tests.stores.sql.test_postgres_races import holding, in_thread, until_somebody_waits
 

@@ -13,8 +13,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronsensus.clock import ManualClock
-from cronsensus.instants import to_micros
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.plan import Plan
@@ -24,6 +22,8 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, at_once
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
+from cronsensus.timing.clock import ManualClock
+from cronsensus.timing.instants import to_micros
 from cronsensus.triggers import every
 from tests.stores.sql.test_postgres_races import holding, in_thread, others_url, until_somebody_waits
 

@@ -12,8 +12,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronsensus.clock import ManualClock
-from cronsensus.instants import to_micros
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Note, OccurrenceFilter
 from cronsensus.model.states import State
@@ -22,6 +20,8 @@ from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
+from cronsensus.timing.clock import ManualClock
+from cronsensus.timing.instants import to_micros
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer

@@ -8,7 +8,6 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from cronsensus.clock import Clock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
@@ -17,6 +16,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.testing.conformance import Basics, Claiming, Racing
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
+from cronsensus.timing.clock import Clock
 from tests.servers.fixtures import with_query
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer

@@ -22,7 +22,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql import defining
 from cronsensus.stores.sql.migrations import MIGRATIONS
 from cronsensus.stores.sql.postgres import PostgresStore
-from cronsensus.stores.sql.postgres.locks import turn_of
+from cronsensus.stores.sql.postgres.postgres_locks import turn_of
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, say, settle, take, win_named

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Table, select
 
-from cronsensus.instants import LATEST_MICROS
 from cronsensus.stores.sql import schema as tables
+from cronsensus.timing.instants import LATEST_MICROS
 from tests.stores.sql.rows import (
     BEFORE,
     DUE,

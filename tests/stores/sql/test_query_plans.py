@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
-from cronsensus.instants import LATEST_MICROS, to_micros
 from cronsensus.model.batch import item_key
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.connection import Connection
+from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
-from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
+from cronsensus.timing.clock import ManualClock
+from cronsensus.timing.instants import LATEST_MICROS, to_micros
 from cronsensus.triggers import every
 
 JOBS = 100_000

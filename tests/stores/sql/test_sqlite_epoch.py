@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from cronsensus import Scheduler
-from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreBusy, StoreFull, StoreUnavailable
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, OccurrenceFilter
@@ -28,6 +27,7 @@ from cronsensus.stores.sql.sqlite import epoch as epoch_module
 from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import take
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 from tests.stores.sql.conftest import Child
 

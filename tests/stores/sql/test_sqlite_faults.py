@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import (
     ConfigurationError,
     InvalidOption,
@@ -32,11 +31,12 @@ from cronsensus.stores import open_store
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite import epoch as epoch_module
-from cronsensus.stores.sql.sqlite import store as store_module
+from cronsensus.stores.sql.sqlite import sqlite_store as store_module
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.version import VERSION
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 
 LEASE = timedelta(seconds=60)

@@ -17,7 +17,6 @@ from typing import Literal
 import pytest
 from sqlalchemy import NullPool, create_engine, make_url
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item
@@ -25,12 +24,13 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.stores import open_store
 from cronsensus.stores.sql import blocked_takeovers, claiming, sessions, stepping
-from cronsensus.stores.sql import handle as trying
+from cronsensus.stores.sql import sql_handle as trying
 from cronsensus.stores.sql.mysql import driver as mysql_driver
 from cronsensus.stores.sql.postgres import driver as postgres_driver
-from cronsensus.stores.sql.store import SqlStore
+from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, give_back, take, win_named
+from cronsensus.timing.clock import ManualClock
 
 LEASE = timedelta(seconds=60)
 BRIEF = timedelta(seconds=1)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, Note
@@ -32,6 +31,7 @@ from cronsensus.testing.conformance.steps import (
     take,
     win_named,
 )
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 
 LEASE = timedelta(seconds=60)

@@ -11,7 +11,6 @@ from msgspec import structs
 from sqlalchemy import delete, insert, update
 from sqlalchemy.sql.base import Executable
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
@@ -24,6 +23,7 @@ from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import an_end, give_back, settle, take
+from cronsensus.timing.clock import ManualClock
 
 HOUR = timedelta(hours=1)
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql.sqlite import SqliteStore, dialect, pipes, wake, write_lock_queue
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import take
+from cronsensus.timing.clock import ManualClock
 
 LONG = 60.0
 """Seconds that no test waits for unless something is broken."""

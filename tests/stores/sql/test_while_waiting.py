@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreUnavailable
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, Note
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
-from cronsensus.stores.sql import finishing, locks
+from cronsensus.stores.sql import finishing, sql_locks
 from cronsensus.stores.sql.schema import locks as lock_rows
 from cronsensus.stores.sql.schema import sessions as session_rows
 from cronsensus.stores.sql.sending import Pending
@@ -30,6 +29,7 @@ from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
+from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
 
 HOUR = timedelta(hours=1)
@@ -223,12 +223,12 @@ def places(store: SqliteStore) -> list[int]:
 
 
 def test_a_lock_that_became_full_since_the_look_is_not_taken(store: SqliteStore) -> None:
-    wanted = locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=2)
+    wanted = sql_locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=2)
     assert store.lock("lock", "me", ttl=HOUR, limit=2)
     with store._writing() as tx:
-        assert locks.lock(tx, wanted) is not None
-        assert locks.lock(tx, wanted) is None
-        assert locks.lock(tx, replace(wanted, limit=3)) is None
+        assert sql_locks.lock(tx, wanted) is not None
+        assert sql_locks.lock(tx, wanted) is None
+        assert sql_locks.lock(tx, replace(wanted, limit=3)) is None
     assert places(store) == [0, 1]
 
 
@@ -238,7 +238,7 @@ def test_a_refused_lock_leaves_no_place_behind(store: SqliteStore) -> None:
     assert second
     assert store.unlock(first)
     with store._writing() as tx:
-        assert locks.lock(tx, locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=1)) is None
+        assert sql_locks.lock(tx, sql_locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=1)) is None
     assert places(store) == [1]
 
 

@@ -19,7 +19,7 @@ from cronsensus.cli.dashboard import beside, server
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
-from cronsensus.instants import format_instant
+from cronsensus.timing.instants import format_instant
 
 MOST_NODES = 16
 
@@ -49,8 +49,8 @@ def demo(*, nodes: int, seconds: int, batch: bool, keep: bool, dashboard_port: i
     from cronsensus.cli.demo.screen import Lanes, Screen
     from cronsensus.cli.demo.stage import Stage
     from cronsensus.cli.demo.verdict import Verdict
-    from cronsensus.clock import SystemClock
     from cronsensus.stores import open_store
+    from cronsensus.timing.clock import SystemClock
 
     output, clock = Output.current(), SystemClock()
     given = Invocation.current().url

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from cronsensus.cli.demo.trace import LEASH, TRACE
-from cronsensus.clock import Clock
+from cronsensus.timing.clock import Clock
 
 APP = "cronsensus.cli.demo.app:scheduler"
 LOG = ("--log-format", "json", "--log-level", "warning")

@@ -13,9 +13,9 @@ from cronsensus.cli.demo.nodes import Nodes
 from cronsensus.cli.demo.screen import PICTURES, SHRINK, TICK, Screen, label
 from cronsensus.cli.demo.trace import Line, Tail
 from cronsensus.cli.errors import FAILED, CommandError
-from cronsensus.clock import Clock
 from cronsensus.insight.batches import items_text
 from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
 
 LOOK = 0.015
 START_WITHIN = 60.0

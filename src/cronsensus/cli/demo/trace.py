@@ -18,8 +18,8 @@ from typing import Literal
 
 import msgspec
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.run import Run
+from cronsensus.timing.clock import Clock, SystemClock
 
 TRACE = "CRONSENSUS_DEMO_TRACE"
 """The variable that names the file to append to."""

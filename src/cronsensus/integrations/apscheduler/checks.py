@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cronsensus.errors import ConfigurationError, InvalidOption
-from cronsensus.logger import Logger
 from cronsensus.model.job import APSCHEDULER, LONGEST_NAME
+from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.apscheduler")
 

@@ -22,10 +22,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError, StoreUnavailable
 from cronsensus.external.observing import Observation
-from cronsensus.forking import mind_forks, refuse_in_master
 from cronsensus.integrations.apscheduler.checks import (
     check_change,
     check_job,
@@ -44,17 +42,19 @@ from cronsensus.integrations.apscheduler.verdicts import (
     verdict_of_event,
 )
 from cronsensus.integrations.apscheduler.views import view_of
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
+from cronsensus.lifecycle.starting import Tries, may_come
+from cronsensus.lifecycle.store_wait import StoreWait
 from cronsensus.model.acquiring import Ask, Intent, NotWon
 from cronsensus.model.ends import Final
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.outside import Answer, Outside, Refused, Won
 from cronsensus.outside.outside import DRAIN
+from cronsensus.process.forking import mind_forks, refuse_in_master
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import catch_up
 from cronsensus.scheduler import Scheduler
-from cronsensus.starting import Tries, may_come
-from cronsensus.store_wait import StoreWait
-from cronsensus.this_process import catch_up
+from cronsensus.timing.durations import Duration, parse_duration
 
 _log = Logger("cronsensus.apscheduler")
 

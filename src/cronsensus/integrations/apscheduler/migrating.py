@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cronsensus.codec import dumps
-from cronsensus.declared import require_room_for_jitter
-from cronsensus.durations import format_duration, parse_duration
+from cronsensus.declared.declarations import require_room_for_jitter
+from cronsensus.declared.functions import is_async
 from cronsensus.errors import ConfigurationError, CronsensusError, InvalidPayload
-from cronsensus.functions import is_async
 from cronsensus.integrations.apscheduler.checks import has_random_id, missing
 from cronsensus.integrations.apscheduler.native_triggers import (
     NoEquivalent,
@@ -27,6 +25,8 @@ from cronsensus.integrations.apscheduler.native_triggers import (
     numbered_weekdays,
 )
 from cronsensus.model.job import JobSpec, Policies
+from cronsensus.payload.codec import dumps
+from cronsensus.timing.durations import format_duration, parse_duration
 from cronsensus.triggers import Trigger
 
 _TAKEN = {"Scheduler", "any_of", "at", "cron", "every", "scheduler"}

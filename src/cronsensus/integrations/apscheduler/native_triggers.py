@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronsensus.durations import format_duration
 from cronsensus.errors import InvalidTrigger
+from cronsensus.timing.durations import format_duration
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 
 COMPARED = 400

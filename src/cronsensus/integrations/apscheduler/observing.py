@@ -11,7 +11,7 @@ from typing import Any
 from cronsensus.errors import InvalidOption
 from cronsensus.external.observing import Observation
 from cronsensus.integrations.apscheduler.checks import check_job, job_name, needs_no_guard
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.apscheduler")
 

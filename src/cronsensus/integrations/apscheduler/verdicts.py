@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from cronsensus.codec import dumps
 from cronsensus.errors import InvalidPayload
 from cronsensus.model.acquiring import NotWon
 from cronsensus.model.ends import Final
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason, State
 from cronsensus.outside import Answer, Refused, Won
+from cronsensus.payload.codec import dumps
 
 
 def verdict_of_event(event: Any) -> Final:

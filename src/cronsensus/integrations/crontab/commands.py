@@ -8,8 +8,8 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidDuration
+from cronsensus.timing.durations import parse_duration
 
 _OPERATOR = re.compile(r"&&|\|\||[;|&\n]")
 _REDIRECTION = re.compile(r"\d*>&\d*-?|&>>?|\d*[<>]+&?\d*")

@@ -16,9 +16,6 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
-from cronsensus.clock import Clock
-from cronsensus.interrupts import Condition
-from cronsensus.logger import Logger
 from cronsensus.membership.timer import Deadline, Timer
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.base import Call, Done, with_run
@@ -26,8 +23,11 @@ from cronsensus.node.executors.result import cannot_be_called, raised, returned
 from cronsensus.node.forks import Stepwise, leave_if_forked
 from cronsensus.node.registered import Registered
 from cronsensus.node.run import BaseRun, enter_run
-from cronsensus.this_process import this_process
-from cronsensus.typed import UNTYPED, Types
+from cronsensus.payload.typed import UNTYPED, Types
+from cronsensus.process.interrupts import Condition
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import this_process
+from cronsensus.timing.clock import Clock
 
 logger = Logger(__name__)
 

@@ -38,7 +38,6 @@ from typing import Any, NoReturn
 
 from msgspec import structs
 
-from cronsensus.clock import SystemClock
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine, RunError
@@ -63,6 +62,7 @@ from cronsensus.node.executors.surroundings import Surroundings
 from cronsensus.node.forks import block, unblock
 from cronsensus.node.registered import Registered
 from cronsensus.node.run import BaseRun
+from cronsensus.timing.clock import SystemClock
 
 PROGRESS_EVERY = 0.1
 """Seconds between two reports of progress; in between only the latest is kept."""

@@ -15,7 +15,6 @@ from typing import Literal
 
 import msgspec
 
-from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine
 from cronsensus.node.executors import result
@@ -26,6 +25,7 @@ from cronsensus.node.executors.importing import Target
 from cronsensus.node.executors.logs import LineBudget
 from cronsensus.node.executors.printing import print_here
 from cronsensus.node.executors.protocol import Begin, End, Leave, Line, Progress, Stop, decode_report
+from cronsensus.process.logger import Logger
 
 logger = Logger(__name__)
 

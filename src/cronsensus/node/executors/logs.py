@@ -8,10 +8,10 @@ import os
 import threading
 from weakref import WeakKeyDictionary
 
-from cronsensus.clock import Clock
 from cronsensus.model.occurrence import LogLine
 from cronsensus.node.executors.result import clean
 from cronsensus.node.run import BaseRun, current_run
+from cronsensus.timing.clock import Clock
 
 MOST_LINES = 1_000
 LONGEST_LINE = 4_096

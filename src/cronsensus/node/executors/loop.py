@@ -30,8 +30,6 @@ from typing import Any
 
 from msgspec import structs
 
-from cronsensus.clock import Clock
-from cronsensus.logger import Logger
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
@@ -54,7 +52,9 @@ from cronsensus.node.executors.result import (
 from cronsensus.node.forks import Stepwise, leave_if_forked, own_selector
 from cronsensus.node.loops import runs_jobs
 from cronsensus.node.run import enter_run
-from cronsensus.this_process import this_process
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import this_process
+from cronsensus.timing.clock import Clock
 
 logger = Logger(__name__)
 

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from cronsensus.logger import Logger
 from cronsensus.node.executors.attempt import Attempts
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.result import stack_of
 from cronsensus.node.run import BaseRun, run_of
+from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.runs")
 

@@ -22,7 +22,6 @@ import sys
 import threading
 from collections import deque
 
-from cronsensus.clock import Clock
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
@@ -31,6 +30,7 @@ from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.child_thread import DIES_WITHIN, ChildThread, ProcessAttempt, Why
 from cronsensus.node.executors.importing import Target, locate
 from cronsensus.node.executors.result import describe, never_begun, timed_out
+from cronsensus.timing.clock import Clock
 
 
 class ProcessExecutor(Executor):

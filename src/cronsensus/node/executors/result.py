@@ -26,7 +26,6 @@ from typing import Any
 
 from msgspec import structs
 
-from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import (
     Cancel,
     CronsensusError,
@@ -38,14 +37,15 @@ from cronsensus.errors import (
     Snooze,
     default_message,
 )
-from cronsensus.masking import mask
 from cronsensus.model.ending import Ending
 from cronsensus.model.ends import Again
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
 from cronsensus.node.hooks import EndsAs
 from cronsensus.node.run import BaseRun
-from cronsensus.typed import UNTYPED, Types, signature_of
+from cronsensus.payload.typed import UNTYPED, Types, signature_of
+from cronsensus.security.masking import mask
+from cronsensus.timing.durations import format_duration, parse_duration
 
 LONGEST_MESSAGE = 2_000
 _DEEPEST_GROUP = 100

@@ -22,15 +22,15 @@ import itertools
 import queue
 import threading
 
-from cronsensus.clock import Clock, SystemClock
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import Attempt, Attempts, perform_call
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.result import failed, never_begun, raised, stack_of, timed_out
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import Clock, SystemClock
 
 _log = Logger("cronsensus.node")
 

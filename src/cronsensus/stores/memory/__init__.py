@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 from typing import Self
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import InvalidOption
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory.jobs import JobVerbs
+from cronsensus.stores.memory.memory_reading import MaintenanceVerbs, Reads
 from cronsensus.stores.memory.operating import OperatingVerbs
-from cronsensus.stores.memory.reading import MaintenanceVerbs, Reads
 from cronsensus.stores.memory.sessions import SessionVerbs
 from cronsensus.stores.memory.state import World
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock, SystemClock
 
 __all__ = ["MemoryStore"]
 

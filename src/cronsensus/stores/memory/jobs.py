@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cronsensus.codec import clean, read_payload, write_payload
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.rewind import REWIND, Rewind
 from cronsensus.model.states import Origin, State
+from cronsensus.payload.codec import clean, read_payload, write_payload
 from cronsensus.planning import next_due_by_zone, undecided_until
-from cronsensus.stores.memory.handle import Handle, writes
+from cronsensus.stores.memory.memory_handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow
 from cronsensus.stores.values import AT_ONCE, DefineResult
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from cronsensus.codec import clean, write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import after, from_micros, to_micros
 from cronsensus.model.job import refuse_run_by_hand
 from cronsensus.model.occurrence import (
     Enqueued,
@@ -21,9 +19,11 @@ from cronsensus.model.occurrence import (
     when_due,
 )
 from cronsensus.model.states import Origin, Reason, State
-from cronsensus.stores.memory.handle import writes
+from cronsensus.payload.codec import clean, write_payload
+from cronsensus.stores.memory.memory_handle import writes
 from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
+from cronsensus.timing.instants import after, from_micros, to_micros
 
 
 class OperatingVerbs(RoundVerbs):

@@ -11,9 +11,7 @@ from itertools import groupby, takewhile
 
 from msgspec import structs
 
-from cronsensus.codec import clean, clean_error, cleaned
 from cronsensus.errors import LeaseLost
-from cronsensus.instants import after, to_micros
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, AskNamed, Intent, NotWon, refusal
 from cronsensus.model.claim_order import priority_of
 from cronsensus.model.ends import STATE_AFTER, Again, End, Final, Parked, error_of, recorded_as, unless_cancelled
@@ -34,9 +32,11 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
-from cronsensus.stores.memory.handle import Handle, writes
+from cronsensus.payload.codec import clean, clean_error, cleaned
+from cronsensus.stores.memory.memory_handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Partition, View, newest_of
+from cronsensus.timing.instants import after, to_micros
 
 MOST_SESSIONS_SHOWN = 64
 _NEVER = 1 << 62

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from cronsensus.errors import LeaseLost
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
-from cronsensus.stores.memory.handle import Handle, writes
+from cronsensus.stores.memory.memory_handle import Handle, writes
+from cronsensus.stores.memory.memory_wait_queues import MemoryQueues
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
-from cronsensus.stores.memory.wait_queues import MemoryQueues
 
 
 class SessionVerbs(Handle):

@@ -15,18 +15,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from cronsensus.clock import Clock
-from cronsensus.codec import clean
-from cronsensus.instants import LATEST, to_micros
-from cronsensus.interrupts import Condition
 from cronsensus.model.claim_order import level_when_woken
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import Identity, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, Origin, Reason, State, require_transition
+from cronsensus.payload.codec import clean
 from cronsensus.planning import next_nominal
+from cronsensus.process.interrupts import Condition
 from cronsensus.stores.clock_watch import ClockWatch
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.instants import LATEST, to_micros
 
 Key = TypeVar("Key", bound=Any)
 

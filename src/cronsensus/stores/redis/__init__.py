@@ -4,6 +4,6 @@ Each verb is one Lua script (``lua/verbs``), so it is one atomic step and one jo
 inside the script. Lua knows no triggers: what takes them is worked out in Python and compared when it is written.
 """
 
-from cronsensus.stores.redis.store import RedisStore
+from cronsensus.stores.redis.redis_store import RedisStore
 
 __all__ = ["RedisStore"]

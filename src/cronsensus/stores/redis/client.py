@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 from redis import exceptions
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
-from cronsensus.interrupts import Event
-from cronsensus.stores.redis.errors import code_of, moved_to, other_schema, refusal, translate
+from cronsensus.process.interrupts import Event
+from cronsensus.process.this_process import this_process
 from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.redis_errors import code_of, moved_to, other_schema, refusal, translate
 from cronsensus.stores.redis.routing import DriverConnection, Pool, Route
 from cronsensus.stores.redis.scripts import Script
 from cronsensus.stores.redis.url import RedisUrl
-from cronsensus.this_process import this_process
+from cronsensus.timing.clock import SystemClock
 
 MOST_MOVES = 5
 MOST_WARM = 4

@@ -14,9 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from cronsensus.codec import loads, read_error, read_payload
 from cronsensus.errors import StoreCorrupt
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.batch import Children
 from cronsensus.model.gate import After
 from cronsensus.model.glance import Glance
@@ -26,9 +24,11 @@ from cronsensus.model.occurrence import Claim, LogLine, Occurrence, RunView, Tak
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.session import LockView, SessionSpec, SessionView
 from cronsensus.model.states import Origin, State
+from cronsensus.payload.codec import loads, read_error, read_payload
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.lenient_msgpack import decoded
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of, no_definition, texts_by_name
+from cronsensus.timing.instants import from_micros, to_micros
 from cronsensus.triggers import trigger_from_json
 
 MICROSECOND = timedelta(microseconds=1)

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.codec import clean, dumps, write_payload
 from cronsensus.errors import StoreBusy, StoreCorrupt
-from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.rewind import Rewind
+from cronsensus.payload.codec import clean, dumps, write_payload
 from cronsensus.planning import next_due_by_zone, next_nominal, undecided_until
 from cronsensus.stores.redis.codec import era_row, holding, length, micros, read_eras, write_json, write_range
-from cronsensus.stores.redis.errors import Refusal
-from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.redis_errors import Refusal
+from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.unreadable import sound
 from cronsensus.stores.values import AT_ONCE, DefineResult
+from cronsensus.timing.instants import from_micros
 
 MOST_AT_ONCE = 5000
 """Most definitions written, and most retired, in one step, which others wait for. More are written in several, and the

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreError, StoreReadOnly, StoreRefused
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.client import Client
+from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.stores")
 

@@ -37,7 +37,7 @@ class Keyspace:
         return f"{{{self.name}}}:{what}".encode()
 
     def sign(self, session: str) -> bytes:
-        """Return the channel that the process of a session listens to; see ``presence``."""
+        """Return the channel that the process of a session listens to; see ``redis_presence``."""
         return self._key(f"sign:{session}")
 
     def waiter_channel(self, waiter: str) -> bytes:

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from datetime import datetime
 from typing import Any
 
-from cronsensus.instants import from_micros
 from cronsensus.stores.redis.codec import micros
-from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import look, require_sound
-from cronsensus.stores.redis.presence import may_ask
+from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.stores.redis.redis_presence import may_ask
 from cronsensus.stores.values import Pruned, StoreCapabilities
+from cronsensus.timing.instants import from_micros
 
 JOBS_AT_ONCE = 100
 DELETED_AT_ONCE = 200

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from cronsensus.codec import LARGEST, clean, dumps
 from cronsensus.errors import InvalidPayload, InvalidTransition
-from cronsensus.instants import LATEST_MICROS, from_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import (
     Enqueued,
@@ -20,9 +18,11 @@ from cronsensus.model.occurrence import (
     when_due,
 )
 from cronsensus.model.states import Reason, State
+from cronsensus.payload.codec import LARGEST, clean, dumps
 from cronsensus.stores.redis.codec import length, micros, occurrence_id
-from cronsensus.stores.redis.errors import Refusal
-from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.redis_errors import Refusal
+from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.timing.instants import LATEST_MICROS, from_micros, within_stores
 
 
 class OperatingVerbs(Handle):

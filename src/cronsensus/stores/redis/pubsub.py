@@ -7,14 +7,14 @@ import weakref
 
 from redis import exceptions
 
-from cronsensus.clock import SystemClock
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
-from cronsensus.stores.redis.errors import translate
+from cronsensus.stores.redis.redis_errors import translate
 from cronsensus.stores.redis.routing import DriverConnection, Route
-from cronsensus.this_process import begin_anew
+from cronsensus.timing.clock import SystemClock
 
 _log = Logger("cronsensus.store")
 _CLOCK = SystemClock()

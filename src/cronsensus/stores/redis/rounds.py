@@ -9,11 +9,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, assert_never
 
-from cronsensus.clock import SystemClock
-from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreCorrupt, StoreError
-from cronsensus.instants import from_micros, within_stores
-from cronsensus.logger import Logger
 from cronsensus.model.acquiring import MOST_EARLY, VERDICTS, Ask, AskNamed, NotWon
 from cronsensus.model.ends import Again, End, Final, Parked, Then, recorded_as
 from cronsensus.model.job import JobSpec, JobState
@@ -31,6 +27,8 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
+from cronsensus.payload.codec import clean, cleaned, write_error
+from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.client import TooFewReplicas
 from cronsensus.stores.redis.codec import (
     Row,
@@ -47,11 +45,13 @@ from cronsensus.stores.redis.codec import (
     write_line,
     write_range,
 )
-from cronsensus.stores.redis.errors import Refusal
-from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.presence import PresenceObserver
+from cronsensus.stores.redis.redis_errors import Refusal
+from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.stores.redis.redis_presence import PresenceObserver
 from cronsensus.stores.unreadable import READING_RAISES
 from cronsensus.stores.values import Partition, View, newest_of
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import from_micros, within_stores
 
 _log = Logger("cronsensus.stores")
 _CLOCK = SystemClock()

@@ -8,16 +8,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cronsensus.codec import clean
 from cronsensus.errors import StoreError
-from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.payload.codec import clean
 from cronsensus.stores.redis.codec import Row, length, takeover, write_json, write_session_spec
-from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import PolicyWatch
-from cronsensus.stores.redis.presence import SecondSign
+from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.stores.redis.redis_presence import SecondSign
 from cronsensus.stores.values import AT_ONCE, Partition, View
+from cronsensus.timing.instants import from_micros
 
 
 class SessionVerbs(Handle):

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
-from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import unknown_option
+from cronsensus.timing.durations import parse_duration
 
 Kind = Literal["server", "sentinel", "cluster"]
 

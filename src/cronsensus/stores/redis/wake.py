@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import secrets
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
-from cronsensus.interrupts import Event
+from cronsensus.process.interrupts import Event
 from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.routing import Route
+from cronsensus.timing.clock import SystemClock
 
 _CLOCK = SystemClock()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from cronsensus.instants import from_micros
 from cronsensus.model.acquiring import VERDICTS, Ask, AskNamed, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, too_early, too_old
@@ -17,6 +16,7 @@ from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction, pieces
+from cronsensus.timing.instants import from_micros
 
 
 def acquire(

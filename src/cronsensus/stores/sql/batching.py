@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cronsensus.instants import LATEST_MICROS, from_micros
 from cronsensus.model.batch import Children
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.occurrence_rows import instant, is_id
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.timing.instants import LATEST_MICROS, from_micros
 
 
 def children(tx: Transaction, numbers: Sequence[int], limit: int) -> dict[int, Children]:

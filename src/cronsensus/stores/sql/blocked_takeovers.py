@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from cronsensus.clock import SystemClock
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
 
 _log = Logger("cronsensus.stores")
 _CLOCK = SystemClock()

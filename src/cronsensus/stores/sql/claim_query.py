@@ -20,12 +20,12 @@ from heapq import merge
 from itertools import groupby, islice
 from typing import Any
 
-from cronsensus.codec import read_payload
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.claim_order import priority_of
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin
 from cronsensus.model.step import may_be_reserved
+from cronsensus.payload.codec import read_payload
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import specs_of
 from cronsensus.stores.sql.occurrence_rows import instant

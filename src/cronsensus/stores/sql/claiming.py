@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Claim
 from cronsensus.stores.sql.claim_query import ORIGINS, Selection, choose, first_page
 from cronsensus.stores.sql.dialect import AnyRow
@@ -20,6 +19,7 @@ from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.timing.instants import from_micros
 
 MOST_EXPIRED = 1000
 """Most occurrences that one claim closes as missed(late); the rest is skipped until the next."""

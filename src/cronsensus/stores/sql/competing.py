@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronsensus.codec import read_payload, write_payload
 from cronsensus.errors import StoreCorrupt
-from cronsensus.instants import from_micros, to_micros, within_stores
 from cronsensus.model.acquiring import MOST_EARLY, Ask, AskNamed, Intent, NotWon, refusal
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.states import Origin
+from cronsensus.payload.codec import read_payload, write_payload
 from cronsensus.stores.sql.claim_query import ORIGINS, Payload, Selection, count_room, read_claimed
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import spec_of
@@ -20,6 +19,7 @@ from cronsensus.stores.sql.occurrence_rows import Key, New, instant, new_row
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, read_one
+from cronsensus.timing.instants import from_micros, to_micros, within_stores
 
 _MICROSECOND = timedelta(microseconds=1)
 

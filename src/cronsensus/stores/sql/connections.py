@@ -14,9 +14,9 @@ import weakref
 from collections.abc import Callable
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.interrupts import Condition
+from cronsensus.process.interrupts import Condition
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.sql.connection import Connection
-from cronsensus.this_process import begin_anew
 
 MOST_IDLE = 4
 FORK_PATIENCE = 1.0

@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
-from cronsensus.codec import write_payload
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
+from cronsensus.payload.codec import write_payload
 from cronsensus.planning import next_due_by_zone, next_nominal
 from cronsensus.stores.sql.definitions import MOST_MET, read_spec
 from cronsensus.stores.sql.dialect import AnyRow
@@ -25,6 +24,7 @@ from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
 from cronsensus.stores.values import DefineResult
+from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 _AT_ONCE = 1000

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.job import Era, JobSpec, UnknownParts
+from cronsensus.payload.codec import loads
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable, no_definition
 
 MOST_KEPT = 2048

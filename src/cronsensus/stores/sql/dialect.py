@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError, StoreBusy
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.sending import Begin, Pending
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import SystemClock
 
 AnyRow = Any
 """A row with its columns by name and by place."""

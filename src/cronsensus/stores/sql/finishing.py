@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from cronsensus.codec import clean, cleaned, write_error
-from cronsensus.instants import LATEST_MICROS, to_micros, within_stores
 from cronsensus.model.ends import (
     STATE_AFTER,
     Again,
@@ -21,10 +19,12 @@ from cronsensus.model.ends import (
 )
 from cronsensus.model.occurrence import Claim, Note, Settled
 from cronsensus.model.states import State
+from cronsensus.payload.codec import clean, cleaned, write_error
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sessions import began, run_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import MOST_AHEAD
+from cronsensus.timing.instants import LATEST_MICROS, to_micros, within_stores
 
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from cronsensus.codec import write_payload
-from cronsensus.instants import to_micros
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin
+from cronsensus.payload.codec import write_payload
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import definition_of, specs_of
 from cronsensus.stores.sql.occurrence_rows import New, insert_absent, micros, new_row
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.timing.instants import to_micros
 
 _NONE: Mapping[int, int] = MappingProxyType({})
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cronsensus.codec import loads
 from cronsensus.errors import UnknownJob
-from cronsensus.instants import from_micros
 from cronsensus.model.gate import After
 from cronsensus.model.job import Era, JobSpec
+from cronsensus.payload.codec import loads
 from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, no_definition, sound, whole
+from cronsensus.timing.instants import from_micros
 from cronsensus.triggers import trigger_from_json
 
 

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
-from cronsensus.instants import LATEST_MICROS, from_micros
 from cronsensus.model.job import Era, JobSpec, JobState, Stretch
 from cronsensus.model.session import SessionView
+from cronsensus.payload.codec import loads
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import definition_of, eras_after, spec_of, specs_of
 from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, texts_by_name, whole
 from cronsensus.stores.values import Partition, View, newest_of
+from cronsensus.timing.instants import LATEST_MICROS, from_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 MOST_SESSIONS_SHOWN = 64

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from cronsensus.codec import write_payload
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.claim_order import level_of
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
+from cronsensus.payload.codec import write_payload
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.timing.instants import from_micros, to_micros
 
 Key = tuple[int, str]
 """A job's id, and the key of an occurrence of it."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from cronsensus.codec import clean, write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec, refuse_run_by_hand
 from cronsensus.model.occurrence import (
@@ -21,12 +19,14 @@ from cronsensus.model.occurrence import (
     when_due,
 )
 from cronsensus.model.states import Origin, Reason, State
+from cronsensus.payload.codec import clean, write_payload
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.job_rows import ask_locked, definition_of, living, spec_of, specs_of
 from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, Standing, insert_absent, is_id, new_row, payload_of
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.timing.instants import as_utc, from_micros, to_micros, within_stores
 
 AT_ONCE = 2000
 """Most rows that are worked out between two statements: a transaction that pauses for too long is taken for one that

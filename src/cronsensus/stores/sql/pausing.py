@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cronsensus.codec import clean
+from cronsensus.payload.codec import clean
 from cronsensus.stores.sql.job_rows import ask_locked, find_locked, living
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction

@@ -89,13 +89,13 @@ def _sqlite(url: str, namespace: str) -> Iterator[Asking]:
     from urllib.parse import quote
 
     from cronsensus.stores.boot import HostClock
-    from cronsensus.stores.sql.sqlite import errors
+    from cronsensus.stores.sql.sqlite import sqlite_errors
     from cronsensus.stores.sql.sqlite.epoch import Epoch, turn
     from cronsensus.stores.sql.sqlite.url import read_url
 
     parsed = read_url(url)
     path = parsed.path
-    if errors.is_read_only(path):
+    if sqlite_errors.is_read_only(path):
         raise OSError("read-only")
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as driver:
         epoch = Epoch(path, may_be_remote=parsed.allow_network_fs)

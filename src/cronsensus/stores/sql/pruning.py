@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.instants import LATEST_MICROS, to_micros
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.stores.unreadable import sound
 from cronsensus.stores.values import REMEMBERED, Pruned
+from cronsensus.timing.instants import LATEST_MICROS, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 SESSIONS_KEPT = timedelta(days=1)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.instants import to_micros
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.pruning import bounds
 from cronsensus.stores.sql.sending import Pending
@@ -18,6 +17,7 @@ from cronsensus.stores.sql.sessions import one_at_a_time
 from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.stores.unreadable import sound
 from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED
+from cronsensus.timing.instants import to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY, _YEAR = HISTORY_KEPT // _MICROSECOND, REMEMBERED // _MICROSECOND

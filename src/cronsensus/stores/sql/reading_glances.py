@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
@@ -14,6 +13,7 @@ from cronsensus.stores.sql.reading_jobs import ledger_range
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import whole
 from cronsensus.stores.values import LOOKED_THROUGH
+from cronsensus.timing.instants import from_micros, to_micros
 
 
 def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past]:

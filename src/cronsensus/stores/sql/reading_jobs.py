@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cronsensus.errors import StoreCorrupt
-from cronsensus.instants import from_micros
 from cronsensus.model.job import JobHistory, JobSpec, JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
@@ -18,6 +17,7 @@ from cronsensus.stores.sql.job_rows import read_era, specs_of
 from cronsensus.stores.sql.occurrence_rows import instant, micros
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import read_one, whole
+from cronsensus.timing.instants import from_micros
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.planning import undecided_until
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.firing import verdict_row
@@ -16,6 +15,7 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
 from cronsensus.stores.values import AT_ONCE
+from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 

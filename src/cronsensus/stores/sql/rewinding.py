@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cronsensus.instants import to_micros
 from cronsensus.model.rewind import REWIND, Rewind
 from cronsensus.stores.sql.job_rows import find_locked, living
 from cronsensus.stores.sql.occurrence_rows import micros
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.timing.instants import to_micros
 
 
 def rewind(tx: Transaction, rewind: Rewind, *, by: str, why: str) -> bool:

@@ -10,13 +10,12 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from cronsensus.codec import dumps
 from cronsensus.errors import LeaseLost, StoreCorrupt
-from cronsensus.instants import from_micros
 from cronsensus.model.job import JobSpec, UnknownParts
 from cronsensus.model.occurrence import CUT_WORDS, Claim, Cut, Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
+from cronsensus.payload.codec import dumps
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import specs_of
 from cronsensus.stores.sql.sending import Pending
@@ -24,6 +23,7 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, whole
 from cronsensus.stores.values import MOST_AHEAD
+from cronsensus.timing.instants import from_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 MOST_PRESUMED = 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cronsensus.codec import clean, dumps
+from cronsensus.payload.codec import clean, dumps
 from cronsensus.stores.sql.transaction import Transaction
 
 Entry = tuple[int, str, str, str, str, str]

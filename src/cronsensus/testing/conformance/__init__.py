@@ -2,7 +2,7 @@
 
 To check a store of your own, say how a test gets a handle on it, and let pytest collect the rest::
 
-    from cronsensus.clock import Clock
+    from cronsensus.timing.clock import Clock
     from cronsensus.stores import Store
     from cronsensus.testing.conformance import StoreConformance
 

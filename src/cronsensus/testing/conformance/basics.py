@@ -10,9 +10,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTransition, LeaseLost, StoreError, UnknownJob
-from cronsensus.instants import parse_instant
 from cronsensus.model.job import JobHistory
 from cronsensus.model.ledger import CLOCK_SET_BACK, PRUNE
 from cronsensus.model.occurrence import Item, OccurrenceFilter
@@ -32,6 +30,8 @@ from cronsensus.testing.conformance.fixtures import (
     state_of,
 )
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, settle, take
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import parse_instant
 
 
 class _Ahead(SystemClock):

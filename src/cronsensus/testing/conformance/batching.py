@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import InvalidOption
-from cronsensus.instants import LATEST
 from cronsensus.model.batch import Children, item_key
 from cronsensus.model.ends import Again, End, Parked
 from cronsensus.model.occurrence import Claim, Item
@@ -21,6 +20,7 @@ from cronsensus.model.step import Step, Want
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import an_end, give_back, settle
+from cronsensus.timing.instants import LATEST
 
 
 class Batching(StoreTest):

@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.errors import LeaseLost
-from cronsensus.instants import to_micros
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.testing.conformance.fixtures import (
     DAY,
@@ -22,6 +21,7 @@ from cronsensus.testing.conformance.fixtures import (
     minute,
 )
 from cronsensus.testing.conformance.steps import give_back
+from cronsensus.timing.instants import to_micros
 
 
 class Claiming(StoreTest):

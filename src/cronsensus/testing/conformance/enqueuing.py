@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from cronsensus.codec import read_payload
 from cronsensus.errors import InvalidOption, InvalidPayload, UnknownJob
-from cronsensus.instants import LATEST
 from cronsensus.model.occurrence import Enqueued, Item, scheduled_key
 from cronsensus.model.states import Origin, State
+from cronsensus.payload.codec import read_payload
 from cronsensus.testing.conformance.fixtures import (
     DAY,
     HOSTILE_KEYS,
@@ -25,6 +24,7 @@ from cronsensus.testing.conformance.fixtures import (
     minute,
 )
 from cronsensus.testing.conformance.steps import give_back
+from cronsensus.timing.instants import LATEST
 
 
 class Enqueuing(StoreTest):

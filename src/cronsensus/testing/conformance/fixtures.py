@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar
 
-from cronsensus.clock import Clock, ManualClock
 from cronsensus.model.job import JobSpec, JobState, JobView, Policies
 from cronsensus.model.occurrence import (
     Claim,
@@ -32,6 +31,7 @@ from cronsensus.planning import next_nominal, plan
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import DefineResult
 from cronsensus.testing.conformance.steps import PLANNER, an_end, carry_out, settle, take, win_named
+from cronsensus.timing.clock import Clock, ManualClock
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

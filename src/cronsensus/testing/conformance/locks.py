@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from cronsensus.errors import InvalidOption, LeaseLost
-from cronsensus.instants import to_micros
 from cronsensus.model.session import LockGrant
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.testing.conformance.fixtures import DAY, HOSTILE, HOUR, LEASE, SECOND, START, StoreTest
+from cronsensus.timing.instants import to_micros
 
 
 class Locks(StoreTest):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from cronsensus.errors import OccurrenceTooOld
-from cronsensus.instants import format_instant
 from cronsensus.model.acquiring import AskNamed, NotWon
 from cronsensus.model.batch import item_key
 from cronsensus.model.ends import End, Parked
@@ -20,6 +19,7 @@ from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import carry_out, say, settle
+from cronsensus.timing.instants import format_instant
 from cronsensus.triggers import cron, every
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from cronsensus.audit import audit
 from cronsensus.errors import InvalidTransition, UnknownJob
+from cronsensus.jobs.rewinding import rewind_job
 from cronsensus.model.rewind import Rewind
 from cronsensus.model.states import State
 from cronsensus.planning import plan
-from cronsensus.rewinding import rewind_job
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import every

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.instants import LATEST_MICROS
+from cronsensus.timing.instants import LATEST_MICROS
 from tests.stores.redis.scripts.by_hand import (
     NOW,
     Case,

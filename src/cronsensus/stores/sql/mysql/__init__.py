@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cronsensus.stores.sql.mysql.store import MysqlStore
+    from cronsensus.stores.sql.mysql.mysql_store import MysqlStore
 
 __all__ = ["MysqlStore"]
 
@@ -20,7 +20,7 @@ __all__ = ["MysqlStore"]
 def __getattr__(name: str) -> Any:
     """Import the store when it is asked for: what only asks the driver, such as a probe, does without the verbs."""
     if name in __all__:
-        from cronsensus.stores.sql.mysql.store import MysqlStore
+        from cronsensus.stores.sql.mysql.mysql_store import MysqlStore
 
         return MysqlStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,18 +9,18 @@ from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
-from cronsensus.instants import to_micros
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
-from cronsensus.stores.sql.mysql import errors, packets, presence
+from cronsensus.stores.sql.mysql import mysql_errors, mysql_presence, packets
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.packets import CLOCK, MOST_CHARACTERS, OUT_OF_RANGE, Part
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Begin, Moment, Pending, wrong_count
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.instants import to_micros
 
 _NOW = CLOCK
 _READ = (
@@ -129,11 +129,11 @@ class MysqlDialect(Dialect):
 
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
-        return errors.is_cut(error)
+        return mysql_errors.is_cut(error)
 
     def is_closed(self, error: Exception) -> bool:
         """Whether the connection was closed from the other side."""
-        return errors.is_cut(error) and not isinstance(error.__cause__ or error.__context__, TimeoutError)
+        return mysql_errors.is_cut(error) and not isinstance(error.__cause__ or error.__context__, TimeoutError)
 
     def is_unsent(self, error: Exception) -> bool:
         """Whether the connection was closed before the packet with the COMMIT was begun."""
@@ -194,9 +194,9 @@ class MysqlDialect(Dialect):
                         break
             except MySQLError as error:
                 failed = packet[min(len(found), len(packet) - 1)]
-                if failed.guards and failed.pending is not None and errors.code_of(error) == OUT_OF_RANGE:
+                if failed.guards and failed.pending is not None and mysql_errors.code_of(error) == OUT_OF_RANGE:
                     raise wrong_count(failed.pending) from None
-                again = errors.try_again(error, self.url)
+                again = mysql_errors.try_again(error, self.url)
                 if again is None:
                     raise
                 raise again from error
@@ -217,7 +217,7 @@ class MysqlDialect(Dialect):
         try:
             cursor.execute(text)
         except MySQLError as error:
-            again = errors.try_again(error, self.url)
+            again = mysql_errors.try_again(error, self.url)
             if again is None:
                 raise
             raise again from error
@@ -226,7 +226,7 @@ class MysqlDialect(Dialect):
 
     def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
-        return errors.translate(error, self.url)
+        return mysql_errors.translate(error, self.url)
 
     def describe(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""
@@ -249,7 +249,7 @@ class MysqlDialect(Dialect):
             "clock": clock,
             "lease_clock": clock,
             "wake_ups": "none: nodes look by themselves",
-            "evidence_of_death": presence.described(driver),
+            "evidence_of_death": mysql_presence.described(driver),
         }
 
 

@@ -44,7 +44,7 @@ class BoundedConnection(pymysql.connections.Connection):
         limits: seconds after which the server ends this connection when it lies idle inside of a transaction that
             writes, and outside; ``None``: it tells the two apart by itself.
         shown, lock, shows: the session whose sign of life is on this connection, the lock that is the sign, and whether
-            a lock means something here; see ``presence``.
+            a lock means something here; see ``mysql_presence``.
     """
 
     is_mariadb = False

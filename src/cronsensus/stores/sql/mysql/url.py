@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.masking import STARS, mask
 from cronsensus.model.job import unknown_option
+from cronsensus.security.masking import STARS, mask
+from cronsensus.timing.durations import parse_duration
 
 PORT = 3306
 TIMEOUT = 10.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cronsensus.stores.sql.postgres.store import PostgresStore
+    from cronsensus.stores.sql.postgres.postgres_store import PostgresStore
 
 __all__ = ["PostgresStore"]
 
@@ -18,7 +18,7 @@ __all__ = ["PostgresStore"]
 def __getattr__(name: str) -> Any:
     """Import the store when it is asked for: what only asks the driver, such as a probe, does without the verbs."""
     if name in __all__:
-        from cronsensus.stores.sql.postgres.store import PostgresStore
+        from cronsensus.stores.sql.postgres.postgres_store import PostgresStore
 
         return PostgresStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.errors import DivisionByZero
 
-from cronsensus.codec import cleaned, read_payload, write_error, write_payload
-from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.claim_order import level_of
 from cronsensus.model.ends import End, Final
 from cronsensus.model.ids import new_id
@@ -27,12 +25,14 @@ from cronsensus.model.occurrence import Claim, Enqueued, Item, Settled, schedule
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step, Want
+from cronsensus.payload.codec import cleaned, read_payload, write_error, write_payload
 from cronsensus.stores.sql.claim_query import MOST_PAGE, ORIGINS, read_claimed
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.occurrence_rows import instant, is_serial, micros, payload_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES
+from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 _NOW = timedelta(0)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
-from cronsensus.instants import to_micros
 from cronsensus.stores.sql.bounds import MOST_IDLE
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
-from cronsensus.stores.sql.postgres import errors
+from cronsensus.stores.sql.postgres import postgres_errors
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, NoAnswer, NotSent, patience, settings
 from cronsensus.stores.sql.postgres.pipeline import (
     CLOCK,
@@ -23,11 +21,13 @@ from cronsensus.stores.sql.postgres.pipeline import (
     run_one_by_one,
 )
 from cronsensus.stores.sql.postgres.pipeline import run as run_together
-from cronsensus.stores.sql.postgres.presence import key_of
+from cronsensus.stores.sql.postgres.postgres_presence import key_of
 from cronsensus.stores.sql.postgres.url import PostgresUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import Begin, Moment, Pending
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock
+from cronsensus.timing.instants import to_micros
 
 _CLOCK = f"SELECT {CLOCK}"
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -195,7 +195,7 @@ class PostgresDialect(Dialect):
 
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
-        return errors.is_cut(error)
+        return postgres_errors.is_cut(error)
 
     def is_closed(self, error: Exception) -> bool:
         """Whether the connection was closed from the other side."""
@@ -248,7 +248,7 @@ class PostgresDialect(Dialect):
 
     def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
-        return errors.translate(error, self.url)
+        return postgres_errors.translate(error, self.url)
 
     def describe(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""

@@ -16,9 +16,9 @@ from psycopg import generators
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
-from cronsensus.clock import SystemClock
 from cronsensus.stores.sql.bounds import MOST_PAUSED
 from cronsensus.stores.sql.postgres.url import PostgresUrl
+from cronsensus.timing.clock import SystemClock
 
 Value = TypeVar("Value")
 PATIENCE = SystemClock()

@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, quote, urlencode
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.masking import STARS, mask
 from cronsensus.model.job import unknown_option
+from cronsensus.security.masking import STARS, mask
+from cronsensus.timing.durations import parse_duration
 
 SCHEMA = "cronsensus"
 TIMEOUT = 10.0

@@ -15,14 +15,14 @@ from collections.abc import Callable
 
 import psycopg
 
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.pipeline import has_pipeline, run
-from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
-from cronsensus.this_process import begin_anew
+from cronsensus.stores.sql.postgres.postgres_presence import HIDE, SHOW, key_of
 
 _log = Logger("cronsensus.store")
 _all: weakref.WeakSet[Wake] = weakref.WeakSet()

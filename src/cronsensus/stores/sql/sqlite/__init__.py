@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cronsensus.stores.sql.sqlite.store import SqliteStore
+    from cronsensus.stores.sql.sqlite.sqlite_store import SqliteStore
 
 __all__ = ["SqliteStore"]
 
@@ -18,7 +18,7 @@ __all__ = ["SqliteStore"]
 def __getattr__(name: str) -> Any:
     """Import the store when it is asked for: what only asks the driver, such as a probe, does without the verbs."""
     if name in __all__:
-        from cronsensus.stores.sql.sqlite.store import SqliteStore
+        from cronsensus.stores.sql.sqlite.sqlite_store import SqliteStore
 
         return SqliteStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

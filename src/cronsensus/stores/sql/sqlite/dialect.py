@@ -8,21 +8,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
-from cronsensus.instants import to_micros
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Begin, Pending
-from cronsensus.stores.sql.sqlite import errors
+from cronsensus.stores.sql.sqlite import sqlite_errors
 from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.stores.sql.sqlite.prepared import prepare_query, prepare_rows
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
 from cronsensus.stores.sql.sqlite.write_lock_queue import WriteLockQueue
 from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock, SystemClock
+from cronsensus.timing.instants import to_micros
 
 PATIENCE = SystemClock()
 """What patience is measured by: the host's own clock, also where a test moves the store's by hand."""
@@ -113,7 +113,7 @@ class SqliteDialect(Dialect):
         with self._write_lock_queue.waiting() as wait:
             while not _try_to_begin(driver):
                 if PATIENCE.monotonic() >= deadline:
-                    raise errors.busy(self.url.path, self.url.busy_timeout)
+                    raise sqlite_errors.busy(self.url.path, self.url.busy_timeout)
                 wait(BETWEEN_TRIES * random.uniform(0.5, 1.0))
 
     def end_write(self) -> None:
@@ -130,9 +130,9 @@ class SqliteDialect(Dialect):
         try:
             found = self.url.path.stat()
         except FileNotFoundError:
-            raise errors.replaced(self.url.path) from None
+            raise sqlite_errors.replaced(self.url.path) from None
         if (found.st_dev, found.st_ino) != connection.info["file"]:
-            raise errors.replaced(self.url.path)
+            raise sqlite_errors.replaced(self.url.path)
 
     def lock_migrations(self, connection: Connection) -> None:
         """Do nothing: the one write lock is held already."""
@@ -199,7 +199,7 @@ class SqliteDialect(Dialect):
 
     def translate(self, error: Exception) -> StoreError | None:
         """Return what an error of the driver means to the user."""
-        return errors.translate(error, self.url.path, self.url.busy_timeout)
+        return sqlite_errors.translate(error, self.url.path, self.url.busy_timeout)
 
     def describe(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""
@@ -234,7 +234,7 @@ def _try_to_begin(driver: sqlite3.Connection) -> bool:
     try:
         driver.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
-        if errors.is_busy(error):
+        if sqlite_errors.is_busy(error):
             return False
         raise
     return True

@@ -33,12 +33,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.logger import Logger
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.boot import boot_id
 from cronsensus.stores.filesystems import is_network, kind_of
-from cronsensus.stores.sql.sqlite import errors
+from cronsensus.stores.sql.sqlite import sqlite_errors
 from cronsensus.stores.sql.sqlite.pipes import share_as
-from cronsensus.this_process import begin_anew
 
 try:
     import fcntl
@@ -178,7 +178,7 @@ class Epoch:
         """Whether to go by the boot id alone: nothing is written here, or the kernel's locks are not its alone."""
         if not _HAS_FLOCK:
             self.why_not = "this system has no flock"
-        elif errors.is_read_only(self._database):
+        elif sqlite_errors.is_read_only(self._database):
             self.why_not = "this process may only read"
         elif self._may_be_remote and is_network(kind := kind_of(self._database.parent)):
             self.why_not = f"a network file system ({kind})"
@@ -306,7 +306,7 @@ class Epoch:
 
     def _explained(self, error: OSError) -> Exception:
         if error.errno in _FULL:
-            return errors.full(self._database)
+            return sqlite_errors.full(self._database)
         if error.errno in {errno.EACCES, errno.EPERM, errno.EBADF}:
             return StoreUnavailable(
                 f"{self._path} may not be read and written by this user, who may write {self._database.name}; "

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import unknown_option
+from cronsensus.timing.durations import parse_duration
 
 BUSY_TIMEOUT = 5.0
 _OPTIONS = {"busy_timeout", "synchronous", "allow_network_fs"}

@@ -19,7 +19,7 @@ import select
 import threading
 from pathlib import Path
 
-from cronsensus.interrupts import Event
+from cronsensus.process.interrupts import Event
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
 _STARTING_FOR = 60.0

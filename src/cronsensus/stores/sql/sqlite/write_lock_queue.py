@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cronsensus.clock import SystemClock
 from cronsensus.stores.sql.sqlite.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
+from cronsensus.timing.clock import SystemClock
 
 NAME = "writers"
 STEP_BACK = 0.0003

@@ -1,0 +1,85 @@
+"""What a message says: of each event a sentence, and of many how many there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from cronsensus.alerts.events import Event
+from cronsensus.timing.instants import format_instant
+
+MOST_TOLD = 50
+"""Events that a message names one by one."""
+_HEADLINES = {
+    "failed": "{job} failed",
+    "items_failed": "items of {job} failed",
+    "missed": "{job} did not run",
+    "cancelled": "{job} was cancelled",
+    "overdue": "{job} is overdue",
+    "retired": "{job} is retired",
+    "slow": "{job} is slow",
+    "stalled": "nobody decides when {job} runs",
+    "backlog": "{job} waits for a free slot",
+    "recovered": "{job} is well again",
+    "taken_over": "{job} was taken over",
+    "node_lost": "node {node} is gone",
+}
+
+
+def headline(event: Event) -> str:
+    """Return what happened, without its time."""
+    return _HEADLINES[event.event].format(job=event.job, node=event.node)
+
+
+def sentence(event: Event, exact: Callable[[Event, datetime], str]) -> str:
+    """Return what happened, to which nominal time, and why; ``exact`` shows a time as its job's zone has it."""
+    said = headline(event)
+    if event.scheduled_for is not None:
+        said += f" at {exact(event, event.scheduled_for)}"
+        if event.count != 1:
+            said += " and further times" if event.count is None else f" and {event.count - 1} more times"
+    if event.reason:
+        said += f": {event.reason.splitlines()[0]}"
+    if event.run is not None:
+        said += f" (cronsensus runs show {event.run})"
+    return said
+
+
+def subject(events: Sequence[Event]) -> str:
+    """Return what a message is about, in one line."""
+    if len(events) == 1:
+        return headline(events[0])
+    counts = Counter(one.event for one in events)
+    jobs = sorted({one.job for one in events if one.job is not None})
+    what = ", ".join(f"{count:,} {event.replace('_', ' ')}" for event, count in counts.most_common())
+    of = "" if not jobs else f" of {jobs[0]}" if len(jobs) == 1 else f" of {len(jobs):,} jobs"
+    return what + of
+
+
+def text(events: Sequence[Event], exact: Callable[[Event, datetime], str]) -> str:
+    """Return the whole message as plain text."""
+    lines = [sentence(one, exact) for one in events[:MOST_TOLD]]
+    if len(events) > MOST_TOLD:
+        rest = Counter(one.job or one.node for one in events[MOST_TOLD:])
+        named = ", ".join(f"{name} {count:,}" for name, count in rest.most_common(10))
+        lines.append(f"… and {len(events) - MOST_TOLD:,} more: {named}")
+    return "\n".join(lines)
+
+
+def data(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return events as the JSON of a webhook has them; times are ISO 8601 in UTC."""
+    return [
+        {
+            "event": one.event,
+            "job": one.job,
+            "scheduled_for": None if one.scheduled_for is None else format_instant(one.scheduled_for),
+            "count": one.count,
+            "run": one.run,
+            "reason": one.reason,
+            "node": one.node,
+            "at": format_instant(one.at),
+        }
+        for one in events[:MOST_TOLD]
+    ]

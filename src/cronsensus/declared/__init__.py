@@ -1,0 +1,1 @@
+"""What the application's code declares: functions, and jobs that call them."""

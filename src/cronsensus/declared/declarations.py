@@ -1,0 +1,332 @@
+"""The declarations of the application's code: functions under names, and jobs that call them.
+
+A job is kept as it was written, and becomes a definition when somebody asks, because defaults may still change until
+the node is started (a command's flags come after the import).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from cronsensus.declared.functions import Function
+from cronsensus.errors import DuplicateJob, InvalidDuration, InvalidOption, InvalidTrigger, UnknownJob
+from cronsensus.model.gate import After
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.node.registered import Registered
+from cronsensus.process.logger import Logger
+from cronsensus.timing.durations import format_duration, parse_duration
+from cronsensus.timing.instants import EPOCH
+from cronsensus.triggers import Trigger
+from cronsensus.triggers.notes import notes_on
+
+_log = Logger("cronsensus.scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A job as its decorator said it."""
+
+    function: Function
+    trigger: Trigger | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+    within: timedelta | None = None
+    takes: timedelta | None = None
+    after: After | None = None
+
+    def spec(self, base: Policies, zone: str) -> JobSpec:
+        """Return the definition, with ``base`` and ``zone`` for what the decorator leaves out.
+
+        Raises:
+            InvalidOption: a value that makes no sense.
+        """
+        policies = Policies.read(self.options, base)
+        if self.within is not None and policies.keep < self.within:
+            raise InvalidOption(
+                f"{self.function.name!r} is overdue without a success for {format_duration(self.within)}, but a "
+                f"success is forgotten after {format_duration(policies.keep)}; give it a longer keep=…"
+            )
+        return JobSpec(
+            name=self.function.name,
+            function=self.function.name,
+            trigger=None if self.trigger is None else self.trigger.in_zone(zone),
+            args=self.args,
+            kwargs=self.kwargs,
+            policies=policies,
+            executor=self.function.registered.executor,
+            overdue=self.within,
+            slow=self.takes,
+            after=self.after,
+        )
+
+
+class Declarations:
+    """The functions and jobs of one scheduler.
+
+    Attributes:
+        base: the policies for what decorators leave out.
+        zone: that of triggers which name none.
+        specs_by_name: the definitions of all declared jobs.
+        added: those of jobs that this process added at run time.
+        retired: names of jobs that the code says to be gone on purpose, and why.
+    """
+
+    def __init__(self) -> None:
+        self.base = Policies()
+        self.zone = "UTC"
+        self.specs_by_name: dict[str, JobSpec] = {}
+        self.added: dict[str, JobSpec] = {}
+        self.retired: dict[str, str] = {}
+        self._functions: dict[str, Function] = {}
+        self._jobs: dict[str, Declaration] = {}
+        self._registry: dict[str, Registered] = {}
+
+    @property
+    def registry(self) -> Mapping[str, Registered]:
+        """The functions that a node of this process can run; grows as more are declared."""
+        return MappingProxyType(self._registry)
+
+    def add_function(self, function: Function) -> None:
+        """Register a function.
+
+        Raises:
+            DuplicateJob: the name is taken.
+        """
+        taken = self._functions.get(function.name)
+        if taken is not None:
+            raise DuplicateJob(_two(function.name, taken, function))
+        self._functions[function.name] = function
+        self._registry[function.name] = function.registered
+
+    def add_job(self, declaration: Declaration) -> None:
+        """Register a job and its function, both or neither.
+
+        Raises:
+            DuplicateJob: the name is taken.
+            InvalidOption: the definition makes no sense.
+        """
+        spec = declaration.spec(self.base, self.zone)
+        require_room_for_jitter(spec)
+        if spec.name in self.retired:
+            raise InvalidOption(_retired_and_declared(spec.name))
+        self.add_function(declaration.function)
+        self._jobs[spec.name] = declaration
+        self.specs_by_name[spec.name] = spec
+
+    def add_retired(self, name: str, reason: str) -> None:
+        """Note that a job is gone on purpose.
+
+        Raises:
+            InvalidOption: it is declared.
+        """
+        if name in self._jobs:
+            raise InvalidOption(_retired_and_declared(name))
+        self.retired[name] = reason
+
+    def function(self, name: str) -> Function:
+        """Return a registered function.
+
+        Raises:
+            UnknownJob: there is none of that name.
+        """
+        found = self._functions.get(name)
+        if found is None:
+            import difflib
+
+            close = difflib.get_close_matches(name, self._functions, n=1)
+            hint = (
+                f"; did you mean {close[0]!r}?"
+                if close
+                else "; declare it with @scheduler.function() where every node imports it"
+            )
+            raise UnknownJob(f"no function is registered here as {name!r}{hint}")
+        return found
+
+    def registered_as(self, function: object) -> Function | None:
+        """Return what is known of a function that was registered, or ``None``."""
+        return next((each for each in self._functions.values() if each.registered.function is function), None)
+
+    def find_function(self, name: str) -> Function | None:
+        """Return a registered function, or ``None``."""
+        return self._functions.get(name)
+
+    def spec(self, job: str) -> JobSpec | None:
+        """Return the definition of a declared job.
+
+        Not of those added at run time: somebody may have removed them, and they must not come back by being used.
+        """
+        return self.specs_by_name.get(job)
+
+    def spec_here(self, job: str) -> JobSpec | None:
+        """Return the definition of a job that this process added or declared."""
+        return self.added.get(job) or self.spec(job)
+
+    def function_of(self, job: str) -> Function | None:
+        """Return the function of a job, if this process has it."""
+        spec = self.spec_here(job)
+        return None if spec is None else self.find_function(spec.function)
+
+    def specs(self) -> list[JobSpec]:
+        """Return the definitions of all declared jobs, by name."""
+        return [spec for _, spec in sorted(self.specs_by_name.items())]
+
+    def set_base(self, base: Policies, zone: str) -> None:
+        """Change the policies, and the zone, for what decorators left out."""
+        self.base, self.zone = base, zone
+        self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self._jobs.items()}
+
+    def expected(self) -> dict[str, tuple[timedelta | None, timedelta | None]]:
+        """Return how often jobs are to succeed, and how long they may take, of those that say so."""
+        said = self._jobs.items()
+        return {name: (one.within, one.takes) for name, one in said if one.within is not None or one.takes is not None}
+
+    def digest(self) -> str:
+        """Return a hash of all definitions: equal code gives an equal one on every replica."""
+        text = "\n".join(sorted(spec.digest for spec in self.specs_by_name.values()))
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._jobs
+
+
+def declare(
+    function: Function,
+    trigger: object,
+    args: tuple[Any, ...] | list[Any],
+    kwargs: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> Declaration:
+    """Return a checked declaration.
+
+    Raises:
+        InvalidTrigger: ``trigger`` is something else.
+        InvalidOption: a scheduled job whose function lacks arguments.
+        InvalidPayload: arguments that are not JSON.
+    """
+    given, named = check_arguments(function, require_trigger(trigger), tuple(args), kwargs or {})
+    return Declaration(function, require_trigger(trigger), given, named, dict(options))
+
+
+def require_trigger(trigger: object) -> Trigger | None:
+    """Return ``trigger`` if it is one, or ``None``.
+
+    Raises:
+        InvalidTrigger: it is something else; the message says what to write.
+    """
+    if trigger is None or isinstance(trigger, Trigger):
+        return trigger
+    if isinstance(trigger, str):
+        period = trigger.strip().removeprefix("@").removeprefix("every ").strip()
+        right = f"every({period!r})" if _is_duration(period) else f"cron({trigger!r}), or every('5m')"
+        raise InvalidTrigger(f"{trigger!r} is text, not a trigger; write {right}")
+    if callable(trigger):
+        raise InvalidTrigger(
+            "the decorator needs its parentheses; write @scheduler.job(every('5m')), or @scheduler.job() for what only "
+            "runs when told to"
+        )
+    raise InvalidTrigger(
+        f"{trigger!r} is not a trigger; write cron('0 3 * * *'), every('5m') or at('2026-12-31T00:00:00Z')"
+    )
+
+
+def log_other_meanings(job: str, trigger: Trigger | None) -> None:
+    """Log a WARNING for each cron text of a job that other programs take for other times.
+
+    What is only rarely meant is for ``lint``: it means the same everywhere.
+    """
+    for note in notes_on(trigger):
+        if note.rule == "other programs":
+            _log.warning("job %r: %s", job, note)
+
+
+_SAMPLE = 20
+"""Distances between nominal times that tell how often a job runs."""
+
+
+def require_room_for_jitter(spec: JobSpec) -> None:
+    """Refuse a jitter that reaches over the next nominal times of a job that would not run beside itself.
+
+    The run of one nominal time would still wait for its turn when the next ones come, and those would be skipped by
+    overlap: of a job each second with ``jitter="5s"`` two in three.
+
+    Raises:
+        InvalidOption: as said; with what to write.
+    """
+    trigger, overlap = spec.trigger, spec.policies.overlap
+    if trigger is None or not trigger.jitter or overlap in {"allow", "queue"}:
+        return
+    times = [trigger.next_after(EPOCH)]
+    while times[-1] is not None and len(times) <= _SAMPLE:
+        times.append(trigger.next_after(times[-1]))
+    known = [time for time in times if time is not None]
+    distances = sorted(later - earlier for earlier, later in pairwise(known))
+    if distances and trigger.jitter > (usual := distances[len(distances) // 2]):
+        raise InvalidOption(
+            f"{spec.name!r} runs each {format_duration(usual)}, and jitter={format_duration(trigger.jitter)!r} is "
+            f"longer: a run would still wait when the next one is due, which overlap={overlap!r} does not run beside "
+            "it; write a shorter jitter, or overlap='allow'"
+        )
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except InvalidDuration:
+        return False
+    return True
+
+
+def check_arguments(
+    function: Function, trigger: Trigger | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments as a node will pass them.
+
+    A job that runs by itself must be complete; one that only runs when told to may get its arguments then.
+    """
+    if function.registered.gets_arguments:
+        if args:
+            return function.bind(args, kwargs)  # of shards
+        return (), function.registered.types.write_arguments((), kwargs, what=f"arguments of {function.name!r}")[1]
+    if args or kwargs or trigger is not None:
+        return function.bind(args, kwargs, hint="; give what its schedule passes as args=(…) or kwargs={…}")
+    return args, dict(kwargs)
+
+
+def _retired_and_declared(name: str) -> str:
+    return f"{name!r} is declared, and retired({name!r}) says that it is gone; take one of them out"
+
+
+def _two(name: str, first: Function, second: Function) -> str:
+    if first.place == second.place:
+        return (
+            f"{name!r} is declared twice at {first.place}: a module that is imported under two names (import it by "
+            "one), or a loop (give each job its own name=…)"
+        )
+    return f"{name!r} is declared twice, at {first.place} and at {second.place}; give one of them another name=…"
+
+
+class Named(Protocol):
+    """Something with a job's name: a ``Job``, a ``JobSpec``."""
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+
+
+def name_of(job: str | Named) -> str:
+    """Return a job's name.
+
+    Raises:
+        InvalidOption: ``job`` is something else.
+    """
+    name = job if isinstance(job, str) else getattr(job, "name", None)
+    if not isinstance(name, str):
+        raise InvalidOption(f"{job!r} is neither a job nor a job's name; declare it with @scheduler.job(…) first")
+    return name

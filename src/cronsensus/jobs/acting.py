@@ -1,0 +1,91 @@
+"""Carry verbs of a scheduler's store out, with or without a node in this process.
+
+Around each verb stand only: defining a job that this process declares and the store does not know yet; and a hint to
+the nodes, so that they look at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+from cronsensus.batching.batch import is_batch
+from cronsensus.declared.declarations import Declarations
+from cronsensus.errors import UnknownJob
+from cronsensus.jobs.handle import Handle
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Enqueued, Occurrence
+from cronsensus.opened.opened_store import OpenedStore
+from cronsensus.opened.scheduler_setup import Setup
+from cronsensus.payload.typed import UNTYPED, Types
+from cronsensus.stores.base import Store
+
+MOST_AT_ONCE = 1000
+"""Most occurrences that are made in one step: a longer transaction would keep the nodes waiting for the lock."""
+
+T = TypeVar("T")
+
+
+class Acts:
+    """The parts that each act of a scheduler needs.
+
+    Attributes:
+        opened: the store.
+        declared: what this process's code declares.
+    """
+
+    def __init__(self, opened: OpenedStore, declared: Declarations, setup: Setup) -> None:
+        """Act in ``opened``, as ``setup`` calls this process."""
+        self.opened = opened
+        self.declared = declared
+        self._setup = setup
+
+    def act(self, jobs: Collection[str], verb: Callable[[Store], T], *, hint: bool = True) -> T:
+        """Carry a verb out and hint at it. Of ``jobs``, those declared here and new to the store are defined first.
+
+        Args:
+            jobs: their names.
+            verb: what to do.
+            hint: whether nodes are notified here, because the verb itself does not.
+
+        Raises:
+            UnknownJob: neither this process nor the store has one of them.
+        """
+        store = self.opened.ready()
+        try:
+            done = verb(store)
+        except UnknownJob as unknown:
+            specs = [spec for job in sorted(jobs) if (spec := self.declared.spec(job)) is not None]
+            if not specs:
+                raise UnknownJob(unknown_job(*jobs) if len(jobs) == 1 else str(unknown)) from unknown
+            self.define(specs, None)
+            done = verb(store)
+        if hint:
+            store.notify()
+        return done
+
+    def define(self, specs: Sequence[JobSpec], by: str | None) -> None:
+        """Define jobs in the store, and notify nodes."""
+        store = self.opened.ready()
+        store.define_jobs(specs, release=self._setup.release, by=self.operator(by))
+        store.notify()
+
+    def operator(self, by: str | None) -> str:
+        """Return the name for the trail: ``by``, or else this node's."""
+        return by or self._setup.node_name
+
+    def handle(self, made: Enqueued) -> Handle[Any]:
+        """Return the handle of an occurrence."""
+        return Handle.of(made, self.opened, self._types_of, lambda: self.operator(None))
+
+    def _types_of(self, job: str, run: Occurrence | None = None) -> Types:
+        function = self.declared.function_of(job)
+        if function is None:
+            return UNTYPED
+        registered = function.registered
+        return registered.result_types if run is not None and is_batch(registered, run) else registered.types
+
+
+def unknown_job(job: str) -> str:
+    """Return the message for an unknown job."""
+    return f"no job is called {job!r}, neither here nor in the store; `cronsensus jobs list` shows those in the store"

@@ -1,0 +1,410 @@
+"""Define jobs: in code, by decorators, and at run time, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, Unpack, overload
+
+from cronsensus.after.declare import DEFAULTS, AfterOptions, Upstreams, read_after
+from cronsensus.batching.declare import BatchOptions, read_batch
+from cronsensus.config import UNSET, Unset
+from cronsensus.declared.declarations import (
+    Declaration,
+    Named,
+    check_arguments,
+    declare,
+    log_other_meanings,
+    require_room_for_jitter,
+    require_trigger,
+)
+from cronsensus.declared.functions import Function, look_at, refuse_method
+from cronsensus.errors import ConfigurationError, DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
+from cronsensus.jobs.acting import Acts
+from cronsensus.jobs.job import Declare, Job
+from cronsensus.jobs.operations import Operations
+from cronsensus.model.gate import When
+from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, check_name, unknown_option
+from cronsensus.process.twins import twin
+from cronsensus.timing.durations import Duration, parse_duration
+from cronsensus.triggers import Trigger
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_JOB_OPTIONS = {
+    *("overdue", "slow"),
+    *("trigger", "name", "executor", "args", "kwargs"), *PolicyOptions.__annotations__, *BatchOptions.__annotations__,
+    *AfterOptions.__annotations__,
+}  # fmt: skip
+
+
+class Definitions:
+    """The jobs of a scheduler, and how they come to be, change and go."""
+
+    def __init__(self, acts: Acts, operations: Operations, started: Callable[[], bool]) -> None:
+        """Define jobs by ``acts``; what is declared while ``started`` is put into the store at once."""
+        self._acts = acts
+        self._declared = acts.declared
+        self._operations = operations
+        self._started = started
+        self._jobs: dict[str, Job[..., Any]] = {}
+
+    # --- declaring ---------------------------------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> dict[str, Job[..., Any]]:
+        """The jobs that this process declares, and those that it added at run time and did not remove, by name."""
+        return dict(self._jobs)
+
+    def job(
+        self,
+        trigger: Trigger | None = None,
+        *,
+        name: str | None = None,
+        executor: Executor | None = None,
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        items: Callable[..., Any] | Iterable[Any] | None = None,
+        item_key: Callable[[Any], str | int] | None = None,
+        tolerate: int | str | None = None,
+        stop_after: int | None = None,
+        collect: Callable[..., Any] | None = None,
+        shards: int | None = None,
+        after: Upstreams | None = None,
+        when: When | Mapping[Any, When] | None = None,
+        wait_for: Duration | None = None,
+        overdue: Duration | None = None,
+        slow: Duration | None = None,
+        **policies: Unpack[PolicyOptions],
+    ) -> Declare:
+        """Declare a job. The function stays what it was: calling it calls it.
+
+        A parameter annotated with ``Run`` is given the run. On a started scheduler the job is put into the store at
+        once, and counts as added at run time: no release declares it, and it stays until ``remove_job``.
+
+        Args:
+            trigger: when it runs by itself. ``None``: only when told to.
+            name: unique in the namespace. Defaults to the function's own.
+            executor: ``"async"``, ``"thread"`` or ``"process"``. Defaults to ``"async"`` for an async function, else
+                ``"thread"``.
+            args: JSON values that each scheduled run passes by position.
+            kwargs: JSON values that each scheduled run passes by name.
+            items: makes each run a *batch*: the function is called once for each item, by whichever node has a free
+                slot. A list, or a function that returns or yields the items (async, too): called once a run, by one
+                node, up to a million items. ``concurrency``, ``retries``, ``timeout`` and so on are an item's.
+            item_key: makes of an item the text that names it in its batch. Defaults to the item itself.
+            tolerate: how many items may fail in a batch that succeeds: a number, or a share as ``"5%"``. Defaults to 0.
+            stop_after: with so many failed items, no further one is begun. Defaults to trying all.
+            collect: is called when all items are done, with an iterator over what they returned; its result is that of
+                the batch.
+            shards: makes each run a batch of so many calls without an item: ``run.shard`` of ``run.shards``.
+            after: jobs that must have ended first, each for the same nominal time: ``[extract, rates]``. Without a
+                trigger of its own it has theirs. ``{hourly: "all_in_period", rates: "latest_before"}`` says which of
+                their times count, where they have other schedules.
+            when: how they must have ended: ``"succeeded"`` (the default), ``"ended"`` or ``"failed"``; or a mapping.
+                Otherwise the run is skipped: upstream failed, skipped or missing.
+            wait_for: how long a run waits for them, from its creation on. Defaults to a day.
+            overdue: no success for so long is told, where an ``Alert`` asks for it.
+            slow: a run that takes longer is told, likewise.
+            policies: see ``Policies``; durations may be seconds, ``timedelta``, or text like ``"15m"``.
+
+        Raises:
+            DuplicateJob: the name is taken; the message names both places.
+            InvalidOption: an unknown or impossible option.
+            InvalidTrigger: ``trigger`` is something else.
+            InvalidPayload: arguments that are not JSON.
+            UnsupportedFunction: no function, or one that the executor cannot run.
+        """
+        _require_job_options(policies)
+        # Here and not in the decorator: without its parentheses, @scheduler.job calls nothing but this.
+        require_trigger(trigger)
+        of_after: AfterOptions = {"after": after, "when": when, "wait_for": wait_for}
+        of_batch: BatchOptions = {
+            "items": items, "item_key": item_key, "tolerate": tolerate, "stop_after": stop_after, "collect": collect,
+            "shards": shards,
+        }  # fmt: skip
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            plain = function.function if isinstance(function, Job) else function
+            looked_at = look_at(plain, name=name, executor=executor)
+            refuse_method(looked_at)
+            batch = read_batch(looked_at, of_batch, tuple(args), kwargs or {})
+            if batch is not None:
+                looked_at = dataclasses.replace(looked_at, registered=looked_at.registered.with_part(batch))
+            chosen, options = trigger, dict(policies)
+            behind = read_after(looked_at.name, of_after, trigger, self._declared, policies)
+            if behind is not None:
+                chosen, options = behind.trigger, {**DEFAULTS, **policies}
+                looked_at = dataclasses.replace(looked_at, registered=looked_at.registered.with_part(behind.results))
+            declaration = dataclasses.replace(
+                declare(looked_at, chosen, args, kwargs, options),
+                within=None if overdue is None else parse_duration(overdue, what="overdue"),
+                takes=None if slow is None else parse_duration(slow, what="slow"),
+                after=None if behind is None else behind.after,
+            )
+            # Not ``chosen``: the trigger of what it comes after was looked at where that was declared.
+            log_other_meanings(looked_at.name, trigger)
+            if self._started():
+                return self._declare_late(declaration)
+            self._declared.add_job(declaration)
+            made = self._job(looked_at.name, plain, lambda: self._declared.specs_by_name[looked_at.name])
+            self._jobs[looked_at.name] = made
+            return made
+
+        return decorate
+
+    @overload
+    def function(self, function: F, /) -> F: ...
+    @overload
+    def function(self, /, *, name: str | None = None, executor: Executor | None = None) -> Callable[[F], F]: ...
+    def function(self, function: Any = None, /, *, name: str | None = None, executor: Executor | None = None) -> Any:
+        """Register a function for jobs that are added at run time; the function itself comes back.
+
+        With parentheses or without.
+
+        Args:
+            function: what stands below it, without parentheses.
+            name: what ``add_job`` calls it. Defaults to the function's own.
+            executor: as for ``job``.
+
+        Raises:
+            DuplicateJob, InvalidOption, UnsupportedFunction: as ``job``.
+        """
+
+        def register(one: F) -> F:
+            plain = one.function if isinstance(one, Job) else one
+            looked_at = look_at(plain, name=name, executor=executor)
+            refuse_method(looked_at)
+            self._declared.add_function(looked_at)
+            return one
+
+        return register if function is None else register(function)
+
+    def retired(self, name: str, *, reason: str = "") -> None:
+        """Say that a job which this code declares no more is gone on purpose.
+
+        Where the decorator used to be: ``scheduler.retired("backup")``. A job that no running release declares is
+        otherwise taken for one that a deploy has lost: alerts and ``cronsensus doctor`` tell of it. The line may go
+        when every node runs a release that has it. ``remove_job`` says the same of a job without a deploy.
+
+        Args:
+            name: of the job; one that never was does no harm.
+            reason: for the trail.
+
+        Raises:
+            InvalidOption: the code declares it, or the name cannot be one.
+            ConfigurationError: the scheduler is started.
+        """
+        if self._started():
+            raise ConfigurationError(
+                f"the scheduler is started; call remove_job({name!r}) now, or retired({name!r}) before start()"
+            )
+        self._declared.add_retired(check_name(name), reason)
+
+    # --- jobs at run time --------------------------------------------------------------------------------------------
+
+    def add_job(
+        self,
+        function: str | Named | Callable[..., Any],
+        trigger: Trigger | None = None,
+        *,
+        name: str,
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        replace: bool = False,
+        by: str | None = None,
+        **policies: Unpack[PolicyOptions],
+    ) -> Job[..., Any]:
+        """Add a job while running: a name, the name of a registered function, and its arguments.
+
+        Every node that has the function runs it. A function at the top level of a module that is not registered yet is
+        registered by this, in this process: enough where each replica makes the same call when it starts. Otherwise put
+        ``@scheduler.function()`` above it, where every node imports it: no node imports what a store names.
+
+        Idempotent: the same definition again changes nothing. With ``replace=True`` another one takes the place of the
+        old, as a whole: what is not given has its default; nominal times already decided stay decided, and a pause
+        goes on. So each replica may make the call when it starts, and a deploy with another cron just changes it.
+
+        Not prevented: the last call counts, also that of an older release, whose replica starts again during a deploy.
+        Of ``@scheduler.job`` the newest release's definition stands.
+
+        Args:
+            function: the function itself, a job, or the name of a registered function.
+            trigger: as for ``job``.
+            name: unique in the namespace.
+            args: JSON values that each run passes by position, unless it was enqueued with others.
+            kwargs: likewise, by name.
+            replace: change a job of that name that was added before with another definition.
+            by: the operator, for the trail; defaults to this node's name.
+            policies: as for ``job``.
+
+        Raises:
+            UnknownJob: no such function is registered here.
+            UnsupportedFunction: a function that is not registered, and that another process could not import by name.
+            DuplicateJob: the name is taken by a job with another definition; with ``replace``, by one declared in code.
+            InvalidOption, InvalidTrigger, InvalidPayload: as ``job``.
+            StoreError: the store could not do it.
+        """
+        _require_job_options(policies)
+        found = self._find_function(function)
+        given, named = check_arguments(found, require_trigger(trigger), tuple(args), kwargs or {})
+        spec = JobSpec(
+            name=name,
+            function=found.name,
+            trigger=None if trigger is None else trigger.in_zone(self._declared.zone),
+            args=given,
+            kwargs=named,
+            policies=Policies.read(dict(policies), self._declared.base),
+            executor=found.registered.executor,
+            source="runtime",
+        )
+        require_room_for_jitter(spec)
+        log_other_meanings(name, trigger)
+        if name in self._declared:
+            raise DuplicateJob(
+                f"{name!r} is declared in code at {self._declared.function(name).place}; choose another name"
+            )
+        from cronsensus.node.executors.importing import loading_program
+
+        if loading_program():
+            # For a job's own process, which may come long after the call of its node: a job that was removed or
+            # replaced since must not come back by that.
+            return self._added_job(spec, found)
+        view = self._acts.opened.ready().job(name)
+        if view is not None and view.retired_at is None and view.spec.digest != spec.digest:
+            if view.spec.source == "code":
+                raise DuplicateJob(
+                    f"there is a job {name!r} already, which a release declares in code; change it there, or choose "
+                    "another name"
+                )
+            if not replace:
+                raise DuplicateJob(
+                    f"there is a job {name!r} already, with another definition; write replace=True to have this one in "
+                    "its place, use change_job, or choose another name"
+                )
+        self._acts.define([spec], by)
+        return self._added_job(spec, found)
+
+    aadd_job = twin(add_job)
+
+    def change_job(
+        self,
+        name: str,
+        *,
+        trigger: Trigger | Unset | None = UNSET,
+        args: tuple[Any, ...] | list[Any] | Unset = UNSET,
+        kwargs: Mapping[str, Any] | Unset = UNSET,
+        by: str | None = None,
+        **policies: Unpack[PolicyOptions],
+    ) -> None:
+        """Change what is given of a job that was added at run time; the rest stays.
+
+        Nominal times already decided stay decided.
+
+        Raises:
+            UnknownJob: there is none.
+            InvalidOption: it is declared in code, or an option makes no sense.
+            InvalidTrigger, InvalidPayload: as ``job``.
+            StoreError: the store could not do it.
+        """
+        _require_job_options(policies)
+        old = self._runtime_spec(name, "change it there and deploy, or pause it")
+        new = old.trigger if isinstance(trigger, Unset) else require_trigger(trigger)
+        changed = dataclasses.replace(
+            old,
+            trigger=None if new is None else new.in_zone(self._declared.zone),
+            args=old.args if isinstance(args, Unset) else tuple(args),
+            kwargs=old.kwargs if isinstance(kwargs, Unset) else dict(kwargs),
+            policies=Policies.read(dict(policies), old.policies),
+        )
+        found = self._declared.find_function(old.function)
+        if found is not None:
+            given, named = check_arguments(found, changed.trigger, changed.args, changed.kwargs)
+            changed = dataclasses.replace(changed, args=given, kwargs=named)
+        require_room_for_jitter(changed)
+        if not isinstance(trigger, Unset):
+            log_other_meanings(name, trigger)
+        self._acts.define([changed], by)
+        if name in self._declared.added:
+            self._declared.added[name] = changed
+
+    achange_job = twin(change_job)
+
+    def remove_job(self, name: str, *, by: str | None = None, reason: str = "") -> bool:
+        """Retire a job that was added at run time; ``False`` when it is retired already. Its ledger stays.
+
+        Of a job that no running release declares any more it says that this is meant: then neither alerts nor
+        ``cronsensus doctor`` tell of it.
+
+        Raises:
+            UnknownJob: there is none.
+            InvalidOption: this process declares it in code.
+            StoreError: the store could not do it.
+        """
+        if name in self._declared:
+            raise InvalidOption(
+                f"{name!r} is declared in code at {self._declared.function(name).place}; remove it there, or pause it"
+            )
+        if self._acts.opened.ready().job(name) is None:
+            raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
+        self._declared.added.pop(name, None)
+        self._jobs.pop(name, None)
+        return self._acts.act((), lambda store: store.retire(name, by=self._acts.operator(by), why=reason))
+
+    aremove_job = twin(remove_job)
+
+    def _find_function(self, function: str | Named | Callable[..., Any]) -> Function:
+        if isinstance(function, str):
+            return self._declared.function(function)
+        if isinstance(function, Job):
+            return self._declared.function(function.spec.function)
+        found = self._declared.registered_as(function)
+        if found is not None:
+            return found
+        from cronsensus.node.executors.importing import require_importable
+
+        if not callable(function):
+            raise UnknownJob(
+                f"{function!r} is no function; give the function itself, or the name it is registered under"
+            )
+        try:
+            require_importable(function)
+        except UnsupportedFunction as error:
+            raise UnsupportedFunction(
+                f"add_job needs a function that every node can find by name: {error}. Or put @scheduler.function() "
+                "above it, where every node imports it"
+            ) from None
+        looked_at = look_at(function, name=None, executor=None)
+        self._declared.add_function(looked_at)
+        return looked_at
+
+    def _runtime_spec(self, name: str, instead: str) -> JobSpec:
+        view = self._acts.opened.ready().job(name)
+        if view is None or view.retired_at is not None:
+            raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
+        if view.spec.source == "code":
+            raise InvalidOption(f"{name!r} is declared in code; {instead}")
+        return view.spec
+
+    def _declare_late(self, declaration: Declaration) -> Job[..., Any]:
+        """Declare a job on a started scheduler: other nodes of this release may not know it, so no release owns it."""
+        spec = dataclasses.replace(declaration.spec(self._declared.base, self._declared.zone), source="runtime")
+        require_room_for_jitter(spec)
+        self._declared.add_function(declaration.function)
+        self._acts.define([spec], None)
+        return self._added_job(spec, declaration.function)
+
+    def _added_job(self, spec: JobSpec, function: Function) -> Job[..., Any]:
+        self._declared.added[spec.name] = spec
+        made = self._job(spec.name, function.registered.function, lambda: self._declared.spec_here(spec.name) or spec)
+        self._jobs[spec.name] = made
+        return made
+
+    def _job(self, name: str, function: Callable[..., Any], spec: Callable[[], JobSpec]) -> Job[..., Any]:
+        return Job(name, function, self._operations, spec)
+
+
+def _require_job_options(policies: Mapping[str, Any]) -> None:
+    wrong = [str(unknown_option(name, _JOB_OPTIONS)) for name in policies if name not in _JOB_OPTIONS]
+    if wrong:
+        raise InvalidOption("; ".join(wrong))

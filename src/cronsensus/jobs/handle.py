@@ -1,0 +1,365 @@
+"""A handle on one occurrence: look at it, wait for its end, fetch its result."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
+
+from cronsensus.batching.declare import refuse_item
+from cronsensus.batching.pages import Results, items_of
+from cronsensus.errors import InvalidTransition, OccurrenceForgotten, RunFailed
+from cronsensus.model.batch import MOST_ITEMS, Children
+from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.node.executors.importing import refuse_while_loading
+from cronsensus.node.loops import refuse_to_block
+from cronsensus.payload.typed import UNTYPED, Types
+from cronsensus.process.interrupts import Event
+from cronsensus.process.twins import require_reason, twin
+from cronsensus.stores.base import Store
+from cronsensus.stores.retries import retry_chain
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.durations import Duration, parse_duration
+
+if TYPE_CHECKING:
+    # Python has defaults of type variables from 3.13 on; a type checker knows this way to write them at any time.
+    from typing_extensions import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+_PAGE = 100
+"""Results that one trip to a thread brings."""
+_FIRST_LOOK = 0.002
+_LONGEST_PAUSE = 0.25
+_GROWTH = 1.5
+
+
+class HasStore(Protocol):
+    """Something that can open its store: a ``Scheduler``."""
+
+    @property
+    def store(self) -> Store:
+        """Return the store."""
+
+
+class TypesOf(Protocol):
+    """What a job's results are read by."""
+
+    def __call__(self, job: str, run: Occurrence | None = None) -> Types:
+        """Return the types of a run's result; without one, those of the items of the job's batches."""
+
+
+def _untyped(job: str, run: Occurrence | None = None) -> Types:  # noqa: ARG001
+    return UNTYPED
+
+
+def _nobody() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle(Generic[R_co]):
+    """One occurrence, as the call that returned the handle found or made it. Its type tells what the function returns.
+
+    Handles on one occurrence are equal, whichever calls returned them, and so a set holds it once.
+
+    Example:
+        >>> from cronsensus.scheduler import Scheduler
+        >>> with Scheduler("memory://") as scheduler:
+        ...
+        ...     @scheduler.job()
+        ...     def double(number: int) -> int:
+        ...         return number * 2
+        ...
+        ...     double.options(key="answer").enqueue(21).result("10s")
+        42
+
+    Attributes:
+        id: the occurrence's id in the store.
+        job: the job's name.
+        key: with ``job`` it names the occurrence for as long as that is kept.
+        created: whether this call made it; ``False``: it stood under that key already.
+        state: where it stood then.
+    """
+
+    id: int
+    job: str
+    key: str
+    created: bool = field(compare=False)
+    state: State = field(compare=False)
+    _opened: HasStore = field(repr=False, compare=False)
+    _types: TypesOf = field(repr=False, compare=False, default=_untyped)
+    _operator: Callable[[], str] = field(repr=False, compare=False, default=_nobody)
+
+    @classmethod
+    def of(
+        cls,
+        enqueued: Enqueued,
+        opened: HasStore,
+        types: TypesOf = _untyped,
+        operator: Callable[[], str] = _nobody,
+    ) -> Handle[Any]:
+        """Make a handle of a store's answer; ``types`` knows what a job's function returns, ``operator`` who acts."""
+        return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened, types, operator)
+
+    def look(self) -> Occurrence:
+        """Return the occurrence as it is now; if it ended without success and was retried, its newest retry.
+
+        Job and key are compared: a store that lost its last moment gives the number of an occurrence to another one.
+
+        Raises:
+            LookupError: it was pruned.
+            OccurrenceForgotten: the store lost it, and has given its number to another one.
+        """
+        store = self._opened.store
+        return _retries(store, self._find(store))[-1]
+
+    alook = twin(look)
+
+    def _find(self, store: Store) -> Occurrence:
+        occurrence = store.occurrence(self.id)
+        if occurrence is not None and (occurrence.job, occurrence.key) == (self.job, self.key):
+            return occurrence
+        # Enqueued again under its key since the store lost it, it has another number.
+        if again := store.occurrences(OccurrenceFilter(job=self.job, key=self.key), limit=1):
+            return again[0]
+        if occurrence is None:
+            raise LookupError(
+                f"occurrence {self.id} of {self.job!r} is no longer in the store: it was pruned after its `keep`, or "
+                f"the store lost it (a failover, a snapshot, a restored backup; see: cronsensus doctor). If it must "
+                f"run, enqueue it again under its key: .options(key={self.key!r}).enqueue(…)"
+            )
+        raise OccurrenceForgotten(
+            f"the store lost occurrence {self.id} of {self.job!r} (key {self.key!r}), and has given its number to "
+            f"{occurrence.key!r} of {occurrence.job!r}: it went back to an earlier moment (a failover, a snapshot, a "
+            f"restored backup; see: cronsensus doctor). What happened to it is not known. Enqueue it again under its "
+            f"key: .options(key={self.key!r}).enqueue(…)"
+        )
+
+    def wait(self, timeout: Duration | None = None) -> Occurrence:
+        """Block until the occurrence, or else its newest retry as ``look`` has it, is final, and return that.
+
+        Args:
+            timeout: ``None`` waits for as long as it takes.
+
+        Raises:
+            TimeoutError: it is not final yet.
+            ConfigurationError: it is not, and to wait here would block an event loop on which async jobs run.
+        """
+        return self._wait(timeout, "handle.wait()", "await handle.await_()")
+
+    def _wait(self, timeout: Duration | None, what: str, instead: str) -> Occurrence:
+        pause = Event()
+        for seconds in self._pauses(timeout):
+            occurrence = self.look()
+            if occurrence.state.final:
+                return occurrence
+            refuse_to_block(what, instead)
+            pause.wait(seconds)
+        raise self._late(timeout)
+
+    async def await_(self, timeout: Duration | None = None) -> Occurrence:  # noqa: ASYNC109 - the twin of wait
+        """Wait until the occurrence is final and return it; holds no thread meanwhile.
+
+        Raises:
+            TimeoutError: it is not final yet.
+        """
+        import asyncio
+
+        for seconds in self._pauses(timeout):
+            occurrence = await asyncio.to_thread(self.look)
+            if occurrence.state.final:
+                return occurrence
+            await asyncio.sleep(seconds)
+        raise await asyncio.to_thread(self._late, timeout)
+
+    @overload
+    def result(self: Handle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...
+    @overload
+    def result(self, timeout: Duration | None = None) -> R_co: ...
+    def result(self, timeout: Duration | None = None) -> Any:
+        """Block until the occurrence has succeeded and return what the job returned.
+
+        It comes as the function's return annotation names it, if this process has the function: dates, decimals, UUIDs,
+        enums, dataclasses, tuples. Else, or where it does not fit, as JSON gives it: a tuple as a list.
+
+        Raises:
+            RunFailed: it ended otherwise: failed, cancelled, skipped or missed.
+            TimeoutError, ConfigurationError: as ``wait``.
+        """
+        return self._value(self._wait(timeout, "handle.result()", "await handle.aresult()"))
+
+    @overload
+    async def aresult(self: Handle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...  # noqa: ASYNC109
+    @overload
+    async def aresult(self, timeout: Duration | None = None) -> R_co: ...  # noqa: ASYNC109
+    async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the twin of result
+        """Wait for the result; holds no thread meanwhile.
+
+        Raises:
+            RunFailed, TimeoutError: as ``result``.
+        """
+        return self._value(await self.await_(timeout))
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def progress(self) -> Children:
+        """Return how many items of this batch are in which state now; none of a run that is no batch.
+
+        Example:
+            >>> from cronsensus.scheduler import Scheduler
+            >>> with Scheduler("memory://") as scheduler:
+            ...
+            ...     @scheduler.job()
+            ...     def double(number: int) -> int:
+            ...         return number * 2
+            ...
+            ...     batch = double.enqueue_batch([1, 2, 3])
+            ...     _ = batch.wait("10s")
+            ...     sorted(batch.results()), batch.progress().succeeded
+            ([2, 4, 6], 3)
+        """
+        return self._opened.store.children([self.id], limit=2 * MOST_ITEMS)[self.id]
+
+    aprogress = twin(progress)
+
+    def results(self) -> Iterator[Any]:
+        """Give what the items of this batch that have succeeded by now returned, in the order of the list.
+
+        Read page by page, as they are asked for. If it was retried, as ``look`` has it, those of the retry come behind
+        them.
+
+        Raises:
+            LookupError, OccurrenceForgotten: as ``look``.
+        """
+        store = self._opened.store
+        batches = [one.id for one in _retries(store, self._find(store))]
+        return iter(Results(store, batches, self._types(self.job)))
+
+    async def aresults(self) -> AsyncIterator[Any]:
+        """Give what ``results`` gives without blocking the event loop: ``async for result in batch.aresults():``."""
+        import asyncio
+
+        results = await asyncio.to_thread(self.results)
+        while page := await asyncio.to_thread(lambda: list(islice(results, _PAGE))):
+            for result in page:
+                yield result
+
+    @require_reason
+    def cancel(self, *, reason: str, by: str | None = None) -> State:
+        """Cancel it; of a batch no further item is begun, and those that run are asked to stop.
+
+        Raises:
+            InvalidTransition: it is final.
+            LookupError: there is none.
+        """
+        return cancel(self._opened.store, self.id, by=by or self._operator(), why=reason)
+
+    acancel = twin(cancel)
+
+    def retry(self, *, again: bool = False, by: str | None = None, reason: str = "") -> Handle[R_co]:
+        """Run it once more; see ``Scheduler.retry``, which also runs what comes after it.
+
+        Raises:
+            InvalidTransition, LookupError, StoreError: as there.
+        """
+        refuse_while_loading("retries")
+        store = self._opened.store
+        made = retry(store, self.id, by=by or self._operator(), why=reason, again=again)
+        store.notify()
+        return Handle.of(made, self._opened, self._types, self._operator)
+
+    aretry = twin(retry)
+
+    if not TYPE_CHECKING:  # a type checker knows that a handle cannot be awaited
+
+        def __await__(self) -> Iterator[Any]:
+            """Raise, with what to write: a handle is there at once, and its run ends later.
+
+            Raises:
+                TypeError: always.
+            """
+            raise TypeError(
+                f"a Handle cannot be awaited (run {self.id} of {self.job!r} is enqueued); write await handle.aresult() "
+                f"for its result, and in async code await {self.job}.aenqueue(…), which does not block"
+            )
+
+    def _value(self, occurrence: Occurrence) -> Any:
+        if occurrence.state is not State.SUCCEEDED:
+            error = occurrence.error
+            why = f"{error.type}: {error.message}" if error is not None else occurrence.reason or "no reason given"
+            raise RunFailed(
+                f"occurrence {occurrence.id} of {self.job!r} is {occurrence.state}: {why}; "
+                f"more with `cronsensus runs show {occurrence.id}`",
+                occurrence=occurrence,
+            )
+        return self._types(self.job, occurrence).read_result(occurrence.result)
+
+    def _pauses(self, timeout: Duration | None) -> Iterator[float]:
+        """Yield how long to wait after each look; there is a last look when the time is up."""
+        monotonic = SystemClock().monotonic
+        until = None if timeout is None else monotonic() + parse_duration(timeout, what="timeout").total_seconds()
+        pause = _FIRST_LOOK
+        while True:
+            left = pause if until is None else until - monotonic()
+            if left <= 0:
+                yield 0.0
+                return
+            yield min(pause, left)
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+    def _late(self, timeout: Duration | None) -> TimeoutError:
+        seen = self.look()
+        sessions = self._opened.store.sessions()
+        no_node = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
+        hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if no_node else ""
+        return TimeoutError(
+            f"occurrence {seen.id} of {self.job!r} is not final after {timeout}: it is {seen.state}{hint}"
+        )
+
+
+def _retries(store: Store, first: Occurrence) -> list[Occurrence]:
+    """Return an occurrence and, if it ended without success, its retries: each one's is the next."""
+    return [first] if first.state is State.SUCCEEDED else retry_chain(store, first)
+
+
+def retry(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
+    """Retry an occurrence; ``again``: one more of what succeeded, or was retried already and has ended since.
+
+    Raises:
+        InvalidTransition: it is not final yet, or an item of a batch; or it succeeded, and ``again`` is not given.
+        LookupError: there is none.
+    """
+    known = store.occurrence(occurrence)
+    refuse_item(known)
+    if again and known is not None and (newest := retry_chain(store, known)[-1]).state.final:
+        # If somebody else retries that in the same moment, the store returns what was made of it.
+        occurrence = newest.id
+    return store.retry(occurrence, by=by, why=why, again=again)
+
+
+def cancel(store: Store, occurrence: int, *, by: str, why: str) -> State:
+    """Cancel an occurrence, and of a batch what runs of it.
+
+    What waits of it is cancelled where it is claimed.
+
+    Raises:
+        InvalidTransition: it is final.
+        LookupError: there is none.
+    """
+    state = store.cancel(occurrence, by=by, why=why)
+    if store.occurrences(OccurrenceFilter(parent=occurrence), limit=1):
+        for item in list(items_of(store, occurrence, State.RUNNING)):
+            try:
+                store.cancel(item.id, by=by, why=f"its batch {occurrence} was cancelled" + (f": {why}" if why else ""))
+            except (InvalidTransition, LookupError):
+                continue  # it has ended meanwhile
+    return state

@@ -1,0 +1,537 @@
+"""The acts of people and programs on jobs and occurrences, with or without a node in this process.
+
+Every act is one verb of the store. Each blocking method has an ``a…`` twin that does the same on a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from cronsensus.after.downstream import chain_from, names_after, retry_downstream
+from cronsensus.batching.batch import Batch
+from cronsensus.batching.declare import batch_by_hand
+from cronsensus.batching.pages import Pages, write_pages
+from cronsensus.batching.phases import as_items
+from cronsensus.declared.declarations import Named, name_of
+from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
+from cronsensus.jobs.acting import MOST_AT_ONCE, Acts, unknown_job
+from cronsensus.jobs.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
+from cronsensus.jobs.handle import Handle, R_co, cancel, retry
+from cronsensus.jobs.known_keys import enqueue, first_mismatch
+from cronsensus.jobs.rewinding import rewind_job
+from cronsensus.jobs.runs import next_time
+from cronsensus.model.job import JobSpec, refuse_run_by_hand
+from cronsensus.model.occurrence import Enqueued, Item, OccurrenceFilter, check_key
+from cronsensus.model.states import Origin, State
+from cronsensus.node.executors.importing import refuse_while_loading
+from cronsensus.process.twins import require_reason, twin
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_edge, rules_of
+from cronsensus.stores.retries import retry_chain
+from cronsensus.timing.instants import format_instant, read_instant
+from cronsensus.triggers import Trigger
+
+_LISTED_WITHIN = timedelta(hours=1)
+MOST_BACKFILLED = 10_000
+"""Most nominal times of one backfill."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Declared(Named, Protocol[R_co]):
+    """A job of which it is known what its function returns: a ``Job``."""
+
+    def trigger(
+        self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
+    ) -> Handle[R_co]:
+        """Run it now."""
+
+
+class Operations:
+    """Enqueue, pause, resume, trigger, backfill jobs; cancel and retry occurrences; break locks."""
+
+    def __init__(self, acts: Acts) -> None:
+        """Operate by ``acts``."""
+        self._acts = acts
+
+    # --- work --------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, job: str | Named, /, *args: Any, **kwargs: Any) -> Handle:
+        """Ask for one run of a job with these arguments, on whichever node is free first.
+
+        Args:
+            job: a job, or its name.
+            args: JSON values, or what the function's annotations name. None at all, also no ``kwargs``: the job's own.
+            kwargs: likewise, by name. A key, a delay and the like are no arguments: they go into ``options``.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidOption: the function cannot be called with these arguments.
+            InvalidPayload: an argument is neither JSON nor what its annotation names, or they are too large.
+            PayloadMismatch: other arguments stand under the key.
+            StoreError: the store could not do it. Without a key in ``options`` it may have been done all the same.
+        """
+        return self.enqueue_many([self.call(job, *args, **kwargs)])[0]
+
+    aenqueue = twin(enqueue)
+
+    def call(self, job: str | Named, /, *args: Any, **kwargs: Any) -> Call:
+        """Return a call of a job for ``enqueue_many``; it is checked and not enqueued.
+
+        Raises:
+            InvalidOption, InvalidPayload: as ``enqueue``.
+        """
+        name = name_of(job)
+        refuse_options(name, kwargs, self._acts.declared.function_of(name))
+        return self.options(name).call(*args, **kwargs)
+
+    def options(self, job: str | Named, /, **options: Unpack[CallOptions]) -> JobWithOptions[..., Any]:
+        """Return the job with options for its next call: ``scheduler.options("bill", key="bill:42").enqueue(42)``.
+
+        Args:
+            job: a job, or its name.
+            options: as ``Job.options`` has them.
+
+        Raises:
+            InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
+        """
+        return JobWithOptions(self, read_options(name_of(job), options, self.zone_of(name_of(job))))
+
+    def zone_of(self, job: str) -> str:
+        """Return the zone of times without an offset: that of the job's trigger, else the scheduler's."""
+        spec = self._acts.declared.spec_here(job)
+        return (spec and spec.zone) or self._acts.declared.zone
+
+    def next_time(self, job: JobSpec) -> datetime | None:
+        """Return when a job is to be decided next; see ``Job.next_time``."""
+        return next_time(self._acts.opened.ready(), job)
+
+    def enqueue_many(self, calls: Iterable[Call[T]]) -> list[Handle[T]]:
+        """Enqueue calls of one job, or of several, a thousand in one step of the store.
+
+        Atomic: for each thousand of them, not for all. If it failed half-way repeat it: those with keys are not made
+        twice.
+
+        Args:
+            calls: what ``job.call(…)`` and ``job.options(…).call(…)`` return; by name ``scheduler.call("name", …)`` and
+                ``scheduler.options("name", …).call(…)``.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidOption: something else than a call; nothing was enqueued.
+            PayloadMismatch: other arguments stand under the key of a call; all the other calls were enqueued.
+            StoreError: the store could not do it.
+        """
+        wanted = [require_call(one) for one in calls]
+        if any(one.item.key is None for one in wanted):
+            refuse_while_loading("enqueues")
+        made: list[Enqueued] = []
+        for index in range(0, len(wanted), MOST_AT_ONCE):
+            made += self._enqueue(wanted[index : index + MOST_AT_ONCE])
+        declared = self._acts.declared
+        wrong = first_mismatch(wanted, made, lambda job: (declared.function_of(job), declared.spec(job)))
+        if wrong is not None:
+            raise wrong
+        return [self._acts.handle(one) for one in made]
+
+    aenqueue_many = twin(enqueue_many)
+
+    def enqueue_batch(
+        self,
+        job: str | Named,
+        items: Iterable[Any],
+        *,
+        key: str | None = None,
+        item_key: Callable[[Any], str | int] | None = None,
+    ) -> Handle[Any]:
+        """Run a job once for each item, on whichever nodes have free slots; they begin while the list is read.
+
+        Args:
+            job: a job, or its name. With ``items=``, its ``tolerate``, ``stop_after`` and ``collect`` hold.
+            items: up to a million; each is passed by position.
+            key: as in ``options``. A call that failed half-way is repeated with it: no item is enqueued twice.
+            item_key: makes of an item the text that names it. Defaults to the job's, or the item itself.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidPayload, InvalidOption: an item that cannot be, or two with one key. The batch is cancelled then.
+            StoreError: the store could not do it. Not completed within an hour, the batch fails.
+        """
+        name = name_of(job)
+        if key is not None:
+            check_key(key)
+        refuse_while_loading("enqueues")
+        function, spec = self._acts.declared.function_of(name), self._acts.declared.spec_here(name)
+        batch = batch_by_hand(function, {} if spec is None else spec.kwargs, item_key)
+        first = Item(job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN)
+        [made] = self._acts.act({name}, lambda store: store.enqueue([first]), hint=False)
+        store = self._acts.opened.ready()
+        if made.created or not (made.state.final or store.children([made.id])[made.id].listed is not None):
+            try:
+                listed = write_pages(Pages(name, made.id, batch, store), as_items(items, "enqueue_batch"))
+            except ConfigurationError:
+                with suppress(InvalidTransition, LookupError):
+                    store.cancel(made.id, by=self._acts.operator(None), why="its list cannot be used")
+                raise
+            store.wake([made.id], listed=listed)
+        return self._acts.handle(made)
+
+    aenqueue_batch = twin(enqueue_batch)
+
+    def _enqueue(self, calls: Sequence[Call]) -> list[Enqueued]:
+        by = self._acts.operator(None)
+        return self._acts.act({one.item.job for one in calls}, lambda store: enqueue(store, calls, by=by), hint=False)
+
+    def with_arguments(self, options: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return the call of a job with these options and arguments; both are checked."""
+        declared, item = self._acts.declared, options.item
+        function, spec = declared.function_of(item.job), declared.spec(item.job)
+        return replace(options, item=with_arguments(item, args, kwargs, function, spec))
+
+    @overload
+    def find(self, job: Declared[T], /, *, key: str) -> Handle[T] | None: ...
+    @overload
+    def find(self, job: str | Named, /, *, key: str) -> Handle | None: ...
+    def find(self, job: str | Named, /, *, key: str) -> Handle | None:
+        """Return a handle on what stands under a key; ``None`` if nothing does, or no longer.
+
+        Its ``look``, ``wait`` and ``result`` follow an operator's retry, which has another key.
+
+        Args:
+            job: a job, or its name.
+            key: as ``options(key=…)`` had it.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidOption: the key is no text.
+            StoreError: the store could not be read.
+        """
+        wanted: Any = key
+        if not isinstance(wanted, str):  # None would find the newest run of all
+            raise InvalidOption(f"key={key!r} is no text; give the key as options(key=…) had it")
+        name, store = name_of(job), self._acts.opened.ready()
+        found = store.occurrences(OccurrenceFilter(job=name, key=key), limit=1)
+        if found:
+            one = found[0]
+            return self._acts.handle(Enqueued(id=one.id, job=name, key=one.key, created=False, state=one.state))
+        if self._acts.declared.spec(name) is None and store.job(name) is None:
+            raise UnknownJob(unknown_job(name))
+        return None
+
+    @overload
+    async def afind(self, job: Declared[T], /, *, key: str) -> Handle[T] | None: ...
+    @overload
+    async def afind(self, job: str | Named, /, *, key: str) -> Handle | None: ...
+    async def afind(self, job: str | Named, /, *, key: str) -> Handle | None:
+        """Do what ``find`` does without blocking the event loop."""
+        import asyncio
+
+        return await asyncio.to_thread(self.find, job, key=key)
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    @require_reason
+    def pause(self, job: str | Named, *, reason: str, by: str | None = None) -> bool:
+        """Stop firing a job; ``False`` when it is paused already. What passes meanwhile is skipped(paused).
+
+        Args:
+            job: a job, or its name.
+            reason: shown beside the job until it is resumed.
+            by: the operator, for the trail; defaults to this node's name.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidOption: no reason.
+            StoreError: the store could not do it.
+        """
+        if not reason.strip():
+            raise InvalidOption('a pause needs a reason, for whoever finds the job paused; write reason="…"')
+        name, operator = name_of(job), self._acts.operator(by)
+        return self._acts.act({name}, lambda store: store.pause(name, by=operator, why=reason))
+
+    apause = twin(pause)
+
+    def resume(self, job: str | Named, *, by: str | None = None, reason: str = "") -> bool:
+        """End a pause; ``False`` when there is none.
+
+        Raises:
+            UnknownJob, StoreError: as ``pause``.
+        """
+        name, operator = name_of(job), self._acts.operator(by)
+        return self._acts.act({name}, lambda store: store.resume(name, by=operator, why=reason))
+
+    aresume = twin(resume)
+
+    @require_reason
+    def rewind(self, job: str | Named, *, reason: str, by: str | None = None) -> datetime:
+        """Take a job's schedule back to now, after the store's clock was set back; return from when on it goes on.
+
+        A time that ran while the clock was ahead does not run again; what did not run comes when its time comes.
+
+        Args:
+            job: a job, or its name.
+            reason: for the trail.
+            by: the operator, for the trail; defaults to this node's name.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidTransition: the job does not stand still, or is paused, or each of its times has run.
+            InvalidOption: no reason.
+            StoreError: the store could not do it.
+        """
+        if not reason.strip():
+            raise InvalidOption('a schedule is taken back for a reason; write reason="…"')
+        name, operator = name_of(job), self._acts.operator(by)
+        return self._acts.act({name}, lambda store: rewind_job(store, name, by=operator, why=reason).watermark)
+
+    arewind = twin(rewind)
+
+    def trigger(
+        self,
+        job: str | Named,
+        *,
+        downstream: bool = False,
+        key: str | None = None,
+        by: str | None = None,
+        reason: str = "",
+    ) -> Handle:
+        """Run a job now, beside its schedule, with its own arguments. The overlap policy still holds.
+
+        Args:
+            job: a job, or its name.
+            downstream: and after it what comes after it, by the definitions in the store, in one step. They have one
+                nominal time, now. Left out is what comes after other times, or also after jobs that do not run now.
+            key: as in ``options``: a second call with it makes nothing and returns the run of the first.
+            by: the operator, for the trail; defaults to this node's name.
+            reason: kept in the audit trail.
+
+        Raises:
+            UnknownJob, StoreError: as ``pause``.
+            InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them. Or
+                ``downstream``, and it comes after another job itself.
+        """
+        name, operator = name_of(job), self._acts.operator(by)
+        refuse_while_loading("triggers")
+        function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
+        if function is not None and spec is not None and function.registered.part(Batch) is None:
+            function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
+        # With all that comes after it, where this process is the first to say so.
+        mine = {name, *names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
+
+        def carry_out(store: Store) -> Enqueued:
+            behind = chain_from(rules_of(every_edge(store)), name).jobs if downstream else ()
+            return store.trigger(name, by=operator, why=reason, key=key, downstream=behind)
+
+        return self._acts.handle(self._acts.act(mine, carry_out))
+
+    atrigger = twin(trigger)
+
+    def backfill(
+        self,
+        job: str | Named,
+        start: datetime | str,
+        end: datetime | str,
+        *,
+        by: str | None = None,
+        reason: str = "",
+    ) -> list[Handle]:
+        """Run a job for its nominal times from ``start`` to ``end``, both included.
+
+        Those with an active or a succeeded run are left as they are. The times are those of the trigger that the job
+        has now.
+
+        Atomic: for each thousand of them, not for all. Idempotent: repeat the call if it failed half-way.
+
+        Raises:
+            InvalidOption: the job has no trigger, the stretch reaches into the future, or holds more than 10,000 times.
+            OccurrenceTooOld: it begins below what was pruned.
+            UnknownJob, StoreError: as ``pause``.
+        """
+        name = name_of(job)
+        since, until = read_instant(start, what="start"), read_instant(end, what="end")
+        if since > until:
+            raise InvalidOption(
+                f"start={format_instant(since)} is after end={format_instant(until)}; write them the other way"
+            )
+
+        def carry_out(store: Store) -> list[Enqueued]:
+            now = store.now()
+            if until > now:
+                raise InvalidOption(
+                    f"end={format_instant(until)} lies in the future; backfill up to {format_instant(now)}"
+                )
+            times = nominal_times(name, _trigger_of(store, name), since, until)
+            chunks = [times[index : index + MOST_AT_ONCE] for index in range(0, len(times), MOST_AT_ONCE)]
+            return [
+                one for chunk in chunks for one in store.backfill(name, chunk, by=self._acts.operator(by), why=reason)
+            ]
+
+        return [self._acts.handle(one) for one in self._acts.act({name}, carry_out)]
+
+    abackfill = twin(backfill)
+
+    # --- occurrences -------------------------------------------------------------------------------------------------
+
+    @require_reason
+    def cancel(self, occurrence: int | Handle, *, reason: str, by: str | None = None) -> State:
+        """Cancel a pending occurrence at once, or ask a running one to stop; return where it stands now.
+
+        Of a batch no further item is begun, and those that run are asked to stop.
+
+        Args:
+            occurrence: a handle, or its id.
+            reason: kept with the occurrence.
+            by: the operator, for the trail; defaults to this node's name.
+
+        Raises:
+            InvalidTransition: it is final.
+            LookupError: there is none.
+            StoreError: the store could not do it.
+        """
+        return self._acts.act(
+            (), lambda store: cancel(store, _id_of(occurrence), by=self._acts.operator(by), why=reason)
+        )
+
+    acancel = twin(cancel)
+
+    @require_reason
+    def break_lock(self, name: str, *, reason: str, by: str | None = None) -> int:
+        """Free a lock in place of its holders, and return how many there were; for a holder that hangs.
+
+        A former holder notices at its next renewal, within a third of the lock's TTL (``lease.lost``), and may work on
+        until then. What the lock protects can refuse it by the token, which is higher for the next holder.
+
+        Args:
+            name: of the lock.
+            reason: kept in the audit trail.
+            by: the operator, for the trail; defaults to this node's name.
+
+        Raises:
+            StoreError: the store could not do it.
+        """
+        return len(self._acts.act((), lambda store: store.break_lock(name, by=self._acts.operator(by), why=reason)))
+
+    abreak_lock = twin(break_lock)
+
+    def retry(
+        self,
+        occurrence: int | Handle,
+        *,
+        downstream: bool = False,
+        again: bool = False,
+        by: str | None = None,
+        reason: str = "",
+    ) -> Handle:
+        """Run something final once more: a new occurrence, linked to the old one, with its arguments and nominal time.
+
+        What was retried already is not run again: the handle is that of the newest retry, and its ``created`` is
+        ``False``. Of two calls at the same instant, one makes the run.
+
+        Args:
+            occurrence: its number, or its handle.
+            downstream: and after it what comes after it, for the same nominal time, as far as that is final: by what
+                this process declares. It is not atomic: repeat it for what is left if it failed half-way.
+            again: once more what succeeded, or was retried already: a retry of the newest retry, once that has ended.
+            by: the operator, for the trail; defaults to this node's name.
+            reason: kept in the audit trail.
+
+        Raises:
+            InvalidOption: ``downstream``, and it has no nominal time.
+            InvalidTransition: it is not final yet; it succeeded, and ``again`` is not given; or it is an item of a
+                batch, which is run again as a whole.
+            LookupError: there is none.
+            StoreError: the store could not do it.
+        """
+        number, operator = _id_of(occurrence), self._acts.operator(by)
+        refuse_while_loading("retries")
+
+        def carry_out(store: Store) -> Enqueued:
+            one = store.occurrence(number) if downstream else None
+            if one is not None and again:
+                one = retry_chain(store, one)[-1]
+            behind = () if one is None else retry_downstream(store, rules_of(every_edge(store)), one).runs
+            made = retry(store, number, by=operator, why=reason, again=again)
+            for other in behind:
+                if one is not None and other.id != one.id:
+                    with suppress(LookupError):  # pruned meanwhile
+                        store.retry(other.id, by=operator, why=reason, again=True)
+            return made
+
+        return self._acts.handle(self._acts.act((), carry_out))
+
+    aretry = twin(retry)
+
+
+class JobWithOptions(Generic[P, R_co]):
+    """A job with options for its next calls: ``send_invoice.options(key="invoice:42", delay="5m").enqueue(42)``.
+
+    Example:
+        >>> from cronsensus.scheduler import Scheduler
+        >>> scheduler = Scheduler("memory://")
+        >>> @scheduler.job()
+        ... def unlock(key: str) -> None: ...
+        >>> tonight = unlock.options(delay="8h", priority=5)
+        >>> tonight.enqueue("front door").look().args
+        ('front door',)
+    """
+
+    def __init__(self, operations: Operations, options: Call) -> None:
+        """Make one; ``Job.options`` and ``Scheduler.options`` do."""
+        self._operations = operations
+        self._options = options
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Ask for one run with these arguments and the options; see ``Scheduler.enqueue``."""
+        return self._operations.enqueue_many([self.call(*args, **kwargs)])[0]
+
+    aenqueue = twin(enqueue)
+
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
+        """Return the call for ``enqueue_many``; it is checked and not enqueued.
+
+        Raises:
+            InvalidOption, InvalidPayload: as ``Scheduler.enqueue``.
+        """
+        return self._operations.with_arguments(self._options, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Job {self._options.item.job!r} with options>"
+
+
+def _id_of(occurrence: int | Handle) -> int:
+    return occurrence.id if isinstance(occurrence, Handle) else occurrence
+
+
+def _trigger_of(store: Store, job: str) -> Trigger | None:
+    view = store.job(job)
+    if view is None or view.retired_at is not None:
+        raise UnknownJob(unknown_job(job))
+    refuse_run_by_hand(view.spec)
+    return view.spec.trigger
+
+
+def nominal_times(job: str, trigger: Trigger | None, since: datetime, until: datetime) -> list[datetime]:
+    """Return a job's nominal times from ``since`` to ``until``, both included.
+
+    Raises:
+        InvalidOption: there is no trigger, or there are more than ``MOST_BACKFILLED``.
+    """
+    if trigger is None:
+        raise InvalidOption(f"{job!r} has no trigger, so it has no nominal times; enqueue it instead")
+    times: list[datetime] = []
+    nominal = trigger.next_after(since - _MICROSECOND)
+    while nominal is not None and nominal <= until:
+        if len(times) == MOST_BACKFILLED:
+            raise InvalidOption(
+                f"more than {MOST_BACKFILLED:,} nominal times of {job!r} lie between {format_instant(since)} and "
+                f"{format_instant(until)}; backfill up to {format_instant(times[-1])} first"
+            )
+        times.append(nominal)
+        nominal = trigger.next_after(nominal)
+    return times

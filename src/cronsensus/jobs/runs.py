@@ -1,0 +1,114 @@
+"""What stands in the store of runs and of next times, for a program that asks: bounded, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+
+from cronsensus.declared.declarations import Named, name_of
+from cronsensus.errors import InvalidDuration, InvalidOption, UnknownJob
+from cronsensus.jobs.acting import Acts, unknown_job
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.process.twins import twin
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_occurrence
+from cronsensus.timing.durations import Duration, parse_duration
+from cronsensus.triggers.zones import instant_in
+
+MOST_LISTED = 1000
+"""Most runs of one answer."""
+
+
+class Runs:
+    """The runs in a scheduler's store, with or without a node in this process."""
+
+    def __init__(self, acts: Acts) -> None:
+        """Read the store of ``acts``."""
+        self._acts = acts
+
+    def runs(
+        self,
+        job: str | Named | None = None,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        since: Duration | datetime | None = None,
+        limit: int = 100,
+        after: int | None = None,
+    ) -> list[Occurrence]:
+        """Return runs as they are now, newest first: ``scheduler.runs(state="failed", since="12h")``.
+
+        Example:
+            >>> from cronsensus.scheduler import Scheduler
+            >>> with Scheduler("memory://") as scheduler:
+            ...
+            ...     @scheduler.job()
+            ...     def fail() -> None:
+            ...         raise ValueError("no paper")
+            ...
+            ...     _ = fail.enqueue().wait("10s")
+            ...     [(one.job, one.error.message) for one in scheduler.runs(state="failed", since="12h")]
+            [('fail', 'no paper')]
+
+        Args:
+            job: a job, or its name; of all jobs without it.
+            state: one of ``"pending"``, ``"running"``, ``"succeeded"``, ``"failed"``, ``"cancelled"``, ``"skipped"``,
+                ``"missed"``, or several.
+            since: only those created since then: ``"12h"`` is twelve hours ago on the store's clock; or a time, which
+                without an offset is of the scheduler's zone.
+            limit: how many at most, up to 1000.
+            after: the ``id`` of the last one of the page before: the next page.
+
+        Raises:
+            InvalidOption: a state, a time or a number that there is not.
+            UnknownJob: neither this process nor the store has such a job.
+            StoreError: the store could not be read.
+        """
+        states = _states(state)
+        if limit not in range(1, MOST_LISTED + 1):
+            raise InvalidOption(
+                f"limit={limit!r}: write 1 to {MOST_LISTED}; the next page is after= the id of the last one"
+            )
+        name = None if job is None else name_of(job)
+        store = self._acts.opened.ready()
+        begin = None if since is None else _begin(since, store, self._acts.declared.zone)
+        where = OccurrenceFilter(job=name, states=states)
+        newest = every_occurrence(store, where, after=after, newest_first=True, page=limit)
+        found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), limit))
+        if not found and name is not None and self._acts.declared.spec(name) is None and store.job(name) is None:
+            raise UnknownJob(unknown_job(name))
+        return found
+
+    aruns = twin(runs)
+
+
+def next_time(store: Store, spec: JobSpec) -> datetime | None:
+    """Return the nominal time of a job that is to be decided next; see ``Job.next_time``."""
+    view = store.job(spec.name)
+    if view is None:
+        return None if spec.trigger is None else spec.trigger.next_after(store.now())
+    if view.next_due is None or view.retired_at is not None or view.paused_at is not None or view.spec.trigger is None:
+        return None
+    # Its due time may be later, by the jitter.
+    return view.spec.trigger.next_after(view.watermark) or view.next_due
+
+
+def _states(given: State | str | Iterable[State | str]) -> tuple[State, ...]:
+    some = (given,) if isinstance(given, str) else given
+    try:
+        return tuple(State(one) for one in some)
+    except (TypeError, ValueError):
+        raise InvalidOption(f"state={given!r}: choose of {', '.join(repr(str(one)) for one in State)}") from None
+
+
+def _begin(since: Duration | datetime, store: Store, zone: str) -> datetime:
+    if not isinstance(since, datetime):
+        try:
+            ago: timedelta = parse_duration(since, what="since")
+            return store.now() - ago
+        except (InvalidDuration, OverflowError):
+            if not isinstance(since, str):
+                raise
+    return instant_in(since, zone, "since", or_else=", or how long ago: '12h'")

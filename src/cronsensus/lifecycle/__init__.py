@@ -1,0 +1,1 @@
+"""How a scheduler's node starts and stops: by its verbs, by signals, and while the store is away."""

@@ -1,0 +1,423 @@
+"""Taking part: one node of this process, from start to stop, whatever ends the process in between.
+
+::
+
+    start ──▶ node turns ──▶ signal, operator's drain, or stop() ──▶ drain ──▶ session closed
+      │          │
+      │          ├── the node cannot go on: it is stopped, run() raises
+      │          ├── interpreter exit: runs are given back, the session is closed, without a wait
+      │          └── fork: the node stays the parent's; the child has no threads and must not touch the session
+      └── interrupted or cancelled: what was begun is stopped
+
+A start is whole: what a signal handler raises on the main thread meanwhile (Ctrl-C) is raised when what was begun is
+stopped again, or after ``PATIENCE``; then that goes on by itself, as it does for a task that is cancelled twice. So is
+a stop: what is raised meanwhile cuts the drain short, and is raised when the session is closed. Both are done on
+threads where no handler raises. A second ``stop`` waits for the first, and cuts its drain short when its own time is
+up. A job that calls ``stop`` is itself a part of what that waits for, so there the stop goes on in the background.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
+from cronsensus.lifecycle.signals import StopSignals
+from cronsensus.lifecycle.starting import Start, Tries
+from cronsensus.process.background import PATIENCE, Whole
+from cronsensus.process.forking import is_being_spawned, left_to_the_parent, mind_forks, refuse_in_master
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import catch_up
+from cronsensus.process.twins import begin_on_a_thread
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.durations import format_duration
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from cronsensus.node.node import Node
+    from cronsensus.node.run import BaseRun
+
+T = TypeVar("T")
+
+_AT_EXIT = 20.0
+"""Seconds that the interpreter's end waits for a stop that is under way."""
+_MOST_INTERRUPTIONS = 3
+_SOON = 5.0
+"""Seconds within which a program that ends, and has run nothing, has probably not waited for its jobs."""
+_clock = SystemClock()
+_log = Logger("cronsensus.scheduler")
+
+NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None], Callable[[], None]], "Node"]
+"""Makes a node for the application's loop (or none), which calls back when it is drained, and when it cannot go on."""
+Prepare = Callable[["asyncio.AbstractEventLoop | None", Callable[[], bool]], None]
+"""Does what comes before there is a node: the application's start-up tasks, which ask whether to wait no longer."""
+
+
+class Participation:
+    """At most one node at a time."""
+
+    def __init__(self, prepare: Prepare, new_node: NewNode, left: Callable[[], None]) -> None:
+        """Make one that calls ``left`` when a node has been stopped."""
+        self._prepare = prepare
+        self._new_node = new_node
+        self._left = left
+        self._asked: Callable[[], bool] = _never
+        self._lock = threading.Lock()
+        self._node: Node | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._drained: Callable[[], None] = _nothing
+        self._stopping: _Stopping | None = None
+        self._stops: list[object] = []
+        """The callers that wait for a start to end."""
+        self._start_on: dict[int, Start] = {}
+        """The start that is under way, by the number of its thread."""
+        self._undisturbed: dict[Whole[Any], None] = {}
+        self._since = 0.0
+        self._failed: str | None = None
+        self._of_the_parent = False
+        mind_forks(self)
+
+    @property
+    def node(self) -> Node | None:
+        """The node, while started."""
+        return self._node
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no node, nor one that is being started or stopped."""
+        return self._node is None and self._stopping is None and not self._start_on
+
+    @staticmethod
+    def look_around() -> None:
+        """Find out which process this is, before anything is begun in it.
+
+        Raises:
+            ConfigurationError: it forks its workers later.
+        """
+        catch_up()
+        refuse_in_master("this scheduler", "scheduler.start()", "scheduler.stop()")
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop | None,
+        drained: Callable[[], None] | None = None,
+        start: Start | None = None,
+    ) -> bool:
+        """Start a node; ``False`` in a process that only runs a job of another, where its module is imported once more.
+
+        A caller that may be interrupted or cancelled passes a ``start``, and gives that up then.
+
+        Raises:
+            ConfigurationError: there is one already, here or in the parent of this forked process; or it is a server's
+                master.
+            StoreError: the store cannot be used; nothing was started.
+        """
+        from cronsensus.node.executors.importing import in_child_process
+
+        if in_child_process() or is_being_spawned():
+            _log.debug("not started: this process is a child of one that takes part, and imports its module once more")
+            return False
+        self.look_around()
+        start = start or Start()
+        if not start.begin():
+            return False
+        try:
+            if (stopping := self._stopping) is not None:
+                stopping.done.wait()
+            self._start(start, loop, drained or _nothing)
+        finally:
+            start.over.set()
+        if start.is_given_up:
+            self.undo(start)
+        return True
+
+    def _start(self, start: Start, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> None:
+        with self._lock:
+            if self._of_the_parent:
+                raise ConfigurationError(
+                    "this scheduler was started before the process was forked, and the node is the parent's; start "
+                    "it in each child instead (gunicorn: in post_worker_init, and nowhere at import)"
+                )
+            if self._node is not None:
+                raise ConfigurationError("this scheduler is started already; stop() it before starting it again")
+            self._drained, self._failed = drained, None
+            self._start_on[threading.get_ident()] = start
+            try:
+                # On this thread, also where a signal handler raises in it: these are the application's own functions.
+                self._prepare(loop, lambda: start.is_given_up or bool(self._stops) or self._asked())
+                if threading.current_thread() is threading.main_thread():
+                    self._begin_undisturbed(start, loop)
+                else:
+                    self._begin(start, loop)
+            finally:
+                self._start_on.clear()
+
+    def _begin_undisturbed(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
+        begin = Whole(lambda: self._begin(start, loop), "cronsensus-start")
+        self._undisturbed[begin] = None
+        try:
+            begin.begin()
+            begin.wait()
+        except BaseException:
+            start.give_up()
+            if not begin.withdraw():
+                begin.wait(PATIENCE)
+            raise
+        finally:
+            self._undisturbed.pop(begin, None)
+        begin.answer()
+
+    def _begin(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
+        if start.is_given_up:
+            return
+        node = self._new_node(loop, self._drained, self.node_failed)
+        try:
+            node.start()
+        except BaseException:
+            node.stop()
+            raise
+        if not start.take(node):
+            node.stop()
+            return
+        self._node, self._loop, self._since = node, loop, _clock.monotonic()
+        atexit.register(self._at_exit)
+        _log.info("taking part as session %s", node.session)
+
+    def undo(self, start: Start, patience: float | None = PATIENCE) -> None:
+        """Stop what a start began that was interrupted; after so many seconds of waiting it does so itself."""
+        start.give_up()
+        if start.over.wait(patience):
+            if start.node is not None and start.node is self._node:
+                self.stop(timedelta(0))
+            self._left()  # what start-up tasks needed, too
+
+    async def astart(self) -> None:
+        """Start a node whose async jobs run on the running loop."""
+        import asyncio
+
+        start = Start()
+        try:
+            await asyncio.shield(begin_on_a_thread(self.start, asyncio.get_running_loop(), None, start))
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            # The thread cannot be recalled; it must not leave a running node behind, however often the task is
+            # cancelled, or dropped.
+            start.give_up()
+            undo = Whole(lambda: self.undo(start, None), "cronsensus-stop")
+            undo.begin()
+            if isinstance(error, asyncio.CancelledError):
+                await begin_on_a_thread(undo.wait)
+            raise
+
+    def stop(self, drain: timedelta) -> bool:
+        """Stop the node, if there is one; return whether everything ended in time."""
+        if self.over and not self._lock.locked():  # a start that waits for its turn is not under way yet
+            return True
+        if (start := self._start_on.get(threading.get_ident())) is not None:
+            # A signal handler, or a start-up task, in the middle of the start, which goes on when this returns.
+            start.give_up()
+            return True
+        here = _Here()
+        if threading.current_thread() is not threading.main_thread():
+            return self._stop(drain, here)
+        process = os.getpid()
+        stop = Whole(lambda: self._stop(drain, here), "cronsensus-stop")
+        self._undisturbed[stop] = None
+        raised: BaseException | None = None
+        for _ in range(_MOST_INTERRUPTIONS):
+            try:
+                if raised is not None:
+                    here.hurry()
+                stop.begin()
+                stop.wait()
+                break
+            except BaseException as error:  # noqa: BLE001 - a signal handler's; raised below
+                raised = raised or error
+        self._undisturbed.pop(stop, None)
+        if raised is not None:
+            raise raised
+        return True if process != os.getpid() else stop.answer()
+
+    def _stop(self, drain: timedelta, caller: _Here) -> bool:
+        self._stops.append(caller)
+        try:
+            with self._lock:  # a start holds it, and waits for another worker no longer
+                node, stopping = self._node, self._stopping
+                inside = caller.is_in_a_run_of(stopping.node if stopping is not None else node)
+                if node is not None and self._loop is not None and caller.loop is self._loop and not inside:
+                    raise ConfigurationError(
+                        "stop() here would block the event loop on which the async jobs are to end; await astop()"
+                    )
+                if node is not None:
+                    self._node, self._stopping = None, _Stopping(node)
+                    stopping = self._stopping
+        finally:
+            self._stops.remove(caller)
+        if stopping is None:
+            return True
+        caller.waits_for(stopping.node)
+        if node is None:
+            return not inside and stopping.wait(drain)
+        if inside:
+            Whole(lambda: self._finish(stopping, drain), "cronsensus-stop").begin()
+            _log.info("a job stops this node: it takes nothing new, and leaves when what runs has ended")
+            return False
+        self._finish(stopping, drain)
+        return stopping.wait(drain)
+
+    def node_failed(self) -> None:
+        """Stop a node that cannot go on; its own thread calls this."""
+        with self._lock:
+            node = self._node
+            self._failed = node.failed if node is not None else None
+        if node is not None:
+            self.stop(timedelta(0))
+
+    def _finish(self, stopping: _Stopping, drain: timedelta) -> None:
+        try:
+            stopping.ended = stopping.node.stop(drain)
+            _log.info("left, %s", "and everything had ended" if stopping.ended else "giving back what still ran")
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting callers
+            stopping.error = error
+        finally:
+            atexit.unregister(self._at_exit)
+            with self._lock:
+                self._stopping = None
+            self._left()
+            stopping.done.set()
+            self._drained()
+
+    def run(self, drain: timedelta, tries: Tries) -> bool:
+        """Start, wait for a reason to stop, drain, stop; return whether everything ended in time."""
+        process, start, ended = os.getpid(), Start(), True
+        with StopSignals() as signals:
+            self._asked = signals.asked
+            try:
+                for pause in tries:
+                    if signals.wait(pause) is not None:
+                        return True
+                    with tries:
+                        started = self.start(None, signals.tell, start)
+                if not started:
+                    return True
+                self._asked = _never
+                number, node = signals.wait(), start.node
+                if number is not None and node is not None:
+                    _log.info(
+                        "%s: taking nothing new, running jobs have %s; once more to leave at once",
+                        number.name, format_duration(drain),
+                    )  # fmt: skip
+                    node.drain()
+                    number = signals.wait(drain.total_seconds())
+                    if number is not None:
+                        _log.warning("%s again: leaving at once", number.name)
+            except StillRunning as error:
+                if not signals.asked():
+                    raise
+                _log.info("%s", error)
+                return True
+            finally:
+                self._asked = _never
+                if process == os.getpid() and start.node is not None:
+                    ended = self.stop(timedelta(0))
+        if self._failed is not None:
+            raise NodeFailed(f"this node could not go on, and has ended: {self._failed}")
+        return ended
+
+    def forked(self) -> None:
+        """Forget the parent's node; called in the child right after the fork, when no other thread exists."""
+        self._lock = threading.Lock()
+        self._of_the_parent = self._of_the_parent or self._node is not None
+        left_to_the_parent.append((self._node, self._stopping, self._drained))
+        self._node, self._loop, self._drained, self._stopping = None, None, _nothing, None
+        self._stops = []
+        self._start_on.clear()
+        for each in self._undisturbed:
+            each.forked()
+        atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        node, self._node = self._node, None
+        if node is not None:
+            if node.round.active_runs:
+                _log.warning("the interpreter exits while jobs run: they are given back; call stop() to let them end")
+            elif self._ended_too_soon(node):
+                _log.warning(
+                    "the program ends, and its node with it, which has run nothing: start() does not wait; write "
+                    "scheduler.run() in its place, which runs jobs until SIGTERM or Ctrl-C"
+                )
+            node.stop(timedelta(0))
+        elif (stopping := self._stopping) is not None:
+            stopping.node.hurry()
+            stopping.done.wait(_AT_EXIT)
+
+    def _ended_too_soon(self, node: Node) -> bool:
+        # A program that ends by an exception, which it has shown, has another reason.
+        return (
+            not node.stats.claimed
+            and _clock.monotonic() - self._since < _SOON
+            and getattr(sys, "last_value", None) is None
+        )
+
+
+class _Here:
+    """Where ``stop`` was called, and whether it is to wait no longer."""
+
+    def __init__(self) -> None:
+        from cronsensus.node.run import current_run
+
+        aio = sys.modules.get("asyncio")
+        # The one that asks and raises nothing.
+        self.loop: asyncio.AbstractEventLoop | None = None if aio is None else aio._get_running_loop()  # noqa: SLF001
+        self._run: BaseRun | None = current_run()
+        self._node: Node | None = None
+        self._hurries = False
+
+    def is_in_a_run_of(self, node: Node | None) -> bool:
+        """Whether it was called by code of a run of ``node``."""
+        return node is not None and node.runs(self._run)
+
+    def waits_for(self, node: Node) -> None:
+        """Note which node is stopped."""
+        self._node = node
+        if self._hurries:
+            node.hurry()
+
+    def hurry(self) -> None:
+        """End the time that runs have to end."""
+        self._hurries = True
+        if self._node is not None:
+            self._node.hurry()
+
+
+class _Stopping:
+    """One stop of a node, which several may wait for."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.done = Event()
+        self.ended = False
+        self.error: BaseException | None = None
+
+    def wait(self, drain: timedelta) -> bool:
+        """Wait until it is done, with no drain after ``drain``; return whether everything ended in time."""
+        if not self.done.wait(drain.total_seconds()):
+            self.node.hurry()
+            self.done.wait()
+        if self.error is not None:
+            raise self.error
+        return self.ended
+
+
+def _never() -> bool:
+    return False
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -1,0 +1,119 @@
+"""Report jobs that a release no longer declares: what is pending, and whether they are another application's.
+
+Logs, and reads of the store. What becomes of such jobs the store decides (``define_jobs``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+
+from cronsensus.insight.lost_jobs import read_lost_job
+from cronsensus.insight.two_programs import find_twice_declared
+from cronsensus.process.logger import Logger
+from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
+from cronsensus.stores.values import DefineResult
+from cronsensus.timing.durations import format_duration
+
+_log = Logger("cronsensus.scheduler")
+
+_NAMED = 10
+_FEW = 5
+_COMMON = 0.2
+"""Two releases of one application have more of their jobs in common than this share."""
+
+
+def tell_of_retired(store: Store, defined: DefineResult, retire_after: timedelta) -> None:
+    """Log the jobs that were just retired; as a warning, with the number of runs, where some of their work waits."""
+    if not defined.retired:
+        return
+    waiting = store.pending_of(defined.retired)
+    quiet = []
+    for name in defined.retired:
+        if name not in waiting:
+            quiet.append(name)
+            continue
+        _log.warning(
+            "job %r is retired, because no running release declares it; %s, kept for %s in case a "
+            "release declares it again, and then cancelled (at once: scheduler.remove_job(%r))",
+            name, _in_words(waiting[name]), format_duration(retire_after), name,
+        )  # fmt: skip
+    if quiet:
+        more = len(quiet) - _NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        _log.warning("retired, because no running release declares them: %s%s", ", ".join(quiet[:_NAMED]), rest)
+
+
+def record_meant(store: Store, retired: Mapping[str, str], by: str) -> None:
+    """Write into the trail that jobs are gone on purpose, by name with the reason, once for each retirement.
+
+    Safe when two nodes do so at the same instant: the trail has it twice.
+    """
+    for name, why in retired.items():
+        if read_lost_job(store, name) is not None:
+            store.retire(name, by=by, why=why or "the code says that it is meant")
+
+
+def _in_words(count: int) -> str:
+    return "1 run of it is waiting" if count == 1 else f"{count:,} runs of it are waiting"
+
+
+def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
+    """Warn where a release replaces nearly all jobs of the one before: that is another application, most likely."""
+    others = len(defined.retired) + len(defined.kept)
+    ours = len(defined.created)
+    common = len(defined.unchanged) + len(defined.changed) + len(defined.superseded)
+    if others and ours and common <= _COMMON * min(others + common, ours + common):
+        _log.warning(
+            "this release declares %d job(s), and of the %d that namespace %r had before it declares %d: if another "
+            "application uses this store, give each a namespace of its own, Scheduler(…, namespace='…'); else each "
+            "retires the other's jobs",
+            ours + common, others + common, namespace, common,
+        )  # fmt: skip
+
+
+def warn_of_twice_declared(store: Store, told: Collection[str]) -> set[str]:
+    """Warn of jobs that another program declares with another function, but of those ``told``; return their names."""
+    nodes = [one for one in store.sessions() if one.is_node and one.state in {"alive", "draining"}]
+    new = [one for one in find_twice_declared(nodes) if one.job not in told]
+    for one in new[:_NAMED]:
+        _log.warning(
+            "%s; give each program a namespace of its own, Scheduler(…, namespace='…'), or the job another name. It is "
+            "normal during a deploy that moves the function",
+            one.sentence,
+        )
+    if len(new) > _NAMED:
+        _log.warning("and %d more jobs that two programs declare; see: cronsensus doctor", len(new) - _NAMED)
+    return {one.job for one in new}
+
+
+def warn_of_nothing(store: Store, functions: Collection[str]) -> bool:
+    """Warn of a node that has no function of a job in the store, and return whether it did.
+
+    An import was forgotten, most likely; or a newer release that is alive has replaced all of its jobs.
+    """
+    if not functions:
+        known = store.counts().jobs
+        others = f"; the store has {known}, which other nodes must run" if known else ""
+        _log.warning(
+            "this node declares no job, so it runs nothing%s: import the modules that declare jobs before the node "
+            "starts, or add jobs at run time with scheduler.add_job(…)",
+            others,
+        )
+        return True
+    jobs = [view.spec for view in every_job(store) if not view.spec.guarded and view.spec.keeper is None]
+    if not jobs or any(spec.function in functions for spec in jobs):
+        return False
+    _log.warning(
+        "this node has no function of the %d job(s) in namespace %r, so it runs nothing: it has %s, and they call %s. "
+        "Start the newest release, import the modules that declare these jobs before the node starts, or give another "
+        "application a namespace of its own",
+        len(jobs), store.namespace, _some(sorted(functions)), _some(sorted({spec.function for spec in jobs})),
+    )  # fmt: skip
+    return True
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _FEW
+    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,125 @@
+"""One start of a node, and its tries while the store is not there yet.
+
+A server may start beside the application, or be replaced just now. A start is tried again only after an error that says
+that later may help; any other ends it at once. Where the caller does not wait, ``StoreWait`` tries for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+from cronsensus.errors import StoreError, StoreRefused, StoreUnavailable
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
+
+if TYPE_CHECKING:
+    from cronsensus.node.node import Node
+
+_log = Logger("cronsensus.scheduler")
+_CLOCK = SystemClock()
+_RANDOM = SystemRandom()  # without a state: a program may have seeded the other one, and a fork would share it
+FIRST, LONGEST = 0.1, 2.0
+"""First and longest pause between two tries, seconds."""
+LONG = 366 * 86_400.0
+"""Seconds that nobody counts."""
+
+
+class Tries:
+    """Counts the tries that a wait allows: ``for`` each, ``with tries:`` what is tried.
+
+    Example:
+        >>> for pause in (tries := Tries(0.0)):
+        ...     with tries:
+        ...         pass
+    """
+
+    def __init__(self, seconds: float) -> None:
+        """Allow tries until ``seconds`` have passed; with 0 there is one."""
+        self._until = _CLOCK.monotonic() + seconds
+        self._succeeded = False
+        self._failed = 0
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield the seconds to wait before each try, until one succeeds."""
+        pause = 0.0
+        while not self._succeeded:
+            yield pause
+            pause = max(0.0, min(pause_before(self._failed + 1), self._until - _CLOCK.monotonic()))
+
+    def __enter__(self) -> None:
+        """Begin a try."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Note the end of a try; keep an error that may pass, as long as there is time."""
+        self._succeeded = error is None
+        left = self._until - _CLOCK.monotonic()
+        if left <= 0 or not may_come(error):
+            return False
+        self._failed += 1
+        if self._failed == 1:
+            how_long = "until it is" if left > LONG else f"for {left:.0f} s"
+            _log.warning("the store is not there yet (%s); trying again %s", error, how_long)
+        return True
+
+
+def pause_before(number: int) -> float:
+    """Return the seconds before a try; those of replicas that start together are spread.
+
+    Args:
+        number: of the try, counted from 1 for the first that follows a failed one.
+    """
+    return min(LONGEST, FIRST * 2.0 ** min(number - 1, 10)) * _RANDOM.uniform(0.5, 1.0)
+
+
+def may_come(error: BaseException | None) -> bool:
+    """Whether the store may be there in a while, with nothing changed here."""
+    return isinstance(error, StoreError) and error.retryable and not isinstance(error, StoreRefused)
+
+
+def briefly(error: StoreUnavailable) -> StoreUnavailable:
+    """Return ``error`` without its stack, to be raised ``from None``; with its causes that is logged on ``DEBUG``.
+
+    A program that ends with it shows the sentence that it is, not some 80 lines of a driver above that.
+    """
+    _log.debug("the store cannot be used: %s", error, exc_info=error)
+    return error.with_traceback(None)
+
+
+class Start:
+    """One start, as the caller sees it that asks for it, and may be gone before there is a node.
+
+    Attributes:
+        node: what it started; ``None``: nothing yet, or it was given up before.
+        over: set while nothing is under way.
+    """
+
+    def __init__(self) -> None:
+        """Ask for one; nothing is begun."""
+        self.node: Node | None = None
+        self.over = Event()
+        self.over.set()
+        self.is_given_up = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> bool:
+        """Begin it; ``False``: it was given up."""
+        with self._lock:
+            if not self.is_given_up:
+                self.over.clear()
+            return not self.is_given_up
+
+    def take(self, node: Node) -> bool:
+        """Take the started node; ``False``: it was given up, and the node is to be stopped."""
+        with self._lock:
+            if not self.is_given_up:
+                self.node = node
+            return not self.is_given_up
+
+    def give_up(self) -> None:
+        """Give the start up. A node that it has started is still to be stopped."""
+        with self._lock:
+            self.is_given_up = True

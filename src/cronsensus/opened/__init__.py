@@ -1,0 +1,1 @@
+"""What a scheduler has open: its settings in force, and its store with locks and guarded calls."""

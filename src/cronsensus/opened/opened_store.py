@@ -1,0 +1,248 @@
+"""A scheduler's store, opened when first used, and what locks and guarded functions keep open in it."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cronsensus.config import Settings
+from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.opened.scheduler_setup import Setup
+from cronsensus.process.forking import left_to_the_parent, mind_forks
+from cronsensus.process.logger import Logger
+from cronsensus.stores import open_store
+from cronsensus.stores.base import Span, Store
+from cronsensus.stores.connecting import connecting
+
+if TYPE_CHECKING:
+    from cronsensus.lock.in_store import StoreLockBackend
+    from cronsensus.membership.heartbeat import Heartbeat
+    from cronsensus.once.claims import Claims
+    from cronsensus.outside.claims import OutsideClaims
+    from cronsensus.outside.outside import Outside
+
+_log = Logger("cronsensus.scheduler")
+
+
+class OpenedStore:
+    """The store that the settings name, or that was given; one at a time.
+
+    Attributes:
+        lock: held while anything is opened or closed.
+    """
+
+    def __init__(self, setup: Setup, given: Store | None, span: Callable[[], Span | None]) -> None:
+        """Open nothing yet.
+
+        Args:
+            setup: where the store is.
+            given: an open store, which stays the caller's to close; ``None``: that of the settings.
+            span: gives what is to be entered around each verb, or ``None``.
+        """
+        self.lock = threading.RLock()
+        self._setup = setup
+        self._given = given
+        self._span = span
+        self._span_set: Span | None = None
+        self._store: Store | None = None
+        self._shared: Store | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._lock_backend: StoreLockBackend | None = None
+        self._claims: Claims | None = None
+        self._outside: OutsideClaims | None = None
+        self._place = ("", "")
+        self._crossed_a_fork = False
+        self._warns_of_memory = False
+        self._migrated = False
+        mind_forks(self)
+        _all.add(self)
+
+    @property
+    def store(self) -> Store:
+        """The store, opened when first asked for; its schema is not touched by that."""
+        with self.lock:
+            if self._store is None:
+                if self._crossed_a_fork:
+                    raise ConfigurationError(
+                        "the store that this scheduler was given was opened before the process was forked, and its "
+                        "connections are the parent's; give the scheduler a URL, or make it in the child"
+                    )
+                settings, self._store = self._setup.settings, self._given
+                if self._store is None:
+                    clock = self._setup.given_clock
+                    self._store = open_store(settings.url, namespace=settings.namespace, clock=clock)
+                self._place = (settings.url, settings.namespace)
+                self._migrated = False
+                if self._warns_of_memory and self._store.capabilities.clock == "process":
+                    _log.warning(
+                        "this process was forked, and memory:// is not shared with other processes: each worker has "
+                        "jobs, runs and locks of its own; give them one store, such as sqlite:///cronsensus.db"
+                    )
+                self._warns_of_memory = False
+                self.measure()
+            return self._store
+
+    def measure(self) -> None:
+        """Enter a span around each verb from now on, or none, as is wanted; one that the caller has set stays."""
+        with self.lock:
+            store = self._store
+            if store is not None and (store.span is None or store.span == self._span_set):
+                store.span = self._span_set = self._span()
+
+    def ready(self) -> Store:
+        """Return the store with an up-to-date schema."""
+        store = self.store
+        if not self._migrated:
+            with connecting(self._setup.settings.url, _log.info):
+                store.migrate()
+            self._migrated = True
+        return store
+
+    def heartbeat(self) -> Heartbeat:
+        """Return what renews the sessions of this scheduler: of its node, its locks and its guarded functions."""
+        from cronsensus.membership.heartbeat import Heartbeat
+
+        with self.lock:
+            if self._heartbeat is None:
+                self._heartbeat = Heartbeat(self.store, self._setup.clock)
+            return self._heartbeat
+
+    def shared(self) -> Store:
+        """Return the handle for the verbs of locks and guarded functions: one of ours, also if the store was given."""
+        store = self.ready()
+        if store is not self._given:
+            return store
+        if self._shared is None:
+            self._shared = store.sibling()
+        return self._shared
+
+    def lock_backend(self) -> StoreLockBackend:
+        """Return what holds this process's locks in the store."""
+        from cronsensus.lock.in_store import StoreLockBackend
+
+        with self.lock:
+            if self._lock_backend is None:
+                self._lock_backend = StoreLockBackend(
+                    self.shared(),
+                    self._setup.clock,
+                    name=self._setup.node_name,
+                    heartbeat=self.heartbeat(),
+                    fast_evidence=self._setup.settings.fast_evidence,
+                    stop=self._setup.stops_on_store_loss,
+                )
+            return self._lock_backend
+
+    def claims(self) -> Claims:
+        """Return what holds this process's claims of guarded functions in the store."""
+        from cronsensus.once.claims import Claims
+
+        with self.lock:
+            if self._claims is None:
+                self._claims = Claims(self.shared(), self._setup.clock, **self._of_claims())
+            return self._claims
+
+    def outside(self) -> Outside:
+        """Return what takes part in what another program names; its claims are none of guarded functions."""
+        from cronsensus.outside.claims import OutsideClaims
+        from cronsensus.outside.outside import Outside
+
+        with self.lock:
+            if self._outside is None:
+                self._outside = OutsideClaims(self.shared(), self._setup.clock, **self._of_claims())
+            return Outside(self._outside)
+
+    def _of_claims(self) -> dict[str, Any]:
+        return {
+            "name": self._setup.node_name,
+            "heartbeat": self.heartbeat(),
+            "release": lambda: self._setup.release,
+            "lease": self._setup.settings.lease,
+            "fast_evidence": self._setup.settings.fast_evidence,
+            "stop": self._setup.stops_on_store_loss,
+        }
+
+    def move(self, settings: Settings) -> None:
+        """Close the store if the settings name another one now."""
+        if settings.source("url") == "flag" and self._given is not None:
+            self._given = None
+        elif (settings.url, settings.namespace) == self._place:
+            return
+        self.close()
+        self._store = self._shared = self._heartbeat = None
+
+    def close(self) -> None:
+        """Close connections, except those of held locks and of running guarded functions.
+
+        What lives in this process's memory would be lost with its handle, so that is kept.
+        """
+        lock_backend, claims, outside, store = self._lock_backend, self._claims, self._outside, self._store
+        if lock_backend is not None and lock_backend.idle:
+            self._lock_backend = None
+            lock_backend.close()
+        if claims is not None and claims.idle:
+            self._claims = None
+            claims.close()
+        if outside is not None and outside.idle:
+            self._outside = None
+            outside.close()
+        if self._lock_backend is not None or self._claims is not None or self._outside is not None:
+            return
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+        if store is None or store is self._given or store.capabilities.clock == "process":
+            return
+        self._store = None
+        store.close()
+
+    def forked(self) -> None:
+        """Leave to the parent what is the parent's; called in the child right after the fork."""
+        self._warns_of_memory = True
+        self.lock = threading.RLock()
+        mine = (self._store, self._shared, self._heartbeat, self._lock_backend, self._claims, self._outside)
+        left_to_the_parent.extend(mine)
+        self._store = self._shared = self._heartbeat = self._lock_backend = self._claims = self._outside = None
+        if self._given is not None and self._given.capabilities.clock != "process":
+            left_to_the_parent.append(self._given)
+            self._crossed_a_fork = True
+
+
+def _at_exit() -> None:
+    """Close the stores that are still open; the nodes were stopped before, because they registered for that later."""
+    for opened in list(_all):
+        opened.close()
+
+
+_all: weakref.WeakSet[OpenedStore] = weakref.WeakSet()
+atexit.register(_at_exit)
+
+
+def refuse_connection(given: object) -> None:
+    """Raise for a connection or a client, with the URL to write: each node needs connections of its own.
+
+    Raises:
+        InvalidOption: as said.
+    """
+    kind = type(given)
+    url = {
+        "psycopg": "postgresql://USER:PASSWORD@HOST/DATABASE",
+        "asyncpg": "postgresql://USER:PASSWORD@HOST/DATABASE",
+        "pymysql": "mysql://USER:PASSWORD@HOST/DATABASE",
+        "sqlite3": "sqlite:///FILE",
+        "redis": "redis://HOST:6379/0",
+        "sqlalchemy": "",
+    }.get(kind.__module__.partition(".")[0])
+    if url is None:
+        return
+    write = repr(url) if url else "engine.url.render_as_string(hide_password=False)"
+    about = getattr(getattr(given, "connection_pool", None), "connection_kwargs", None)
+    if isinstance(about, dict) and about.get("host"):
+        secret = ":PASSWORD@" if about.get("password") else ""
+        write = repr(f"redis://{secret}{about['host']}:{about.get('port', 6379)}/{about.get('db') or 0}")
+    raise InvalidOption(
+        f"Scheduler({kind.__module__.partition('.')[0]}'s {kind.__name__}): a scheduler opens connections of its own, "
+        f"and so takes a URL; write Scheduler({write})"
+    )

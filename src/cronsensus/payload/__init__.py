@@ -1,0 +1,1 @@
+"""Arguments and results: as JSON in a store, and as what the annotations of a function name."""

@@ -1,0 +1,158 @@
+"""JSON, bounded and honest: what goes in comes out equal, or is refused.
+
+Tuples come back as lists; everything else that JSON does not have (dates, sets, bytes, NaN, keys that are not text) is
+refused with the path to it, rather than silently becoming something else on the other side. No class is ever rebuilt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cronsensus.errors import InvalidPayload, StoreCorrupt
+from cronsensus.model.occurrence import RunError
+from cronsensus.security.masking import mask, mask_data
+
+LARGEST = 256 * 1024
+"""Most bytes of one JSON text in a store: arguments, a result."""
+DEEPEST = 64
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def dumps(value: Any, *, what: str = "value", largest: int = LARGEST) -> str:
+    """Return ``value`` as JSON text.
+
+    Raises:
+        InvalidPayload: it holds something that is not JSON (the message has the path), nests too deep, or is too large.
+    """
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidPayload(_complaint(value, what) or f"{what} cannot be written as JSON: {error}") from error
+    # The size comes first, so that looking at every part of it takes bounded time.
+    if len(text) > largest:
+        raise InvalidPayload(
+            f"{what} is {len(text):,} bytes as JSON, more than the {largest:,} that a store keeps; "
+            "store the data elsewhere and pass its key"
+        )
+    complaint = _complaint(value, what)
+    if complaint is not None:
+        raise InvalidPayload(complaint)
+    return text.decode()
+
+
+def loads(text: str | bytes) -> Any:
+    """Return what ``dumps`` wrote.
+
+    Raises:
+        StoreCorrupt: the text is not JSON.
+    """
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreCorrupt(f"a stored value is not JSON: {error}") from error
+
+
+def dumps_masked(value: Any) -> str:
+    """Return arguments or a result, as a store keeps them, as JSON text to show: without secrets, by ``mask_data``."""
+    return dumps(mask_data(value), largest=2 * LARGEST)  # stars may be longer than what they stand for
+
+
+def _complaint(value: Any, what: str) -> str | None:
+    """Return what is wrong with ``value``, with the path to it; ``None``: it comes back equal."""
+    wrong = _wrong(value, 0)
+    if wrong is None:
+        return None
+    path, complaint = wrong
+    return f"{what}{path if len(path) <= _LONGEST_PATH else '…' + path[-_LONGEST_PATH:]} {complaint}"
+
+
+def _wrong(value: Any, depth: int) -> tuple[str, str] | None:
+    kind = type(value)
+    if kind in _PLAIN or value is None:
+        return None
+    if kind is float:
+        return None if math.isfinite(value) else ("", f"is {value}: JSON has no such number; pass None")
+    if kind is int:
+        return None if -(2**63) <= value < 2**64 else ("", "is an integer beyond 64 bits; pass it as text")
+    if kind not in _NESTED:
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        instead = "raise it" if issubclass(kind, BaseException) else "pass text, numbers, lists or dicts"
+        return "", f"is a {name}, which is not JSON; {instead}"
+    if depth >= DEEPEST:
+        return "", f"nests deeper than {DEEPEST} levels"
+    for key, item in value.items() if kind is dict else enumerate(value):
+        if kind is dict and type(key) is not str:
+            return "", f"has the key {key!r}: JSON keys are text"
+        wrong = _wrong(item, depth + 1)
+        if wrong is not None:
+            return (f".{key}" if kind is dict else f"[{key}]") + wrong[0], wrong[1]
+    return None
+
+
+_PLAIN = frozenset({str, bool})
+_NESTED = frozenset({list, tuple, dict})
+_LONGEST_PATH = 200
+
+
+# --- what a row keeps as text ---------------------------------------------------------------------------------------
+
+_decode_error = msgspec.json.Decoder(RunError).decode
+
+
+def write_payload(args: Sequence[Any], kwargs: Mapping[str, Any], *, what: str) -> str:
+    """Return arguments as the JSON text that a row keeps; ``""`` for none.
+
+    Raises:
+        InvalidPayload: they are not JSON, or too large.
+    """
+    return dumps([list(args), dict(kwargs)], what=what) if args or kwargs else ""
+
+
+def read_payload(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what ``write_payload`` wrote."""
+    if not text:
+        return (), {}
+    args, kwargs = loads(text)
+    return tuple(args), kwargs
+
+
+def write_error(error: RunError | None) -> str | None:
+    """Return an error as the JSON text that a row keeps."""
+    return None if error is None else _encode(clean_error(error)).decode()
+
+
+def read_error(text: str | None) -> RunError | None:
+    """Return what ``write_error`` wrote."""
+    return None if text is None else _decode_error(text)
+
+
+def clean_error(error: RunError) -> RunError:
+    """Return an error whose texts a store may keep."""
+    return RunError(type=clean(error.type), message=clean(error.message), traceback=clean(error.traceback))
+
+
+def clean(text: str) -> str:
+    """Return ``text`` as a store keeps errors, reasons and log lines: secrets masked, half characters and NUL escaped.
+
+    What is not stored is shown nowhere: no page, alert or command has to mask it again. Texts come from anywhere; that
+    one of them cannot be stored must never cost a result.
+    """
+    text = mask(text)
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def cleaned(text: str | None) -> str | None:
+    """Return ``clean(text)``, or ``None``."""
+    return None if text is None else clean(text)

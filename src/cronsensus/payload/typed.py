@@ -1,0 +1,399 @@
+"""Typed values: JSON in the store, and what a function's annotations name at both ends.
+
+::
+
+    enqueue(date(2026, 1, 31)) ──▶ "2026-01-31" in the store ──▶ f(day: date) is given date(2026, 1, 31)
+
+The annotations of the function decide, and nothing that is stored: no class is ever built but those that they name.
+Where an annotation says no more than JSON does (``int``, ``str``, ``list``, ``dict``, none at all), values pass as they
+are, unchecked, as they always did. One that cannot be resolved (a name that exists for type checkers only) or that
+msgspec does not know (``Path``, a class of any kind) counts as none. A model of pydantic reads and writes its own JSON;
+pydantic itself is not imported.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import inspect as shapes
+
+from cronsensus.errors import InvalidPayload
+from cronsensus.payload.codec import dumps, loads
+
+_CARRIED = (datetime, date, time, timedelta, Decimal, UUID, Enum, bytes, bytearray, set, frozenset)
+_WITH_FIELDS = (shapes.DataclassType, shapes.StructType, shapes.TypedDictType, shapes.NamedTupleType)
+_MORE = (
+    *_WITH_FIELDS, shapes.BytesType, shapes.ByteArrayType, shapes.MemoryViewType, shapes.DateTimeType, shapes.DateType,
+    shapes.TimeType, shapes.TimeDeltaType, shapes.UUIDType, shapes.DecimalType, shapes.EnumType, shapes.SetType,
+    shapes.FrozenSetType, shapes.TupleType, shapes.VarTupleType,
+)  # fmt: skip
+"""Types with values that JSON cannot give."""
+_LONGEST = 80
+_RESULT = "the result"
+
+
+class Types:
+    """The conversion of one function's arguments and result to and from JSON.
+
+    Annotations are looked at when first needed: a class that one names may be defined further down in its module.
+
+    Example:
+        >>> from datetime import date
+        >>> def close(day: date, shop: str) -> date: ...
+        >>> types = Types(close)
+        >>> types.write_arguments((date(2026, 1, 31), "north"), {})
+        (['2026-01-31', 'north'], {})
+        >>> types.read_arguments(("2026-01-31", "north"), {})
+        ((datetime.date(2026, 1, 31), 'north'), {})
+        >>> types.read_result('"2026-02-28"')
+        datetime.date(2026, 2, 28)
+    """
+
+    def __init__(self, function: Callable[..., Any] | None, run_parameter: str | None = None) -> None:
+        """Read the annotations of ``function``, which is not called; ``None`` has none.
+
+        ``run_parameter`` is the one that gets the ``Run``, which is no argument.
+        """
+        self._by_position: list[_Wire] = []
+        self._by_name: dict[str, _Wire] = {}
+        self._rest_by_position: _Wire | None = None
+        self._rest_by_name: _Wire | None = None
+        self._result = _Wire(_RESULT, inspect.Parameter.empty, {})
+        try:
+            signature = None if function is None else signature_of(function)
+        except Exception:  # noqa: BLE001 - an object may compute its signature, and raise what it likes
+            signature = None
+        if signature is None:
+            return
+        names = getattr(inspect.unwrap(_inner(function)), "__globals__", {})
+        for parameter in signature.parameters.values():
+            if parameter.name == run_parameter:
+                continue
+            wire = _Wire(parameter.name, parameter.annotation, names)
+            match parameter.kind:
+                case inspect.Parameter.VAR_POSITIONAL:
+                    self._rest_by_position = wire
+                case inspect.Parameter.VAR_KEYWORD:
+                    self._rest_by_name = wire
+                case inspect.Parameter.KEYWORD_ONLY:
+                    self._by_name[wire.name] = wire
+                case _:
+                    self._by_position.append(wire)
+                    self._by_name[wire.name] = wire
+        self._result = _Wire(_RESULT, signature.return_annotation, names)
+
+    def write_arguments(
+        self, args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any], *, what: str = "arguments"
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Return arguments as the JSON values that a store keeps.
+
+        Raises:
+            InvalidPayload: one is neither JSON nor what its annotation names; the message says what to write.
+        """
+        given = [wire.write(value, what) for wire, value in zip(self._positions(len(args)), args, strict=True)]
+        named = {name: self._named(name).write(value, what) for name, value in kwargs.items()}
+        try:
+            dumps([given, named], what=what)
+        except InvalidPayload:
+            for wire, value in (
+                *zip(self._positions(len(given)), given, strict=True),
+                *((self._named(name), value) for name, value in named.items()),
+            ):
+                wire.require_json(value, what)
+            raise
+        return given, named
+
+    def read_arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments as the function's annotations name them.
+
+        Raises:
+            InvalidPayload: what is stored does not fit an annotation.
+        """
+        if not args and not kwargs:
+            return (), {}
+        wires = self._by_position if len(args) <= len(self._by_position) else self._positions(len(args))
+        given = tuple([wire.read(value) for wire, value in zip(wires, args, strict=False)])
+        return given, {name: self._named(name).read(value) for name, value in kwargs.items()}
+
+    def write_result(self, value: Any, *, what: str = "result") -> str | None:
+        """Return a result as JSON text; ``None`` for ``None``.
+
+        Raises:
+            InvalidPayload: it is neither JSON nor what the return annotation names, or too large.
+        """
+        if value is None:
+            return None
+        try:
+            return dumps(self._result.write(value, what), what=what)
+        except InvalidPayload:
+            # What is JSON is kept whatever the annotation says: the work is done.
+            self._result.require_json(value, what)
+            return dumps(value, what=what)
+
+    def read_result(self, text: str | None) -> Any:
+        """Return a result as the return annotation names it; as JSON gives it, where it does not fit.
+
+        Raises:
+            StoreCorrupt: the text is not JSON.
+        """
+        if text is None:
+            return None
+        value = loads(text)
+        try:
+            return self._result.read(value)
+        except InvalidPayload:
+            return value
+
+    def _positions(self, count: int) -> Iterator[_Wire]:
+        yield from self._by_position[:count]
+        for index in range(len(self._by_position), count):
+            yield self._rest_by_position or _Wire(f"argument {index + 1}", inspect.Parameter.empty, {})
+
+    def _named(self, name: str) -> _Wire:
+        return self._by_name.get(name) or self._rest_by_name or _Wire(name, inspect.Parameter.empty, {})
+
+
+class _Wire:
+    """One parameter, or the result: its annotation, and what that means for JSON."""
+
+    __slots__ = ("_annotation", "_names", "_type", "_typed", "_why", "name")
+
+    def __init__(self, name: str, annotation: Any, names: dict[str, Any]) -> None:
+        self.name = name
+        self._annotation = annotation
+        self._names = names
+        self._type: Any = None
+        self._typed: bool | None = None if annotation is not inspect.Parameter.empty else False
+        self._why = "has no annotation"
+
+    def write(self, value: Any, what: str) -> Any:
+        """Return ``value`` as JSON values, if the annotation names more than JSON."""
+        if not self._is_typed():
+            return value
+        try:
+            plain = to_plain(value)
+            written = to_plain(self._made_of(plain))
+        except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise InvalidPayload(
+                f"{what}: {self.name} is {_shown(value)}, which does not fit its annotation {self._words()}: {error}"
+            ) from error
+        if lost := _lost(plain, written):
+            raise InvalidPayload(
+                f"{what}: {self.name} is {_shown(value)}, and {lost} of it would be lost, because its annotation "
+                f"{self._words()} does not name it; annotate the class that is passed"
+            )
+        return written
+
+    def read(self, value: Any) -> Any:
+        """Return what ``write`` wrote."""
+        if not self._is_typed():
+            return value
+        try:
+            return self._made_of(value)
+        except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise InvalidPayload(
+                f"{self.name} is stored as {_shown(value)}, which does not fit its annotation {self._words()}: {error}"
+            ) from error
+
+    def _made_of(self, plain: Any) -> Any:
+        return msgspec.convert(plain, self._type, str_keys=True, dec_hook=_made_of)
+
+    def require_json(self, value: Any, what: str) -> None:
+        """Raise, with what to write, if ``value`` is something that only an annotation could carry."""
+        try:
+            dumps(value, what=what, largest=sys.maxsize)
+        except InvalidPayload as error:
+            kind = type(value)
+            if issubclass(kind, _CARRIED) or hasattr(kind, "__dataclass_fields__") or _is_model(kind):
+                is_result = self.name == _RESULT
+                where = "-> " if is_result else f"{self.name}: "
+                subject = what if is_result else f"{what}: {self.name}"
+                message = f"{subject} is {_shown(value)}, which is not JSON, and {self._why}"
+                raise InvalidPayload(
+                    f"{message}; write `{where}{kind.__name__}` in the function's signature, and it is stored as JSON "
+                    "and comes back as what it was; or pass text"
+                ) from error
+            raise
+
+    def _is_typed(self) -> bool:
+        if self._typed is None:
+            self._look()
+        return bool(self._typed)
+
+    def _look(self) -> None:
+        try:
+            holder = SimpleNamespace(__annotations__={"it": self._annotation})
+            self._type = typing.get_type_hints(holder, globalns=self._names, include_extras=True)["it"]
+        except Exception as error:  # noqa: BLE001 - an annotation may be any expression, and raise anything
+            # Looked at again the next time: the name may be defined by then.
+            self._why = f"its annotation {self._words()} cannot be resolved ({type(error).__name__})"
+            return
+        try:
+            self._typed = _names_more_than_json(shapes.type_info(self._type), set())
+        except Exception as error:  # noqa: BLE001 - what msgspec, or a metaclass, makes of a class
+            self._typed = False
+            self._why = f"its annotation {self._words()} cannot be carried by JSON ({str(error)[:200]})"
+        else:
+            self._why = f"its annotation is {self._words()}"
+
+    def _words(self) -> str:
+        annotation = self._annotation
+        text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", None)
+        if not isinstance(text, str):
+            text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        return text[:_LONGEST]
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value as JSON values.
+
+    Raises:
+        TypeError: nothing is known of its class.
+        ValueError: a model would come back as another one.
+    """
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
+
+
+def _is_model(kind: Any) -> bool:
+    """Whether this is a class of models of pydantic, version 2."""
+    return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
+
+
+def _plain_model(value: Any) -> Any:
+    """Return what a model of pydantic makes of itself; of anything else nothing is known.
+
+    Raises:
+        ValueError: it would come back as another one.
+        TypeError: it is no model.
+    """
+    kind: Any = type(value)
+    if not _is_model(kind):
+        raise TypeError(f"Encoding objects of type {kind.__name__} is unsupported")
+    text = value.model_dump_json(round_trip=True, by_alias=True)
+    try:
+        back = _made_of(kind, msgspec.json.decode(text))
+    except ValueError as error:
+        raise ValueError(f"a {kind.__name__} cannot be read from its own JSON: {error}") from None
+    if back != value:
+        raise ValueError(
+            f"a {kind.__name__} does not come back from its own JSON as it was; a SecretStr, a private or an excluded "
+            "field is not in it: pass that as an argument of its own"
+        )
+    return msgspec.json.decode(text)
+
+
+def _made_of(kind: Any, plain: Any) -> Any:
+    if not _is_model(kind):
+        raise TypeError(f"nothing is known of {kind.__name__}")
+    try:
+        return kind.model_validate_json(msgspec.json.encode(plain))
+    except ValueError as error:
+        said = getattr(error, "errors", None)
+        if said is None:
+            raise
+        # In one line, and without the values, which may be secrets.
+        where = [(".".join(map(str, one["loc"])), one["msg"]) for one in said(include_url=False, include_input=False)]
+        raise ValueError("; ".join(f"{name}: {text}" if name else text for name, text in where[:5])) from None
+
+
+def _names_more_than_json(shape: shapes.Type, seen: set[Any]) -> bool:
+    """Return whether values of this type differ from those of JSON.
+
+    Raises:
+        TypeError: nothing is known of some class in it.
+    """
+    if isinstance(shape, shapes.CustomType) and _is_model(shape.cls):
+        return True
+    if isinstance(shape, shapes.CustomType) and shape.cls is not object:
+        raise TypeError(f"nothing is known of {shape.cls.__name__}")
+    more = isinstance(shape, _MORE)
+    if isinstance(shape, _WITH_FIELDS):
+        if shape.cls in seen:
+            return True
+        seen.add(shape.cls)
+    elif isinstance(shape, shapes.DictType):
+        more = not isinstance(shape.key_type, (shapes.AnyType, shapes.StrType))
+    for part in _parts(shape):
+        more |= _names_more_than_json(part, seen)
+    return more
+
+
+def _parts(shape: shapes.Type) -> list[shapes.Type]:
+    match shape:
+        case shapes.Metadata():
+            return [shape.type]
+        case shapes.UnionType():
+            return list(shape.types)
+        case shapes.DictType():
+            return [shape.key_type, shape.value_type]
+        case shapes.TupleType():
+            return list(shape.item_types)
+        case shapes.ListType() | shapes.SetType() | shapes.FrozenSetType() | shapes.VarTupleType():
+            return [shape.item_type]
+        case shapes.DataclassType() | shapes.StructType() | shapes.TypedDictType() | shapes.NamedTupleType():
+            return [field.type for field in shape.fields]
+        case _:
+            return []
+
+
+def _lost(before: Any, after: Any, path: str = "") -> str | None:
+    """Return the path to something that is not there any more; ``None``: all is."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            if name not in after:
+                return f"{path}.{name}"
+            if (lost := _lost(value, after[name], f"{path}.{name}")) is not None:
+                return lost
+    if isinstance(before, (list, tuple)) and isinstance(after, (list, tuple)) and len(before) == len(after):
+        for index, (one, other) in enumerate(zip(before, after, strict=True)):
+            if (lost := _lost(one, other, f"{path}[{index}]")) is not None:
+                return lost
+    return None
+
+
+def _shown(value: Any) -> str:
+    kind = type(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if kind in {str, int, float, bool}:
+        text = repr(value) if kind is not int or abs(value) < 10**40 else "…"
+        return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    return f"a {name}"
+
+
+def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -> inspect.Signature:
+    """Return a signature without evaluating annotations: some exist for type checkers only.
+
+    Raises:
+        ValueError, TypeError: Python cannot tell. (An object that computes its own signature may raise anything.)
+    """
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return inspect.signature(
+            function, follow_wrapped=follow_wrapped, annotation_format=annotationlib.Format.FORWARDREF
+        )
+    return inspect.signature(function, follow_wrapped=follow_wrapped)
+
+
+def _inner(function: Any) -> Any:
+    import functools
+
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+UNTYPED = Types(None)
+"""For functions that are not known here: values are JSON, and come back as JSON."""

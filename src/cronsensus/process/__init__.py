@@ -1,0 +1,1 @@
+"""What this process is and does by itself: its identity, its forks, its threads and waits, its log."""

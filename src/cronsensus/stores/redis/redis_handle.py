@@ -1,0 +1,114 @@
+"""What every verb of the Redis store stands on: a script, its arguments, its answer, what a refusal means."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from cronsensus.errors import InvalidOption, LeaseLost, UnknownJob
+from cronsensus.model.job import no_run_by_hand
+from cronsensus.model.ledger import CLOCK_SET_BACK
+from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
+from cronsensus.stores.redis.client import Client
+from cronsensus.stores.redis.codec import pack, unpack
+from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.redis_errors import Refusal
+from cronsensus.stores.redis.scripts import script
+from cronsensus.stores.redis.url import RedisUrl
+from cronsensus.stores.unreadable import Unreadable
+from cronsensus.timing.clock import Clock, SystemClock
+from cronsensus.timing.instants import to_micros
+
+
+class Handle:
+    """One handle on a namespace."""
+
+    namespace: str
+    _url: RedisUrl
+    _keyspace: Keyspace
+    _client: Client
+    _clock: Clock | None
+    _sender: str
+    """What hints of this handle say, so that it does not wake itself."""
+
+    def _begin_watching(self) -> None:
+        """Compare the server's clock with one that never steps from the first write on."""
+        self._steady = self._clock or SystemClock()
+        self._watch = ClockWatch()
+        self._looked: Looked | None = None
+        self._unreadable = Unreadable()
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Return what was left out because it cannot be read."""
+        return self._unreadable.texts()
+
+    def _read(self, verb: str, *arguments: Any, tell: Callable[[socket.socket], None] | None = None) -> Any:
+        """Run a script that writes nothing; return its answer, and ``tell`` through which connection it came."""
+        return self._run(verb, self._packed(arguments), confirmed=False, tell=tell)[1]
+
+    def _write(self, verb: str, *arguments: Any) -> Any:
+        """Run a script that writes; return its answer. A clock that was set back is written down in the same step."""
+        return self._run_watched(verb, self._packed(arguments), confirmed=False)
+
+    def _decide(self, verb: str, *arguments: Any) -> Any:
+        """Run a script that decides something; return its answer once as many replicas have it as the URL asks for.
+
+        Raises:
+            TooFewReplicas: they have not. It is done all the same.
+        """
+        return self._run_watched(verb, self._packed(arguments), confirmed=True)
+
+    def _packed(self, arguments: tuple[Any, ...]) -> bytes:
+        try:
+            return pack(arguments)
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise InvalidOption(f"{self._url.where} cannot keep this value: {error}") from error
+
+    def _run_watched(self, verb: str, arguments: bytes, *, confirmed: bool) -> Any:
+        after = self._steady.monotonic()
+        last, earliest, entry = self._looked, b"", b""
+        if last is not None:
+            earliest = b"%d" % (last.now + round((after - last.before) * 1_000_000) - SLACK)
+        try:
+            now, answer = self._run(verb, arguments, earliest, confirmed=confirmed)
+        except Refusal as refused:
+            if refused.word != "SETBACK":
+                raise
+            back = self._watch.compare(Looked(int(refused.rest), after, self._steady.monotonic()))
+            if back is not None:
+                entry = pack([BY_ITSELF, CLOCK_SET_BACK, "", back.why, json.dumps(back.details)])
+            after = self._steady.monotonic()
+            now, answer = self._run(verb, arguments, b"", entry, confirmed=confirmed)
+        self._looked = Looked(int(now), after, self._steady.monotonic())
+        self._watch.keep(self._looked)
+        return answer
+
+    def _run(
+        self,
+        verb: str,
+        arguments: bytes,
+        earliest: bytes = b"",
+        entry: bytes = b"",
+        *,
+        confirmed: bool,
+        tell: Callable[[socket.socket], None] | None = None,
+    ) -> Any:
+        now = b"" if self._clock is None else b"%d" % to_micros(self._clock.now())
+        try:
+            given = (arguments, now, earliest, entry)
+            return unpack(self._client.run(script(verb), given, confirmed=confirmed, tell=tell))
+        except Refusal as refused:
+            if refused.word == "LEASELOST":
+                raise LeaseLost("the session is not alive; what it held may be with another node by now") from None
+            if refused.word == "UNKNOWNJOB":
+                raise UnknownJob(
+                    f"no job is called {refused.rest!r} in the store; define it first, or see: cronsensus jobs list"
+                ) from None
+            if refused.word == "RETIRED":
+                raise UnknownJob(f"the job {refused.rest!r} is retired; define it again to bring it back") from None
+            if refused.word == "ELSEWHERE":
+                raise no_run_by_hand(refused.rest) from None
+            raise

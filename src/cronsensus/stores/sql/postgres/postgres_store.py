@@ -1,0 +1,297 @@
+"""The PostgreSQL store: opening connections, waking others, and looking for signs of life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, ClassVar, cast
+
+from psycopg import RawCursor
+
+from cronsensus.errors import StoreError, StoreUnavailable
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Enqueued, Item
+from cronsensus.model.session import LockGrant
+from cronsensus.model.step import Done, Step, Want
+from cronsensus.stores.clock_watch import Looked
+from cronsensus.stores.sql import sql_locks
+from cronsensus.stores.sql.connection import Connection
+from cronsensus.stores.sql.dialect import TryAgain
+from cronsensus.stores.sql.postgres import at_once
+from cronsensus.stores.sql.postgres import postgres_locks as one_statement
+from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
+from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, open_connection
+from cronsensus.stores.sql.postgres.postgres_presence import present, show
+from cronsensus.stores.sql.postgres.postgres_wait_queues import NotificationQueues, channel_of, tell
+from cronsensus.stores.sql.postgres.url import read_url
+from cronsensus.stores.sql.postgres.wake import Wake
+from cronsensus.stores.sql.sending import Pending
+from cronsensus.stores.sql.sessions import not_alive
+from cronsensus.stores.sql.sql_handle import repeated
+from cronsensus.stores.sql.sql_presence import PresenceStore
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import is_of_values
+from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.clock import Clock
+
+_MICROSECOND = timedelta(microseconds=1)
+GENERAL_CLAIM_FOR = 1.0
+"""Seconds for which work is claimed by the general statements after the one-trip claim did not apply."""
+
+
+class PostgresStore(PresenceStore):
+    """A store in a PostgreSQL database, shared by nodes on any number of hosts.
+
+    Example:
+        >>> store = PostgresStore("postgresql://app@localhost/app?schema=jobs")
+        >>> store.capabilities.hosts
+        'many'
+    """
+
+    in_one_trip: ClassVar[bool] = True
+    """Whether the usual steps and items take one trip (``at_once``). A subclass that says ``False`` sends all of them
+    the general way, and every verb answers the same."""
+
+    def __init__(self, url: str, *, namespace: str = "default", clock: Clock | None = None) -> None:
+        """Make a handle on the database that ``url`` names; nothing is opened yet.
+
+        Raises:
+            InvalidOption: the URL cannot be read, or has an option that does not exist.
+        """
+        self._url = read_url(url)
+        self._postgres = PostgresDialect(self._url, clock)
+        super().__init__(
+            namespace=namespace,
+            given=(url, clock),
+            where=self._url.where,
+            dialect=self._postgres,
+            connect=self._open,
+            lend=lambda: open_connection(self._url, lent=True),
+        )
+        self._place = (self._url.schema, namespace)
+        self._wake_ups = Wake(self._open, self._place)
+        self._unusual_until = float("-inf")
+        """Until then work is claimed as ever."""
+
+    def _close(self) -> None:
+        """Let go of connections."""
+        self._wake_ups.close()
+        super()._close()
+
+    def _has_one_trip(self) -> bool:
+        return self.in_one_trip and self._postgres.has_pipeline
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _step(self, session: str, step: Step) -> Done:
+        """Take a step; what a scheduled occurrence mostly wants, in one trip."""
+        done = None
+        if not self._is_pooled() and self._has_one_trip():
+            try:
+                done = self._step_in_one_trip(session, step)
+            except TryAgain as error:
+                cause, dialect = error.__cause__, self._postgres
+                unheard = isinstance(cause, Exception) and dialect.is_cut(cause) and not dialect.is_unsent(cause)
+                if (step.plans or step.want) and unheard:
+                    # It may have claimed, and a claim is not repeated: the caller asks what its session holds.
+                    what = f"{self._where}: the connection was lost before a step was answered"
+                    raise StoreUnavailable(what) from error
+            except Exception as error:
+                if not is_of_values(error):
+                    raise
+        return super()._step(session, step) if done is None else done
+
+    def _step_in_one_trip(self, session: str, step: Step) -> Done | None:
+        """Return the answer; ``None``: the step is to be taken as any other. Nothing was written then."""
+        if (ended := at_once.only_end(step)) is not None:
+            with self._glancing() as tx:
+                return at_once.close(tx, *ended)
+        if len(step.plans) == 1:
+            with self._glancing() as tx:
+                found = at_once.only_plan(tx, step, step.plans[0])
+                if found is not None and not at_once.was_closed(driver_of(tx.connection)):
+                    return at_once.fire(tx, session, *found)
+        if (wanted := at_once.only_want(self._definitions, step)) is not None:
+            return self._take_due(session, *wanted)
+        return None
+
+    def _take_due(self, session: str, want: Want, known: dict[str, JobSpec]) -> Done | None:
+        if PATIENCE.monotonic() < self._unusual_until:
+            return None
+        with self._glancing() as tx:
+            if at_once.was_closed(driver_of(tx.connection)):
+                return None
+            taken = at_once.take(tx, session, want, known)
+        if taken is None:
+            self._unusual_until = PATIENCE.monotonic() + GENERAL_CLAIM_FOR
+            return None
+        if not taken.back:
+            return taken.done
+        # A claim as ever tells of what it cannot read, and leaves it alone.
+        self._unusual_until = float("inf")
+        super()._step(session, Step(give_back=taken.back))
+        return taken.done if taken.done.claims else None
+
+    # --- enqueuing ----------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences, and notify nodes; a single one mostly in one trip."""
+        made = self._enqueue_in_one_trip(items)
+        return super()._enqueue(items) if made is None else [made]
+
+    @repeated
+    def _enqueue_in_one_trip(self, items: Sequence[Item]) -> Enqueued | None:
+        """Return the answer; ``None``: it is to be enqueued as any other. Nothing was written then."""
+        called = at_once.only_item(self._definitions, items)
+        if called is None or not self._has_one_trip():
+            return None
+        asked_at = self._dialect.monotonic()
+        with self._in_transaction(None, None) as tx:
+            if at_once.was_closed(driver_of(tx.connection)):
+                return None  # its first trip tells, and is repeated
+            self._hint_behind(tx)
+            made = at_once.enqueue(tx, called)
+        look = Looked(tx.now, asked_at, self._dialect.monotonic())
+        if self._clock_watch.compare(look) is None:
+            self._clock_watch.keep(look)
+        else:
+            with suppress(StoreError), self._writing():  # it finds the same, and writes it down
+                pass
+        return made
+
+    # --- wake-ups and signs of life -----------------------------------------------------------------------------------
+
+    def _wait(self, timeout: float) -> bool:
+        """Wait for a hint."""
+        with self._errors_explained():
+            return self._wake_ups.wait(timeout)
+
+    def _register_presence(self, session: str | None) -> None:
+        """Show a sign of life of ``session`` while a thread waits on this handle, and from its next renewal here."""
+        super()._register_presence(session)
+        self._wake_ups.register_presence(session)
+
+    def _show(self, connection: Connection, session: str) -> bool:
+        if not self._postgres.pooled:
+            show(driver_of(connection), connection.info, self._place, session)
+        return not self._postgres.pooled
+
+    def _present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
+        return None if self._postgres.pooled else present(tx, self._place, sessions)
+
+    def _notify(self) -> None:
+        """Wake the other handles of this namespace, wherever they are."""
+        self._tell(self._wake_ups.tell)
+
+    def _hint_behind(self, tx: Transaction) -> Pending:
+        return tx.send_behind("hint", channel=self._wake_ups.channel, sender=self._wake_ups.name)
+
+    def _tell(self, tell: Callable[[BoundedConnection], None]) -> None:
+        self._on_idle(lambda connection: tell(driver_of(connection)))
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
+        """Take a lock, in one statement unless something strange is met; see ``postgres.locks``."""
+        wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        turn = one_statement.turn_of(*self._place, name)
+        if self._is_pooled():  # it wants each statement to bring its settings
+            return None if self._is_locked(wanted) else self._lock_with_care(wanted, turn)
+        given = (self.namespace, name, holder, session, ttl // _MICROSECOND, limit, turn)
+        for _ in range(2):  # the place that seemed free was taken in this moment: look again
+            answer = self._run(self._statements.take, *given).fetchone()
+            alive, seemed_free, token, place = cast("tuple[bool, bool, int | None, int]", answer)
+            if session is not None and not alive:
+                raise not_alive(session)
+            if token is not None:
+                return LockGrant(name=name, holder=holder, token=token, place=place, session=session)
+            if not seemed_free:
+                return None
+        return self._lock_with_care(wanted, turn)
+
+    @repeated
+    def _is_locked(self, wanted: sql_locks.Wanted) -> bool:
+        with self._reading() as tx:
+            return sql_locks.is_taken(tx, wanted)
+
+    @repeated
+    def _lock_with_care(self, wanted: sql_locks.Wanted, turn: int) -> LockGrant | None:
+        with self._writing() as tx:
+            driver_of(tx.connection).execute("SELECT pg_advisory_xact_lock(%s)", [turn], prepare=False)
+            return sql_locks.lock(tx, wanted)
+
+    @repeated
+    def _extend(self, grant: LockGrant, ttl: timedelta) -> bool:
+        """Extend a lock that is still held, in one statement."""
+        if self._is_pooled():
+            return super()._extend(grant, ttl)
+        given = (*self._granted(grant), ttl // _MICROSECOND)
+        return self._run(self._statements.extend, *given).rowcount == 1
+
+    def _unlock(self, grant: LockGrant) -> bool:
+        """Free a lock that is still held, in one statement, and then notify the first waiter.
+
+        Raises:
+            StoreUnavailable: the connection was cut, and the lock is not held under this token any more: whether it was
+                freed or had run out, the store cannot tell.
+        """
+        if self._is_pooled():
+            return super()._unlock(grant)
+        given = self._granted(grant)
+        cut: TryAgain | None = None
+        try:
+            freed = self._run(self._statements.free, *given).rowcount == 1
+        except TryAgain as error:
+            cut = error
+            freed = self._run(self._statements.free, *given).rowcount == 1
+        if freed or cut is not None:
+            self._wake_next(grant.name)
+        if not freed and cut is not None:
+            raise StoreUnavailable(
+                f"{self._where}: the connection was lost while the lock {grant.name!r} was freed; it is not held under "
+                f"token {grant.token} any more, and whether it had run out before cannot be told"
+            ) from cut
+        return freed
+
+    def _granted(self, grant: LockGrant) -> tuple[Any, ...]:
+        return self.namespace, grant.name, grant.place, grant.token, grant.holder, grant.session or ""
+
+    def _run(self, text: str, *values: Any) -> RawCursor[Any]:
+        """Run a statement that is a transaction by itself."""
+        with self._glancing() as tx:
+            return one_statement.run(driver_of(tx.connection), text, *values, *self._postgres.clock_arguments)
+
+    def _is_pooled(self) -> bool:
+        """Whether a pooler stands between; found out by connecting, where no connection of this process has yet."""
+        if not self._postgres.knows_pooler:
+            with self._errors_explained():
+                self._connections.give_back(self._connections.take())
+        return self._postgres.pooled
+
+    @property
+    def _statements(self) -> one_statement.Statements:
+        return one_statement.statements_of(self._url.schema, injected=self._given[1] is not None)
+
+    def _wait_queues(self) -> WaitQueues:
+        if self._postgres.pooled:  # a pooler passes no notification on
+            return WaitQueues()
+        return NotificationQueues(self._open, channel_of(*self._place), explained=self._errors_explained)
+
+    def _wake_next(self, name: str) -> None:
+        """Notify all waiters of a lock."""
+        if not self._postgres.pooled:
+            self._tell(lambda driver: tell(driver, channel_of(*self._place), name))
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _check_writable(self) -> None:
+        """Try to write: a standby, or a user without rights, is found now rather than by the first job."""
+        with self._writing() as tx:
+            tx.take_tokens(1)
+            tx.send("touch")
+
+    def _open(self) -> BoundedConnection:
+        driver = open_connection(self._url)
+        self._postgres.note_pooler(pooled=driver.pooled)
+        return driver

@@ -1,0 +1,391 @@
+"""What every verb of the SQL store stands on: connections, transactions, errors, and the schema's version."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from cronsensus.errors import CronsensusError, InvalidOption
+from cronsensus.model.job import check_name
+from cronsensus.model.ledger import CLOCK_SET_BACK
+from cronsensus.process.interrupts import Event
+from cronsensus.stores.base import Store
+from cronsensus.stores.clock_watch import BY_ITSELF, ClockWatch, Looked
+from cronsensus.stores.sql import version
+from cronsensus.stores.sql.blocked_takeovers import BlockedTakeovers
+from cronsensus.stores.sql.connection import Connection
+from cronsensus.stores.sql.connections import Connections
+from cronsensus.stores.sql.definitions import Definitions
+from cronsensus.stores.sql.dialect import Dialect, TryAgain, cause_of
+from cronsensus.stores.sql.sending import Begin
+from cronsensus.stores.sql.trail import record
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import is_of_values
+from cronsensus.stores.values import StoreCapabilities
+from cronsensus.timing.clock import Clock, SystemClock
+from cronsensus.timing.instants import from_micros
+
+if TYPE_CHECKING:
+    import sqlalchemy as alchemy
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+MOST_TRIES = 12
+LONGEST_TRYING = 10.0
+"""Seconds after which nothing is tried a third time: a try may itself have waited for a lock."""
+_PATIENCE = SystemClock()
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+"""Most seconds before the second try, and before any: two that met must not meet again, however slow the machine is."""
+
+
+def repeated(verb: Verb) -> Verb:
+    """Let a verb be done again when the database ended its transaction in favour of another (a deadlock), or its read.
+
+    Nothing was written then; a verb is one transaction, so all of it is done again, on a new reading of the clocks.
+    """
+
+    @wraps(verb)
+    def tried(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
+        until = _PATIENCE.monotonic() + LONGEST_TRYING
+        longest = FIRST_PAUSE
+        for tries in range(1, MOST_TRIES):
+            try:
+                return verb(self, *args, **kwargs)
+            except TryAgain:
+                if tries > 1 and _PATIENCE.monotonic() > until:
+                    raise
+                self._ended.wait(random.uniform(0, longest))
+                longest = min(2 * longest, LONGEST_PAUSE)
+        return verb(self, *args, **kwargs)
+
+    return cast("Verb", tried)
+
+
+class SqlHandle(Store):
+    """A handle on a SQL database; a subclass brings the dialect, the connections and the wake-ups."""
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        given: tuple[str, Clock | None],
+        where: str,
+        dialect: Dialect,
+        connect: Callable[[], Any],
+        lend: Callable[[], Any] | None = None,
+    ) -> None:
+        """Make a handle; nothing is opened before the first verb.
+
+        Args:
+            namespace: keeps applications apart.
+            given: the URL and the clock that the subclass was made with; so are its siblings.
+            where: names the store in errors.
+            dialect: what is particular about the database.
+            connect: opens a connection of the driver's for verbs.
+            lend: opens one for the code of jobs, where those for verbs have settings of their own.
+        """
+        self.namespace = check_name(namespace, what="namespace")
+        self._given = given
+        self._where = where
+        self._dialect = dialect
+        self._connections = Connections(lambda: self._opened(Connection(connect())), where=where)
+        self._definitions = Definitions()
+        self._ended = Event()
+        self._clock_watch = ClockWatch()
+        self._blocked_takeovers = BlockedTakeovers()
+        self._lent = Connections(lambda: self._opened(self._handed_over((lend or connect)())), where=where)
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """Return what this store can do."""
+        return self._dialect.capabilities
+
+    def _sibling(self) -> Self:
+        url, clock = self._given
+        made: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
+        return made
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Return what was left out because it cannot be read."""
+        return self._definitions.unreadable.texts()
+
+    def _opened(self, connection: Connection) -> Connection:
+        self._dialect.opened(connection)
+        return connection
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(
+        self, *, queued: bool = False, begin: Callable[[Connection], None] | None = None
+    ) -> Iterator[Transaction]:
+        """Write in one transaction; ``queued``: it begins with the first statements that are sent.
+
+        ``begin``: how it begins elsewhere, if not as the dialect's others do.
+        """
+        later = queued and self._dialect.sends_later
+        looks: list[Looked] = []
+        after = self._dialect.monotonic()
+        begins = None if later else begin or self._dialect.begin_write
+        with self._in_transaction(begins, self._dialect.end_write) as tx:
+
+            def compare() -> None:
+                looks.append(Looked(tx.now, after, self._dialect.monotonic()))
+                back = self._clock_watch.compare(looks[0])
+                if back is not None:
+                    record(tx, BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
+
+            tx.on_clocks(compare)
+            yield tx
+        # Only now is it committed; until then the next transaction has to say it.
+        for look in looks:
+            self._clock_watch.keep(look)
+
+    @contextmanager
+    def _reading(self, *, queued: bool = False) -> Iterator[Transaction]:
+        """Read in one transaction, ``queued`` as in ``_writing``; if its connection is closed, ``TryAgain``.
+
+        A server ends what stands still in a transaction, and so it may end what a busy machine has not gone on with.
+        """
+        later = queued and self._dialect.sends_later
+        with self._in_transaction(None if later else self._dialect.begin_read, None, writes=False) as tx:
+            yield tx
+
+    @contextmanager
+    def _glancing(self) -> Iterator[Transaction]:
+        """Look without a transaction where the database takes it so: each statement sees what is there by then.
+
+        For verbs whose answer rests on no snapshot, because nothing is done by it that is not compared again; they are
+        ``repeated``, as a connection may be cut off when it is used after a rest.
+        """
+        with self._errors_explained():
+            connection = self._connections.take()
+            was_good = connection.was_good
+            try:
+                if self._dialect.glances(connection):
+                    yield Transaction(connection, self._dialect, self.namespace, self._definitions, read=False)
+                else:
+                    with connection.transaction():
+                        self._dialect.begin_read(connection)
+                        yield self._transaction_on(connection)
+                connection.was_good = True
+            except (CronsensusError, LookupError) as error:
+                put = self._connections.give_back if _raised_by_us(error) else self._connections.throw_away
+                put(connection)
+                raise
+            except BaseException as error:
+                self._connections.throw_away(connection)
+                if was_good and isinstance(error, Exception) and self._dialect.is_cut(error):
+                    self._connections.forget_idle()
+                    raise TryAgain(f"{self._where}: the connection was lost; try again") from error
+                raise
+            else:
+                self._connections.give_back(connection)
+
+    @contextmanager
+    def _in_transaction(
+        self, begin: Callable[[Connection], None] | None, ended: Callable[[], None] | None, *, writes: bool = True
+    ) -> Iterator[Transaction]:
+        """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one.
+
+        Without ``begin`` it begins with what is sent first; if the connection was cut off while it lay idle, the verb
+        is repeated on a new one, as nothing is lost by that.
+        """
+        tx = None
+        with self._errors_explained():
+            try:
+                connection, transaction = self._begin(begin)
+                with transaction:
+                    kind: Begin = "write" if writes else "read"
+                    tx = self._transaction_on(connection, begin=kind if begin is None else "")
+                    yield tx
+                    tx.commit()
+            except Exception as error:
+                if tx is None or not (tx.was_cut or (not writes and self._dialect.is_closed(error))):
+                    raise
+                self._connections.forget_idle()
+                raise TryAgain(f"{self._where}: the connection was lost; try again") from error
+            finally:
+                if ended is not None:
+                    ended()
+
+    def _begin(self, begin: Callable[[Connection], None] | None) -> tuple[Connection, ExitStack]:
+        """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
+        under_way, thread = self._connections.under_way, threading.get_ident()
+        while True:
+            connection = self._connections.take()
+            if (left := under_way.pop(thread, None)) is not None:
+                # A signal handler raised where this thread was about to end it, and nothing else will: verbs do not
+                # nest.
+                self._connections.throw_away(left)
+            was_good = connection.was_good
+            try:
+                with ExitStack() as transaction:
+                    under_way[thread] = connection
+                    transaction.enter_context(self._committed(connection))
+                    if begin is not None:
+                        begin(connection)
+                        connection.was_good = True
+                    return connection, transaction.pop_all()
+            except Exception as error:
+                if not was_good or not self._dialect.is_cut(error):
+                    raise
+                self._connections.forget_idle()
+
+    @contextmanager
+    def _committed(self, connection: Connection) -> Iterator[None]:
+        try:
+            with connection.transaction():
+                yield
+        except (CronsensusError, LookupError) as error:
+            # A verb's own "no": rolled back, and the connection is as good as before.
+            put = self._connections.give_back if _raised_by_us(error) else self._connections.throw_away
+            self._ended_here(connection, put)
+            raise
+        except BaseException:
+            self._ended_here(connection, self._connections.throw_away)
+            raise
+        else:
+            self._ended_here(connection, self._connections.give_back)
+
+    def _ended_here(self, connection: Connection, put: Callable[[Connection], None]) -> None:
+        """Put a connection away, unless this thread found it left open and has done so."""
+        under_way, thread = self._connections.under_way, threading.get_ident()
+        if under_way.get(thread) is connection:
+            del under_way[thread]
+            put(connection)
+
+    def _transaction_on(self, connection: Connection, *, begin: Begin = "") -> Transaction:
+        """Read the clocks, and have a transaction to work with."""
+        return Transaction(connection, self._dialect, self.namespace, self._definitions, begin=begin)
+
+    @contextmanager
+    def _errors_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except CronsensusError:
+            raise
+        except (OverflowError, UnicodeEncodeError) as error:  # before it came to the server
+            raise InvalidOption(f"{self._where} cannot keep this value: {error}") from error
+        except Exception as error:
+            explained = self._dialect.translate(cause_of(error))
+            if explained is None:
+                raise
+            raise explained from error
+
+    # --- as SQLAlchemy sees it ----------------------------------------------------------------------------------------
+
+    @property
+    def _engine(self) -> alchemy.Engine:
+        from cronsensus.stores.sql.engine import engine_of
+
+        return engine_of(self._dialect.engine_url, self._where)
+
+    def _view(self, connection: Connection) -> alchemy.Connection:
+        """Return a connection as SQLAlchemy sees it, in the transaction that is open on it; its tables are ours."""
+        from cronsensus.stores.sql.engine import kept
+
+        return kept(self._engine, connection.driver, self._dialect.schema)
+
+    def _handed_over(self, driver: Any) -> Connection:
+        """Return a connection for the code of jobs."""
+        from cronsensus.stores.sql.engine import handed_over
+        from cronsensus.stores.sql.lending import LentConnection
+
+        return LentConnection(handed_over(self._engine, driver))
+
+    # --- rows that are not as they should be --------------------------------------------------------------------------
+
+    def _carefully(self, act: Callable[..., list[Answer]], name: str) -> list[Answer]:
+        """Do something at once; or run by run, if one is in the way. If that fails too, tell it and go on."""
+        try:
+            return act(careful=False)
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+        try:
+            return act(careful=True)
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+            self._definitions.unreadable.tell(name, error)
+            return []
+
+    # --- set-up -------------------------------------------------------------------------------------------------------
+
+    @repeated
+    def _migrate(self) -> list[str]:
+        """Bring the schema up to date.
+
+        Safe when several processes start at once: each step reads the version again under the migration lock.
+        """
+        applied: list[str] = []
+        while not self._is_up_to_date():
+            self._load_migrations()
+            with self._writing() as tx:
+                self._dialect.lock_migrations(tx.connection)
+                step = self._take_step(tx)
+            # psycopg has the server forget what is prepared on a connection on which tables were changed.
+            self._connections.forget_idle()
+            applied += step
+        return applied
+
+    @repeated
+    def _is_up_to_date(self) -> bool:
+        """Whether the schema is the one that this code knows; raise if it is a newer one."""
+        with self._reading() as tx:
+            return version.known(tx, self._where) == version.VERSION
+
+    def _load_migrations(self) -> None:
+        """Load SQLAlchemy, which takes its time: not while others wait for a lock."""
+        from cronsensus.stores.sql import migrations  # noqa: F401
+        from cronsensus.stores.sql.engine import engine_of
+
+        engine_of(self._dialect.engine_url, self._where)
+
+    def _take_step(self, tx: Transaction) -> list[str]:
+        """Take the next step that the schema needs, under the migration lock; return its name, if it needs one."""
+        from cronsensus.stores.sql import migrations
+
+        return migrations.take_next(version.known(tx, self._where), self._view(tx.connection), tx.now)
+
+    @repeated
+    def _check(self) -> None:
+        """Raise unless the schema is there, of the version that this code knows, and the store can be written."""
+        with self._reading() as tx:
+            version.refuse_older(version.known(tx, self._where), self._where)
+        self._check_writable()
+
+    def _check_writable(self) -> None:
+        """Raise if a write would fail; by default nothing is tried."""
+
+    def _close(self) -> None:
+        self._ended.set()
+        self._connections.close()
+        self._lent.close()
+
+    @repeated
+    def _now(self) -> datetime:
+        with self._reading() as tx:
+            return from_micros(tx.now)
+
+
+def _raised_by_us(error: BaseException) -> bool:
+    """Whether a verb said this itself: the error came through no code but ours.
+
+    A signal handler of the user's may raise such an error too, in the middle of what the driver sends and hears. Then
+    the next answer on this connection could be the one before.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith(("cronsensus.", "contextlib")):
+            return False
+        trace = trace.tb_next
+    return True

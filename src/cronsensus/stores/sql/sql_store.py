@@ -1,0 +1,394 @@
+"""The SQL store: each verb in one transaction, what it does in the modules named after the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from cronsensus.errors import LeaseLost, SchemaMismatch
+from cronsensus.model.job import JobSpec
+from cronsensus.model.ledger import Identity, Loss, Prune
+from cronsensus.model.occurrence import (
+    Claim,
+    Enqueued,
+    Item,
+    Note,
+    Occurrence,
+    OccurrenceFilter,
+    Takeover,
+)
+from cronsensus.model.session import LockGrant
+from cronsensus.model.step import Done, Step
+from cronsensus.stores.sql import (
+    acquiring,
+    batching,
+    completing,
+    defining,
+    finishing,
+    looking,
+    operating,
+    pausing,
+    pruning,
+    pruning_jobs,
+    reading_glances,
+    reading_jobs,
+    retiring,
+    rewinding,
+    sessions,
+    sql_locks,
+    sql_reading,
+    stepping,
+    version,
+)
+from cronsensus.stores.sql.dialect import AnyRow, Reading, TryAgain
+from cronsensus.stores.sql.sending import Pending
+from cronsensus.stores.sql.sql_handle import SqlHandle, repeated
+from cronsensus.stores.sql.trail import record
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.transacting import RunTransaction
+from cronsensus.stores.unreadable import is_of_values
+from cronsensus.stores.values import DefineResult, Partition, Pruned, View
+from cronsensus.timing.instants import from_micros
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+
+def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
+    """Make a verb of a function that only looks."""
+
+    @repeated
+    def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        with self._reading(queued=True) as tx:
+            return verb(tx, *args, **kwargs)
+
+    return whole
+
+
+def writes(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
+    """Make a verb of a function that writes, in one transaction that begins with what it sends first."""
+
+    @repeated
+    def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        with self._writing(queued=True) as tx:
+            return verb(tx, *args, **kwargs)
+
+    return whole
+
+
+class SqlStore(SqlHandle):
+    """The verbs."""
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    @repeated
+    def _define_jobs(
+        self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
+    ) -> DefineResult:
+        """Define jobs; first look without the write lock whether there is anything to write at all."""
+        declared = defining.declare(specs, release=release, complete=complete, by=by, retire_after=retire_after)
+        with self._reading(queued=True) as tx:
+            nothing_to_do = defining.unchanged(tx, declared)
+        if nothing_to_do is not None:
+            return nothing_to_do
+        defining.prepare(declared, from_micros(tx.now))
+        with self._writing(queued=True) as tx:
+            return defining.define(tx, declared)
+
+    _retire = writes(retiring.retire)
+    _pause = writes(pausing.pause)
+    _resume = writes(pausing.resume)
+    _rewind = writes(rewinding.rewind)
+
+    # --- the scheduling round -----------------------------------------------------------------------------------------
+
+    @repeated
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        """Look, in one statement when no job is due."""
+        with self._glancing() as tx:
+            return looking.look(tx, limit, partition, ahead)
+
+    def _step(self, session: str, step: Step) -> Done:
+        """Take a step in one transaction; where the session is lost, its results alone.
+
+        Where a row of one part is in the way, the parts are taken one after the other, and that one is left out.
+        """
+        try:
+            return self._step_at_once(session, step).done(self._dialect.monotonic)
+        except LeaseLost:
+            results = replace(step, plans=(), want=None)
+            done = self._step(session, results) if results else Done()
+            return replace(done, carried_out=(False,) * len(step.plans), lost=True)
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+            parts = stepping.apart(step)
+            if len(parts) == 1:
+                if step.want is not None:
+                    raise
+                self._definitions.unreadable.tell(stepping.name_of(step), error)
+                return stepping.refused(step)
+        return stepping.joined([self._step(session, part) for part in parts])
+
+    @repeated
+    def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
+        says = step.notes or step.ends or step.give_back or step.plans
+        with self._writing(queued=True, begin=None if says else self._dialect.begin_claim) as tx:
+            return stepping.take(tx, session, step)
+
+    _acquire = writes(acquiring.acquire)
+
+    def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
+        """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""
+        from cronsensus.stores.sql.lending import Lending
+
+        lending = Lending(self._lent, self._dialect, self._transaction_on, self._errors_explained)
+        return lending.transaction(claim)
+
+    def _complete_in(self, connection: Any, claim: Claim, result: str | None, notes: Sequence[Note]) -> None:
+        """Write that an attempt succeeded, on a connection of the caller's."""
+        from cronsensus.stores.sql import borrowing
+
+        with self._reading() as own:
+            engine = self._view(own.connection).engine  # by now it knows of which version the server is
+            reading = Reading(own.now, own.lease_now, own.epoch)
+            # Theirs may read what stood when it began (repeatable read), and lines were written since. By now nothing
+            # of the run is on its way to the store any more.
+            after = finishing.last_line(own, claim.id) if notes else 0
+        dialect = borrowing.Borrowed(self._dialect, reading)
+        try:
+            with self._errors_explained(), borrowing.borrowed(connection, engine) as theirs:
+                tx = Transaction(theirs, dialect, self.namespace, self._definitions)
+                completing.complete(tx, claim, result, notes, after=after)
+        except SchemaMismatch as error:
+            raise borrowing.elsewhere(self._where) from error
+        except TryAgain as error:
+            raise borrowing.overtaken(error) from error
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    _open_session = writes(sessions.open_session)
+    _renew = writes(sessions.renew)
+
+    @repeated
+    def _close_session(self, session: str) -> list[Takeover]:
+        def close(*, careful: bool) -> list[Takeover]:
+            with self._writing(queued=True) as tx:
+                return sessions.close_session(tx, session, careful=careful)
+
+        return self._carefully(close, f"session {session!r} cannot be ended")
+
+    def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
+        """End dead sessions, each in a transaction of its own; look for them without the write lock.
+
+        Mostly one is presumed dead and no other is: then the look for others goes with the end of that one.
+        """
+        taken: list[Takeover] = []
+        first = next(iter(presumed_dead), None)
+        if first is None:
+            dead = self._find_dead(presumed_dead)
+        else:
+            taken, dead = self._reclaim_one(first, presumed_dead, look=True)
+        for session in dead:
+            if session != first:
+                taken += self._reclaim_one(session, presumed_dead)[0]
+        return taken
+
+    @repeated
+    def _find_dead(self, presumed: Collection[str]) -> list[str]:
+        with self._glancing() as tx:
+            return [row.id for row in sessions.find_dead(tx, presumed).rows]
+
+    @repeated
+    def _reclaim_one(
+        self, session: str, presumed: Collection[str], *, look: bool = False
+    ) -> tuple[list[Takeover], list[str]]:
+        """End a session, if it is dead; return its runs, and where ``look`` is wanted which sessions may be dead."""
+        dead: list[str] = []
+
+        def reclaim(*, careful: bool) -> list[Takeover]:
+            with self._writing(queued=True) as tx:
+                found = sessions.find_dead(tx, presumed) if look else None
+                taken = sessions.reclaim(
+                    tx,
+                    session,
+                    presumed=session in presumed,
+                    careful=careful,
+                    on_blocked=self._blocked_takeovers.report,
+                )
+                if found is not None:
+                    dead[:] = [row.id for row in found.rows]
+                return taken
+
+        return self._carefully(reclaim, f"session {session!r} cannot be ended"), dead
+
+    _drain = writes(sessions.drain)
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    @repeated
+    def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
+        """Take a lock; one that is plainly held is seen without the write lock."""
+        wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        with self._glancing() as tx:
+            if sql_locks.is_taken(tx, wanted):
+                return None
+        with self._writing(queued=True) as tx:
+            return sql_locks.lock(tx, wanted)
+
+    _extend = writes(sql_locks.extend)
+    _unlock_only = writes(sql_locks.unlock)
+    _break_only = writes(sql_locks.break_lock)
+
+    def _unlock(self, grant: LockGrant) -> bool:
+        """Free a lock that is still held; once it is free, notify the next waiter."""
+        freed = self._unlock_only(grant)
+        if freed:
+            self._wake_next(grant.name)
+        return freed
+
+    def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
+        """Free all places of a lock, and notify the next waiters."""
+        broken = self._break_only(name, by=by, why=why)
+        for _ in broken:
+            self._wake_next(name)
+        return broken
+
+    # --- people and programs ------------------------------------------------------------------------------------------
+
+    @repeated
+    def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences, and notify nodes: in the trip of the COMMIT, where the database can."""
+        with self._writing(queued=True) as tx:
+            hint = self._hint_behind(tx)
+            made = operating.enqueue(tx, items)
+        if hint is None or not hint.answered:
+            self._notify()
+        return made
+
+    def _hint_behind(self, tx: Transaction) -> Pending | None:  # noqa: ARG002 - most notify without the database
+        """Have the COMMIT followed by what notifies nodes; ``None``: it cannot be."""
+        return None
+
+    _wake_only = writes(batching.wake)
+
+    def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
+        """Wake what is parked, or the batch whose list is complete, and notify nodes."""
+        woken = self._wake_only(numbers, listed)
+        if woken:
+            self._notify()
+        return woken
+
+    _trigger = writes(operating.trigger)
+    _cancel = writes(operating.cancel)
+    _retry = writes(operating.retry)
+    _forget = writes(operating.forget)
+    _backfill = writes(operating.backfill)
+
+    # --- maintenance -----------------------------------------------------------------------------------------------
+
+    @repeated
+    def _prune(self, before: datetime | None, limit: int) -> Pruned:
+        """Delete what is over; look for it without the write lock."""
+        with self._reading(queued=True) as tx:
+            asked, waiting = pruning.Looking(tx, before, limit), retiring.ask_overdue(tx)
+            bygone = pruning_jobs.Looking(tx, before).read()
+            over, overdue = asked.read(), waiting.rows
+        deleted = Pruned()
+        if not over.nothing or overdue:
+            with self._writing(queued=True) as tx:
+                if overdue:
+                    retiring.cancel_overdue(tx)
+                deleted = pruning.prune(tx, over)
+        self._forget_bygone(bygone, before)
+        for _ in range(pruning.MOST_BATCHES):
+            if not over.more:
+                break
+            with self._reading(queued=True) as tx:
+                over = pruning.find_further(tx)
+            with self._writing(queued=True) as tx:
+                pruning.prune(tx, over)
+        return deleted
+
+    def _forget_bygone(self, bygone: pruning_jobs.Bygone, before: datetime | None) -> None:
+        """Forget what is long over of jobs, each kind in a transaction of its own: each locks other rows."""
+        for _ in range(pruning.MOST_BATCHES):
+            if bygone.nothing:
+                return
+            if bygone.with_old_eras or bygone.pauses:
+                with self._writing(queued=True) as tx:
+                    pruning_jobs.forget_history(tx, bygone, before)
+            if bygone.retired:
+                with self._writing(queued=True) as tx:
+                    pruning_jobs.forget_retired(tx, bygone.retired)
+            if bygone.releases:
+                with self._writing(queued=True) as tx:
+                    pruning_jobs.forget_releases(tx)
+            if bygone.locks:
+                with self._writing(queued=True) as tx:
+                    pruning_jobs.forget_locks(tx)
+            if not bygone.more:
+                return
+            with self._reading(queued=True) as tx:
+                bygone = pruning_jobs.Looking(tx, before).read()
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    _job = reads(reading_jobs.job)
+    _jobs = reads(reading_jobs.jobs)
+    _edges = reads(reading_jobs.edges)
+    _history = reads(reading_jobs.history)
+    _ranges = reads(reading_jobs.ranges)
+    _occurrence = reads(sql_reading.occurrence)
+    _occurrence_rows = reads(sql_reading.occurrence_rows)
+
+    def _occurrences(
+        self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
+    ) -> list[Occurrence]:
+        """Return occurrences by id: one trip, where all of a page can be read."""
+
+        def fetch(after: int | None, size: int) -> Sequence[AnyRow]:
+            return self._occurrence_rows(where, after, size, newest_first=newest_first)
+
+        return self._definitions.unreadable.page(
+            limit, after, fetch, sql_reading.read_occurrence, lambda row: f"run {row.id}"
+        )
+
+    _runs = reads(sql_reading.runs)
+    _logs = reads(sql_reading.logs)
+    _sessions = reads(sql_reading.sessions)
+    _locks = reads(sql_reading.locks)
+    _counts = reads(sql_reading.counts)
+    _pending_of = reads(sql_reading.pending_of)
+    _children = reads(batching.children)
+    _parked = reads(batching.parked)
+    _last_of = reads(reading_glances.last_of)
+    _ran_since = reads(reading_glances.ran_since)
+    _ended_badly = reads(sql_reading.ended_badly)
+    _decided = reads(sql_reading.decided)
+    _trail = reads(sql_reading.trail)
+
+    @repeated
+    def _identity(self) -> Identity | None:
+        """Return the random number that was made with the tables, and when the first of them were made."""
+        with self._reading(queued=True) as tx:
+            [found] = tx.send_last("which_store")
+        return None if found.id is None else Identity(str(found.id), from_micros(found.since))
+
+    @repeated
+    def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
+        with self._writing() as tx:
+            record(tx, by, act.action, "", act.why, **act.details)
+
+    @repeated
+    def _describe(self) -> dict[str, Any]:
+        with self._reading() as tx:
+            return {
+                "store": self.capabilities.name,
+                "namespace": self.namespace,
+                "schema": version.of(tx),
+                **self._dialect.describe(tx.connection),
+            }

@@ -1,0 +1,160 @@
+"""The SQLite store: opening its file, and waking others."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from cronsensus.errors import StoreRefused, StoreUnavailable
+from cronsensus.process.interrupts import Event
+from cronsensus.stores.filesystems import is_network, kind_of
+from cronsensus.stores.sql.sql_store import SqlStore
+from cronsensus.stores.sql.sqlite import sqlite_errors
+from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
+from cronsensus.stores.sql.sqlite.epoch import turn
+from cronsensus.stores.sql.sqlite.sqlite_wait_queues import PipeQueues, wake_next
+from cronsensus.stores.sql.sqlite.url import read_url
+from cronsensus.stores.sql.sqlite.wake import Wake
+from cronsensus.stores.wait_queues import WaitQueues
+from cronsensus.timing.clock import Clock
+
+_WAL_LIMIT = 64 * 1024 * 1024
+_OLDEST_SQLITE = (3, 24, 0)
+
+
+class SqliteStore(SqlStore):
+    """A store in one SQLite file, shared by the processes of one host.
+
+    Example:
+        >>> store = SqliteStore("sqlite:///jobs.db?busy_timeout=10s")
+        >>> store.capabilities.hosts
+        'one'
+    """
+
+    def __init__(self, url: str, *, namespace: str = "default", clock: Clock | None = None) -> None:
+        """Make a handle on the file that ``url`` names; nothing is opened or created yet.
+
+        Raises:
+            InvalidOption: the URL names no file, or an option that does not exist.
+        """
+        self._url = read_url(url)
+        self._closing = Event()
+        dialect = SqliteDialect(self._url, clock, self._closing.wait)
+        self._sqlite = dialect
+        self._may_create = False
+        super().__init__(
+            namespace=namespace,
+            given=(url, clock),
+            where=str(self._url.path),
+            dialect=dialect,
+            connect=self._open,
+        )
+        self._wake_ups = Wake(self._url.path, namespace)
+        dialect.wakes = self._wake_ups.supported
+
+    def _migrate(self) -> list[str]:
+        """Create the file if there is none, and bring its schema up to date."""
+        self._may_create = True
+        try:
+            self._connections.forget_idle()
+            return super()._migrate()
+        finally:
+            self._may_create = False
+
+    def _close(self) -> None:
+        """Let go of connections and of the wake-up pipe."""
+        self._closing.set()
+        self._wake_ups.close()
+        super()._close()
+        if self._sqlite.epoch is not None:
+            self._sqlite.epoch.leave()
+
+    def _wait(self, timeout: float) -> bool:
+        """Wait for a hint."""
+        hinted = self._wake_ups.wait(timeout)
+        self._sqlite.wakes = self._wake_ups.supported
+        return hinted
+
+    def _notify(self) -> None:
+        """Wake the other handles of this namespace on this host."""
+        self._wake_ups.notify()
+
+    def _wait_queues(self) -> WaitQueues:
+        return PipeQueues(self._url.path, self.namespace)
+
+    def _wake_next(self, name: str) -> None:
+        """Notify the process on this host that has waited longest for a lock."""
+        wake_next(self._url.path, self.namespace, name)
+
+    def _check_writable(self) -> None:
+        """Try to begin a write: a read-only file or directory is found now rather than by the first job."""
+        # SQLite begins a write on a file that it opened for reading, and complains at the first change.
+        if sqlite_errors.is_read_only(self._url.path):
+            raise sqlite_errors.read_only(self._url.path)
+        with self._writing():
+            pass
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back."""
+        url = self._url
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise StoreRefused(
+                f"SQLite {sqlite3.sqlite_version} is too old, 3.24 is the least; use a Python that brings a newer one"
+            )
+        kind = None if url.allow_network_fs else kind_of(url.path.parent)
+        if is_network(kind):
+            raise StoreRefused(
+                f"{url.path} lies on a network file system ({kind}), where SQLite's locks do not hold between hosts; "
+                "use a local disk, or a server (postgresql://…). If only one host ever uses it: ?allow_network_fs=1"
+            )
+        if not self._may_create and not url.path.exists():
+            raise sqlite_errors.cannot_open(url.path, "no such file")
+        mode = "rwc" if self._may_create else "rw"
+        if not self._may_create and sqlite_errors.is_read_only(url.path) and not Path(f"{url.path}-wal").exists():
+            # A copy that is only read. SQLite would fail to make files beside it, and then not open it.
+            mode = "ro&immutable=1"
+        driver = sqlite3.connect(
+            f"file:{quote(str(url.path))}?mode={mode}",
+            uri=True,
+            timeout=url.busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+        try:
+            if self._may_create:
+                self._use_write_ahead_log(driver)
+            driver.execute(f"PRAGMA synchronous={url.synchronous}")
+            driver.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT}")
+            driver.execute("PRAGMA temp_store=memory")
+            if self._sqlite.epoch is not None:
+                self._sqlite.epoch.enter(lambda: turn(driver))
+        except BaseException:
+            driver.close()
+            raise
+        return driver
+
+    def _use_write_ahead_log(self, driver: sqlite3.Connection) -> None:
+        """Set the journal mode, which the file keeps.
+
+        Several processes may do so in the same instant, and SQLite answers "locked" to all but one, without waiting.
+        """
+        deadline = PATIENCE.monotonic() + self._url.busy_timeout
+        while True:
+            try:
+                [mode] = driver.execute("PRAGMA journal_mode").fetchone()
+                if mode != "wal":
+                    [mode] = driver.execute("PRAGMA journal_mode=wal").fetchone()
+                break
+            except sqlite3.OperationalError as error:
+                if not sqlite_errors.is_busy(error) or PATIENCE.monotonic() >= deadline:
+                    raise
+            self._closing.wait(BETWEEN_TRIES)
+        if mode != "wal":
+            raise StoreUnavailable(
+                f"{self._url.path} cannot use a write-ahead log here (journal mode {mode}): "
+                "its file system has no shared memory; choose a path on a local disk"
+            )

@@ -1,0 +1,1 @@
+"""Instants, durations, and the clocks that give them."""
