@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.dashboard.schedules import schedule_in_chinese
 from cronsensus.dashboard.sentences import Chinese
 from cronsensus.insight.sentences import ENGLISH, Sentence
 from cronsensus.insight.time_words import brief, exact
 from cronsensus.model.states import State
 from cronsensus.timing.instants import EARLIEST_READ
+from cronsensus.triggers.base import Trigger
 
 LANGUAGES = ("en", "zh")
 COOKIE = "cronsensus_lang"
@@ -51,6 +53,10 @@ class Words:
     def sentence(self, sentence: Sentence | str) -> str:
         """Return a sentence of ``insight`` in this language."""
         return (_CHINESE if self.language == "zh" else ENGLISH).say(sentence)
+
+    def schedule(self, trigger: Trigger) -> str:
+        """Return a schedule in words."""
+        return schedule_in_chinese(trigger) if self.language == "zh" else trigger.describe()
 
     def relative(self, instant: datetime) -> str:
         """Return how far ``instant`` is from now."""

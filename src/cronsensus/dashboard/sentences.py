@@ -7,8 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from cronsensus.dashboard.catalogue import CHINESE
+from cronsensus.dashboard.schedules import schedule_in_chinese
 from cronsensus.insight.sentences import Because, Clause, Code, Language, Text
 from cronsensus.model.states import State
+from cronsensus.triggers.base import Trigger
 
 SENTENCES: Mapping[Code, str] = MappingProxyType(
     {
@@ -180,4 +182,10 @@ class Chinese(Language):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Return a value in Chinese."""
-        return CHINESE[value] if isinstance(value, State) else super().format_field(value, format_spec)
+        match value:
+            case State():
+                return CHINESE[value]
+            case Trigger():
+                return schedule_in_chinese(value)
+            case _:
+                return super().format_field(value, format_spec)
