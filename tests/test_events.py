@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from cronsensus import InvalidOption, Scheduler, State, at, open_store
+from cronsensus import Scheduler, State, at, open_store
+from cronsensus.errors import InvalidOption
 from cronsensus.events import Event, PlanCarriedOut, RunEnded, RunStarted, SessionLost, StoreVerb
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import Origin

@@ -205,7 +205,7 @@ def test_a_job_is_triggered_beside_its_schedule(scheduler):
         origins.append((shop, run.origin, run.scheduled_for))
 
     with scheduler:
-        assert report.trigger_now(by="ada", reason="asked for").wait("60s").state is State.SUCCEEDED
+        assert report.trigger(by="ada", reason="asked for").wait("60s").state is State.SUCCEEDED
     assert origins == [("a", Origin.MANUAL, None)]
 
 
@@ -858,7 +858,7 @@ def test_a_module_that_starts_a_scheduler_at_import_can_still_have_process_jobs(
     assert len(left_over(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("makes_work", ["job.enqueue()", "job.trigger_now()"])
+@pytest.mark.parametrize("makes_work", ["job.enqueue()", "job.trigger()"])
 def test_a_program_without_a_guard_does_not_multiply_its_work(tmp_path, makes_work):
     text = f"""
         import logging

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus import InvalidPayload, Run, Scheduler, at, current_run
+from cronsensus import Run, Scheduler, at, current_run
+from cronsensus.errors import InvalidPayload
 from tests.payload import typed_jobs
 from tests.payload.typed_jobs import Colour, Order, total_of
 
@@ -72,10 +73,10 @@ def test_the_arguments_of_schedules_and_of_jobs_that_are_added_are_typed(schedul
     assert scheduled.spec.args == ("2026-01-31",)
     with scheduler:
         added = scheduler.add_job("scheduled", None, name="added", args=(DAY,), kwargs={"size": Size.SMALL})
-        assert added.trigger_now().result("60s") == DAY
+        assert added.trigger().result("60s") == DAY
         scheduler.change_job("added", kwargs={"size": Size.LARGE})
-        assert added.trigger_now().result("60s") == DAY
-        assert scheduled.trigger_now().result("60s") == DAY
+        assert added.trigger().result("60s") == DAY
+        assert scheduled.trigger().result("60s") == DAY
     assert (DAY, Size.SMALL) in got
     assert got.count((DAY, Size.LARGE)) >= 2
 

@@ -21,9 +21,24 @@ from typing import Any, assert_type
 from sqlalchemy import Connection, text
 
 from cronsensus import (
-    Call, Handle, Job, JobDefaults, Lock, Occurrence, Retry, Run, Scheduler, Settings, State, Trigger, any_of, at,
-    cron, current_run, every,
+    Handle,
+    Job,
+    JobDefaults,
+    Lock,
+    Occurrence,
+    Retry,
+    Run,
+    Scheduler,
+    State,
+    Trigger,
+    any_of,
+    at,
+    cron,
+    current_run,
+    every,
 )
+from cronsensus.jobs.calls import Call
+from cronsensus.config import Settings
 from cronsensus.integrations.startup_coordinator import StartupCoordinator
 from cronsensus.node.async_transaction import AsyncConnection
 
@@ -98,10 +113,10 @@ def operate(run: Run) -> None:
     assert_type(scheduler.enqueue("digest", "a").result(), Any)
     assert_type(scheduler.find(send_digest, key="k"), Handle[int] | None)
     assert_type(scheduler.find("digest", key="k"), Handle | None)
-    assert_type(send_digest.trigger_now(), Handle[int])
+    assert_type(send_digest.trigger(), Handle[int])
     kept: Handle = send_digest.enqueue()
     assert_type(send_digest.name, str)
-    assert_type(send_digest.trigger, Trigger | None)
+    assert_type(send_digest.rule, Trigger | None)
     assert_type(snapshot("a"), None)
     assert_type(scheduler.pause(send_digest, reason="x"), bool)
     assert_type(send_digest.call("a", copies=2), Call[int])

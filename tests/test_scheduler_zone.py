@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cronsensus import InvalidOption, InvalidTrigger, Scheduler, any_of, at, cron, every
+from cronsensus import Scheduler, any_of, at, cron, every
 from cronsensus.config import load_settings
+from cronsensus.errors import InvalidOption, InvalidTrigger
 from cronsensus.model.occurrence import OccurrenceFilter
 
 SHANGHAI = "Asia/Shanghai"

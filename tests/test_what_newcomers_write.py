@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cronsensus import InvalidOption, Scheduler, Skip, cron
-from cronsensus.errors import ConfigurationError, InvalidTrigger
+from cronsensus import Scheduler, Skip, cron, every
+from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTrigger
 
 
 @pytest.fixture
@@ -100,6 +100,15 @@ def test_full_width_characters_are_named_and_replaced() -> None:
         cron("0 3 * * \uff0a")
 
 
-def test_after_without_brackets_is_answered_with_the_same_job(scheduler: Scheduler, invoice: Any) -> None:
-    with pytest.raises(InvalidOption, match=r"write after=\[invoice\], or after=\{invoice: 'latest_before'\}"):
-        scheduler.job(after=invoice, name="next")(lambda: None)
+def test_after_needs_no_brackets_for_one_job(scheduler: Scheduler) -> None:
+    extract = scheduler.job(every("1h"), name="extract")(lambda: None)
+    load, send = (scheduler.job(after=one, name=f"after {one}")(lambda: None) for one in (extract, "extract"))
+    assert load.spec.after == send.spec.after == scheduler.job(after=[extract], name="same")(lambda: None).spec.after
+    assert load.rule == extract.rule
+
+
+def test_a_trigger_is_the_rule_of_a_job_and_trigger_the_verb(scheduler: Scheduler) -> None:
+    job = scheduler.job(every("1h"), name="hourly")(lambda: None)
+    assert job.rule == every("1h")
+    with pytest.raises(AttributeError, match=r"write hourly\.trigger\(…\)"):
+        job.trigger_now()  # type: ignore[attr-defined]

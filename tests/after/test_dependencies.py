@@ -88,7 +88,7 @@ def test_a_job_runs_after_its_upstreams_for_the_same_time_and_sees_their_results
     for mine, theirs, result, currency, verdict in seen:
         assert (mine, mine.second, "EUR", "succeeded") == (theirs, result, currency, verdict)
     assert len({mine for mine, *_ in seen}) == len(seen)
-    assert load.trigger == extract.trigger
+    assert load.rule == extract.rule
 
 
 def test_waiting_holds_no_slot_and_leaves_one_run(url):
@@ -191,7 +191,7 @@ def test_what_was_started_by_hand_has_no_gate(url):
         return len(run.upstream)
 
     with scheduler:
-        assert second.trigger_now().result("10s") == 0
+        assert second.trigger().result("10s") == 0
         assert second.enqueue().result("10s") == 0
 
 
@@ -433,7 +433,7 @@ def test_a_chain_runs_now_one_after_another_for_one_time(url):
         ran.append(("third", run.scheduled_for))
 
     with scheduler:
-        made = first.trigger_now(downstream=True, key="new year, early")
+        made = first.trigger(downstream=True, key="new year, early")
         assert not scheduler.trigger("first", downstream=True, key="new year, early").created
         at = made.look().scheduled_for
         wait_until(lambda: len(ran) == 3)
@@ -442,7 +442,7 @@ def test_a_chain_runs_now_one_after_another_for_one_time(url):
         assert scheduler.retry(second.id, again=True).result("10s") == 42
         wait_until(lambda: len(ran) == 4)
         with pytest.raises(InvalidOption, match="begin with the first job"):
-            third.trigger_now(downstream=True)
+            third.trigger(downstream=True)
         report = audit(scheduler.store)
         assert report.ok, report
 
@@ -585,7 +585,7 @@ def jobs() -> tuple[Scheduler, Any, Any]:
 @pytest.mark.parametrize(
     ("trigger", "options", "words"),
     [
-        (None, {"after": "extract"}, "write after=\\[extract\\]"),
+        (None, {"after": 5}, "neither a job nor a job's name"),
         (None, {"after": ["nothing"]}, "'nothing', which is not declared here"),
         (None, {"after": ["load"]}, "itself, or in a circle"),
         (None, {"after": ["by_hand"]}, "which has no schedule"),

@@ -89,7 +89,7 @@ def test_a_receiver_that_asks_for_time_gets_the_message_no_sooner(url):
 
         with scheduler:
             wait_for_watch(scheduler)
-            broken.trigger_now()
+            broken.trigger()
             assert got.asked.wait(20)
             wait_until(lambda: watch_of(scheduler).due_at - scheduler.store.now() > timedelta(seconds=300))
             waits = watch_of(scheduler)
@@ -290,7 +290,7 @@ def test_an_alert_of_a_batch_is_one_and_not_one_for_each_item(url):
 
     with scheduler:
         wait_for_watch(scheduler)
-        batch = work.trigger_now()
+        batch = work.trigger()
         wait_until(lambda: told)
         wait_for_looks(scheduler)
     assert [one.run for one in told] == [batch.id]
@@ -533,7 +533,7 @@ def test_items_that_fail_within_what_is_tolerated_are_told_once_with_their_batch
 
     with scheduler:
         wait_for_watch(scheduler)
-        tolerated, failed = night.trigger_now(), strict.trigger_now()
+        tolerated, failed = night.trigger(), strict.trigger()
         wait_until(lambda: len(told) == 2)
         wait_for_looks(scheduler)
     assert sorted((one.event, one.job, one.run) for one in told) == [
@@ -655,7 +655,7 @@ def test_a_mail_is_sent(url, monkeypatch):
 
         with scheduler:
             wait_for_watch(scheduler)
-            backup.trigger_now()
+            backup.trigger()
             wait_until(lambda: got)
     assert "Subject: [cronsensus] backup failed" in got[0]
     assert "To: ops@example.org, ada@example.org" in got[0]
@@ -902,7 +902,7 @@ def test_an_item_that_succeeds_does_not_make_its_job_well_nor_one_that_is_slow_i
             raise ValueError("no shop 0")
 
     with scheduler:
-        batch = close.trigger_now()
+        batch = close.trigger()
         batch.wait("10s")
         wait_until(lambda: len(told) >= 3)
         wait_for_looks(scheduler)

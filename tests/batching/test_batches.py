@@ -3,6 +3,7 @@
 The tests that carry a number tell of a bug that another scheduler had, in its public list of issues.
 """
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -58,7 +59,7 @@ def test_a_list_is_run_item_by_item_and_collected(url):
         return len(shop)
 
     with scheduler:
-        handle = close.trigger_now()
+        handle = close.trigger()
         assert handle.result("20s") == 10 * 6 + 30 * 7
         assert sorted(called) == sorted((f"shop-{n}", handle.id) for n in range(40))
         assert [shown_key(one.key) for one in items_of(scheduler, handle.id)] == [f"shop-{n}" for n in range(40)]
@@ -80,7 +81,7 @@ def test_two_nodes_share_a_list(sqlite_url):
 
         handles.append(shrink)
     with both[0], both[1]:
-        assert handles[0].trigger_now().wait("30s").state is State.SUCCEEDED
+        assert handles[0].trigger().wait("30s").state is State.SUCCEEDED
     assert sum(ran.values()) == 40
     assert min(ran.values()) >= 10, ran
 
@@ -100,7 +101,7 @@ def test_async_listers_items_and_collectors_run_on_the_loop(url):
         return day.isoformat()
 
     with scheduler:
-        assert close_day.trigger_now().result("20s") == "2026-01-07"
+        assert close_day.trigger().result("20s") == "2026-01-07"
 
 
 def test_a_coroutine_may_return_the_list(url):
@@ -114,7 +115,7 @@ def test_a_coroutine_may_return_the_list(url):
         return number**2
 
     with scheduler:
-        handle = square.trigger_now()
+        handle = square.trigger()
         assert handle.wait("20s").state is State.SUCCEEDED
         assert list(handle.results()) == [1, 4, 9]
 
@@ -146,6 +147,11 @@ def test_what_is_collected_comes_back_as_the_collector_names_it(url):
         [after] = scheduler.backfill("report", now - timedelta(minutes=60), now)[:1]
         assert batch.result("20s") == Night(2)
         assert list(batch.results()) == [{"paris"}, {"lyon"}]
+
+        async def results() -> list[set[str]]:
+            return [result async for result in batch.aresults()]
+
+        assert asyncio.run(results()) == [{"paris"}, {"lyon"}]
         assert after.result("20s") == "Night(shops=2)"
 
 
@@ -191,7 +197,7 @@ def test_an_empty_list_is_a_batch_that_succeeds(url):
     def never(item: str) -> None: ...
 
     with scheduler:
-        assert never.trigger_now().result("10s") == 0
+        assert never.trigger().result("10s") == 0
 
 
 def test_one_item_enqueued_by_itself_runs_alone(url):
@@ -222,7 +228,7 @@ def test_items_are_an_items_own_for_policies(url):
         return run.attempt
 
     with scheduler:
-        handle = limited.trigger_now()
+        handle = limited.trigger()
         assert handle.wait("20s").state is State.SUCCEEDED
         assert sorted(handle.results()) == [1] * 11 + [2]
     assert most[0] <= 3
@@ -236,7 +242,7 @@ def test_shards_are_called_with_their_number_and_how_many_there_are(url):
         return run.shard, run.shards
 
     with scheduler:
-        handle = sweep.trigger_now()
+        handle = sweep.trigger()
         handle.wait("10s")
         assert sorted(handle.results()) == [(n, 4) for n in range(4)]
 
@@ -260,7 +266,7 @@ def test_powerjob_905_a_lister_that_dies_half_way_is_done_again_and_no_item_twic
         called.append(number)
 
     with scheduler:
-        assert work.trigger_now().wait("20s").state is State.SUCCEEDED
+        assert work.trigger().wait("20s").state is State.SUCCEEDED
     assert sorted(called) == list(range(60))
     assert len(listed) == 2
 
@@ -302,7 +308,7 @@ def test_the_first_items_run_while_the_list_is_still_read(url, monkeypatch):
         ran.set()
 
     with scheduler:
-        assert work.trigger_now().wait("30s").state is State.SUCCEEDED
+        assert work.trigger().wait("30s").state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -322,7 +328,7 @@ def test_a_list_that_cannot_be_used_fails_the_batch_and_says_why(url, given, wor
     def work(item: object) -> None: ...
 
     with scheduler, pytest.raises(RunFailed, match=words):
-        work.trigger_now().result("20s")
+        work.trigger().result("20s")
 
 
 def test_the_item_that_is_one_too_many_fails_the_batch(url, monkeypatch):
@@ -333,7 +339,7 @@ def test_the_item_that_is_one_too_many_fails_the_batch(url, monkeypatch):
     def work(item: int) -> None: ...
 
     with scheduler, pytest.raises(RunFailed, match="more than 5 items, the most of one batch"):
-        work.trigger_now().result("20s")
+        work.trigger().result("20s")
 
 
 def test_items_without_a_key_of_their_own_get_one(url):
@@ -344,7 +350,7 @@ def test_items_without_a_key_of_their_own_get_one(url):
         return item["id"]
 
     with scheduler:
-        handle = work.trigger_now()
+        handle = work.trigger()
         handle.wait("10s")
         assert [shown_key(one.key) for one in items_of(scheduler, handle.id)] == ["1", "2"]
 
@@ -359,7 +365,7 @@ def test_a_running_item_adds_items_to_its_batch(url):
             run.add_items([depth - 1])
 
     with scheduler:
-        handle = tree.trigger_now()
+        handle = tree.trigger()
         assert handle.wait("20s").state is State.SUCCEEDED
     assert called == [4, 3, 2, 1, 0]
 
@@ -377,7 +383,7 @@ def test_a_batch_that_failed_counts_what_its_items_added_among_them(url):
         run.add_items([1, 2])
 
     with scheduler, pytest.raises(RunFailed, match="2 of 3 items failed: 1, 2"):
-        crawl.trigger_now().result("20s")
+        crawl.trigger().result("20s")
 
 
 @pytest.mark.parametrize(("tolerate", "state"), [(None, State.FAILED), (2, State.SUCCEEDED), ("5%", State.FAILED)])
@@ -391,7 +397,7 @@ def test_a_batch_fails_with_more_failed_items_than_it_bears(url, tolerate, state
         return number
 
     with scheduler:
-        ended = work.trigger_now().wait("20s")
+        ended = work.trigger().wait("20s")
     assert ended.state is state
     if state is State.FAILED:
         assert ended.error is not None
@@ -411,7 +417,7 @@ def test_with_stop_after_the_rest_is_not_begun(url):
         raise ValueError("no")
 
     with scheduler:
-        handle = work.trigger_now()
+        handle = work.trigger()
         ended = handle.wait("20s")
         assert ended.state is State.FAILED
         assert ended.error is not None
@@ -430,7 +436,7 @@ def test_with_stop_after_no_more_is_begun_than_was_claimed_when_the_last_failed(
         raise ValueError("no")
 
     with scheduler:
-        handle = work.trigger_now()
+        handle = work.trigger()
         assert handle.wait("20s").state is State.FAILED
         wait_until(lambda: not handle.progress().open)
     assert 3 <= len(called) < 30
@@ -451,7 +457,7 @@ def test_a_collector_that_fails_is_tried_again_and_the_items_are_not(url):
         return number
 
     with scheduler:
-        assert work.trigger_now().result("20s") == 6
+        assert work.trigger().result("20s") == 6
     assert sorted(called) == [1, 2, 3]
 
 
@@ -469,7 +475,7 @@ def test_a_batch_that_is_cancelled_begins_no_further_item(url):
         run.check()
 
     with scheduler:
-        handle = work.trigger_now()
+        handle = work.trigger()
         assert begun.wait(20)
         wait_until(lambda: handle.look().listed is not None)
         handle.cancel(reason="wrong night")
@@ -496,7 +502,7 @@ def test_a_batch_that_is_cancelled_while_it_is_listed_leaves_nothing_open(url, m
         time.sleep(0.01)
 
     with scheduler:
-        handle = work.trigger_now()
+        handle = work.trigger()
         assert half.wait(20)
         scheduler.cancel(handle, reason="no")
         on.set()
@@ -528,7 +534,7 @@ def test_a_batch_that_is_retried_does_only_what_was_not_done(url):
         return number
 
     with scheduler:
-        first = work.trigger_now()
+        first = work.trigger()
         assert first.wait("20s").state is State.FAILED
         again = scheduler.retry(first.id)
         assert again.result("20s") == 15
@@ -546,7 +552,7 @@ def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
     def work(number: int) -> None: ...
 
     with scheduler:
-        assert work.trigger_now().wait("20s").state is State.SUCCEEDED
+        assert work.trigger().wait("20s").state is State.SUCCEEDED
 
 
 def test_a_node_that_knows_nothing_of_a_batch_wakes_it_when_its_waker_has_died(sqlite_url, monkeypatch):
@@ -591,7 +597,7 @@ def test_where_nothing_is_parked_nobody_asks_what_is(url, monkeypatch):
     with scheduler:
         wait_until(lambda: len(runs_of(scheduler, "tick")) > 3)
         assert asked == []
-        batch = work.trigger_now()
+        batch = work.trigger()
         wait_until(lambda: asked)
         go.set()
         assert batch.wait("20s").state is State.SUCCEEDED
@@ -633,7 +639,7 @@ def test_items_that_the_store_has_forgotten_are_listed_again(url, on_loop):
         return letter
 
     with scheduler:
-        batch = work.trigger_now()
+        batch = work.trigger()
         forget_two(scheduler, batch.id, url)
         go.set()
         result: Any = batch.result("20s")
@@ -653,7 +659,7 @@ def test_a_batch_whose_items_cannot_be_had_again_has_failed_and_says_so(url, by_
     options: dict[str, Any] = {} if by_hand else {"items": lambda: list(next(lists))}
     job = scheduler.job(**options)(work)
     with scheduler:
-        batch = job.enqueue_batch(list("abcd")) if by_hand else job.trigger_now()
+        batch = job.enqueue_batch(list("abcd")) if by_hand else job.trigger()
         forget_two(scheduler, batch.id, url)
         go.set()
         end = batch.wait("20s")
@@ -675,7 +681,7 @@ def test_a_retry_whose_first_batch_was_pruned_has_failed_and_does_not_count_with
         return number
 
     with scheduler:
-        first = work.trigger_now()
+        first = work.trigger()
         assert first.wait("20s").state is State.FAILED
         again = scheduler.retry(first.id)
         wait_until(lambda: called.count(3) == 2)
@@ -722,7 +728,7 @@ def test_a_store_that_is_away_while_a_batch_is_at_work_is_no_fault_of_the_batch(
 
     away = Away(monkeypatch, scheduler, *PHASES[phase])
     with scheduler:
-        batch = work.trigger_now()
+        batch = work.trigger()
         result: Any = batch.result("20s")
         assert result == [*range(8), 99]
         assert away.times == 1

@@ -85,7 +85,7 @@ def test_crontab_from_stdin_is_printed_as_a_program(command):
     space: dict[str, Any] = {"__name__": "printed"}
     exec(compile(answer.out, "printed", "exec"), space)
     jobs = space["scheduler"].jobs
-    assert {name: str(job.trigger.tz) for name, job in jobs.items()} == dict.fromkeys(
+    assert {name: str(job.rule.tz) for name, job in jobs.items()} == dict.fromkeys(
         ("backup", "report"), "Europe/Berlin"
     )
     assert "2 jobs written, 0 left out" in answer.err

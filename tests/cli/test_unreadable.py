@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronsensus import JobSpec, every
+from cronsensus import every
 from cronsensus.errors import StoreCorrupt
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.fixtures import a_session, state_of

@@ -58,7 +58,7 @@ def test_a_decorated_function_is_called_like_the_function_it_was(scheduler):
 
     assert (add(1), add(1, b=5), add.__name__, add.__doc__) == (3, 6, "add", "Add.")
     assert str(inspect.signature(add)) == "(a: 'int', b: 'int' = 2) -> 'int'"
-    assert (add.name, add.function(1), add.trigger) == ("add", 3, every("5m"))
+    assert (add.name, add.function(1), add.rule) == ("add", 3, every("5m"))
 
 
 def test_a_decorated_async_function_is_still_one(scheduler):
@@ -343,8 +343,8 @@ def test_a_job_that_lacks_arguments_cannot_be_triggered(scheduler):
     def send_invoice(order: int) -> None: ...
 
     with pytest.raises(InvalidOption, match=r"missing a required argument: 'order'; .* enqueue it with them"):
-        send_invoice.trigger_now()
-    scheduler.job(name="first", args=(1,))(importable_with_order).trigger_now()
+        send_invoice.trigger()
+    scheduler.job(name="first", args=(1,))(importable_with_order).trigger()
 
 
 def test_a_forgotten_pair_of_parentheses_is_explained(scheduler):

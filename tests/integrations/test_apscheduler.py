@@ -20,8 +20,9 @@ from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from cronsensus import ConfigurationError, InvalidOption, Scheduler
+from cronsensus import ConfigurationError, Scheduler
 from cronsensus.audit import audit
+from cronsensus.errors import InvalidOption
 from cronsensus.integrations.apscheduler import guard
 from cronsensus.integrations.apscheduler.aligned import Aligned
 from cronsensus.model.acquiring import Ask

@@ -69,7 +69,7 @@ def test_healthchecks_hears_of_the_begin_and_the_end_of_each_scheduled_run():
         def other() -> None: ...
 
         with scheduler:
-            close.trigger_now().wait("10s")  # by hand: says nothing of the schedule
+            close.trigger().wait("10s")  # by hand: says nothing of the schedule
             wait_until(lambda: any("/KEY/bad/fail" in path for path, _ in got))
             wait_until(lambda: any(path.startswith("/KEY/close-day?") for path, _ in got))
     paths = [path.partition("?")[0] for path, _ in got]

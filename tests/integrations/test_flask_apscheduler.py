@@ -6,7 +6,8 @@ import pytest
 from flask import Flask
 from flask_apscheduler import APScheduler
 
-from cronsensus import InvalidOption, Scheduler
+from cronsensus import Scheduler
+from cronsensus.errors import InvalidOption
 from cronsensus.integrations.apscheduler import guard
 from cronsensus.model.occurrence import OccurrenceFilter
 from tests.scratch import scratch_folder

@@ -197,7 +197,7 @@ def test_lock_of_two_lines_stays():
 
 def test_zone_is_that_of_the_line_else_the_one_given():
     migration = migrated("0 9 * * * a\nCRON_TZ=Asia/Shanghai\n0 9 * * * b\n", tz="Europe/Berlin")
-    assert [job.trigger.tz for job in program(migration)["scheduler"].jobs.values()] == [
+    assert [job.rule.tz for job in program(migration)["scheduler"].jobs.values()] == [
         "Europe/Berlin",
         "Asia/Shanghai",
     ]
@@ -412,10 +412,10 @@ def test_printed_schedules_give_the_times_of_cron_over_a_year(zone):
     minutes = minutes_of_the_year(zone)
     before, end = datetime(YEAR, 1, 1, tzinfo=UTC) - timedelta(microseconds=1), datetime(YEAR + 1, 1, 1, tzinfo=UTC)
     for text, job in zip(SCHEDULES, jobs.values(), strict=True):
-        ours, instant = [], job.trigger.next_after(before)
+        ours, instant = [], job.rule.next_after(before)
         while instant is not None and instant < end:
             ours.append(instant)
-            instant = job.trigger.next_after(instant)
+            instant = job.rule.next_after(instant)
         assert ours == runs_of_cron(text, minutes), text
 
 
@@ -441,8 +441,8 @@ def test_drawn_schedules_give_the_first_time_of_each_day_of_cron(fields):
     clock = timedelta(hours=min(rule.hours), minutes=min(rule.minutes))
     days = (first + timedelta(days=number) + clock for number in range(365))
     for job in jobs.values():  # none of a day that no month has
-        instant = job.trigger.next_after(first - timedelta(microseconds=1))
+        instant = job.rule.next_after(first - timedelta(microseconds=1))
         while instant is not None and instant.year == YEAR:
             ours.append(instant)
-            instant = job.trigger.next_after(instant.replace(hour=23, minute=59, second=59))
+            instant = job.rule.next_after(instant.replace(hour=23, minute=59, second=59))
     assert ours == [day for day in days if rule.matches(day)]

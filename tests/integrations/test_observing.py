@@ -8,7 +8,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronsensus import InvalidOption, Scheduler, StoreUnavailable
+from cronsensus import Scheduler, StoreUnavailable
+from cronsensus.errors import InvalidOption
 from cronsensus.external import observing
 from cronsensus.external.observed import ObservedJob, packed, read_observed, unpacked
 from cronsensus.external.observing import Observation

@@ -9,19 +9,8 @@ import pytest
 import redis
 import sqlalchemy
 
-from cronsensus import (
-    InvalidOption,
-    InvalidTrigger,
-    Run,
-    Scheduler,
-    UnknownJob,
-    UnsupportedFunction,
-    any_of,
-    at,
-    cron,
-    current_run,
-    every,
-)
+from cronsensus import Run, Scheduler, any_of, at, cron, current_run, every
+from cronsensus.errors import InvalidOption, InvalidTrigger, UnknownJob, UnsupportedFunction
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.node.executors import importing
 from tests.payload.typed_jobs import idempotency_key_here

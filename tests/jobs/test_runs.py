@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import cronsensus
-from cronsensus import DuplicateJob, InvalidOption, Run, Scheduler, UnknownJob, any_of, at, cron, every
+from cronsensus import Run, Scheduler, any_of, at, cron, every
+from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob
 from cronsensus.model.states import State
 from cronsensus.timing.clock import ManualClock
 from tests.payload.typed_jobs import idempotency_key_here, local_time_here
@@ -277,3 +278,8 @@ def test_completion_shows_what_is_public():
             "upstream", "zone",
         ])
     ]  # fmt: skip
+    with scheduler.lock("reindex") as lease:
+        assert [name for name in dir(lease) if not name.startswith("__")] == [
+            "aextend", "aowned", "areacquire", "arelease", "check", "expires_in", "extend", "holder", "lost", "name",
+            "owned", "reacquire", "release", "released", "token", "ttl",
+        ]  # fmt: skip

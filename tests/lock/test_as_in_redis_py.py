@@ -8,7 +8,8 @@ import redis
 import redis.asyncio
 from redis.exceptions import LockError, LockNotOwnedError
 
-from cronsensus import InvalidOption, LeaseLost, Lock, LockHeld, NotTheHolder
+from cronsensus import LeaseLost, Lock, LockHeld, NotTheHolder
+from cronsensus.errors import InvalidOption
 from cronsensus.lock import opening
 
 NOT_HELD = (LockError, NotTheHolder)

@@ -4,17 +4,8 @@ import asyncio
 
 import pytest
 
-from cronsensus import (
-    InvalidDuration,
-    InvalidOption,
-    Lock,
-    NotTheHolder,
-    Scheduler,
-    StoreUnavailable,
-    UnknownStore,
-    open_store,
-)
-from cronsensus.errors import ConfigurationError
+from cronsensus import Lock, NotTheHolder, Scheduler, StoreUnavailable, open_store
+from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption, UnknownStore
 
 URL = "memory://bad-input"
 

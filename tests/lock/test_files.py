@@ -8,7 +8,8 @@ from pathlib import Path
 import filelock
 import pytest
 
-from cronsensus import InvalidOption, LeaseLost, Lock, MissingExtra, StoreBusy, StoreUnavailable
+from cronsensus import LeaseLost, Lock, StoreUnavailable
+from cronsensus.errors import InvalidOption, MissingExtra, StoreBusy
 from cronsensus.lock import in_files
 from cronsensus.timing.clock import ManualClock
 

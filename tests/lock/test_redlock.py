@@ -13,7 +13,8 @@ from itertools import count
 import pytest
 import redis
 
-from cronsensus import ConfigurationError, InvalidOption, LeaseLost, Lock, MissingExtra, StoreUnavailable
+from cronsensus import ConfigurationError, LeaseLost, Lock, StoreUnavailable
+from cronsensus.errors import InvalidOption, MissingExtra
 from cronsensus.integrations import redlock
 from cronsensus.integrations.redlock import RedlockBackend
 from cronsensus.integrations.redlock_client import Round

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cronsensus import LeaseLost, Lock, Scheduler, SchemaMismatch, StoreEmptied
-from cronsensus.errors import InvalidOption
+from cronsensus import LeaseLost, Lock, Scheduler
+from cronsensus.errors import InvalidOption, SchemaMismatch, StoreEmptied
 from cronsensus.lock import opening
 from cronsensus.membership import session_host
 from cronsensus.model.ids import new_id

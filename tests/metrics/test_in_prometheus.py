@@ -113,8 +113,8 @@ def test_the_first_failure_of_a_job_is_told_by_its_name() -> None:
 
     server = Server(scheduler, port=0)
     with scheduler, server.beside():
-        billing.trigger_now()
-        mails.trigger_now().wait("10s")
+        billing.trigger()
+        mails.trigger().wait("10s")
         assert ended.wait(PATIENCE)
         with prometheus(server.url.removeprefix("http://").removesuffix("/metrics")) as here:
             assert here.until_fires("CronsensusJobFailed billing") == "billing failed for good"

@@ -11,9 +11,10 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from cronsensus import JobSpec, Policies, every
+from cronsensus import every
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import Renewal
 from cronsensus.model.step import Done, Step

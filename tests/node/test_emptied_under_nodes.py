@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cronsensus import StoreEmptied, StoreUnavailable
+from cronsensus import StoreUnavailable
+from cronsensus.errors import StoreEmptied
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
 from cronsensus.node.round import HALTED
 from cronsensus.process.logger import flush

@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from cronsensus import JobSpec, at
+from cronsensus import at
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.node.herd import MOST_DUE
 from cronsensus.node.turn_order import place

@@ -8,7 +8,8 @@ from statistics import median
 
 import pytest
 
-from cronsensus import JobSpec, every
+from cronsensus import every
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.decide import HINTED
 from cronsensus.node.settings import WATCH

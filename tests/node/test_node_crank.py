@@ -7,11 +7,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from cronsensus import JobSpec, Policies, State, StoreUnavailable, every
+from cronsensus import State, StoreUnavailable, every
 from cronsensus.errors import StoreBusy, StoreCorrupt
 from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal
 from cronsensus.node.progress import ProgressBuffer

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from cronsensus import JobSpec, State
+from cronsensus import State
 from cronsensus.bus import Bus
 from cronsensus.events import Event, RunEnded, SessionLost, TakenOver
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, RunError, Settled, Takeover
 from cronsensus.model.states import Origin
 from cronsensus.model.step import GiveBack

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cronsensus import Cancel, JobSpec, Retry, Scheduler, State
+from cronsensus import Cancel, Retry, Scheduler, State
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus import InvalidOption, Run, Scheduler
+from cronsensus import Run, Scheduler
+from cronsensus.errors import InvalidOption
 from cronsensus.stores.memory import MemoryStore
 
 

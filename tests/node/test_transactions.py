@@ -18,17 +18,8 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from cronsensus import (
-    InvalidPayload,
-    LeaseLost,
-    Retry,
-    Run,
-    RunFailed,
-    Scheduler,
-    State,
-    StoreUnavailable,
-    UnsupportedTransaction,
-)
+from cronsensus import LeaseLost, Retry, Run, RunFailed, Scheduler, State, StoreUnavailable
+from cronsensus.errors import InvalidPayload, UnsupportedTransaction
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.progress import ProgressBuffer

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from cronsensus import JobSpec
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.timing.clock import ManualClock

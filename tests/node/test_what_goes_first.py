@@ -47,7 +47,7 @@ def test_a_job_of_each_fifth_of_a_second_is_run_in_time_behind(behind, tmp_path)
         nodes.enter_context(one)
         nodes.enter_context(other)
         if behind == "a batch":
-            close.trigger_now()
+            close.trigger()
         else:
             mail.enqueue_many(mail.call(number) for number in range(MUCH))
         job = "close" if behind == "a batch" else "mail"

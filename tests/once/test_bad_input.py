@@ -2,14 +2,8 @@
 
 import pytest
 
-from cronsensus import (
-    DuplicateJob,
-    InvalidOption,
-    InvalidTrigger,
-    Run,
-    Scheduler,
-    UnsupportedFunction,
-)
+from cronsensus import Run, Scheduler
+from cronsensus.errors import DuplicateJob, InvalidOption, InvalidTrigger, UnsupportedFunction
 
 
 def charge(order_id, amount=1.0):

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from cronsensus import InvalidDuration, InvalidOption, StoreUnavailable
+from cronsensus import StoreUnavailable
+from cronsensus.errors import InvalidDuration, InvalidOption
 from cronsensus.integrations.startup_coordinator import StartupCoordinator
 from cronsensus.lock import opening
 from tests.cancelling import CutTask, each_await

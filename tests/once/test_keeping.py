@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cronsensus import InvalidOption, InvalidTransition, LeaseLost, Scheduler, StoreBusy
+from cronsensus import LeaseLost, Scheduler
+from cronsensus.errors import InvalidOption, InvalidTransition, StoreBusy
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.claims import Claims
 from cronsensus.timing.clock import ManualClock

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronsensus import InvalidOption, PayloadMismatch
+from cronsensus import PayloadMismatch
+from cronsensus.errors import InvalidOption
 from cronsensus.model.occurrence import LONGEST_KEY, OccurrenceFilter
 from cronsensus.once.keys import Key, KeyOf
 

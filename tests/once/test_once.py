@@ -17,17 +17,15 @@ from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 
 from cronsensus import (
     ConfigurationError,
-    InvalidPayload,
     LeaseLost,
     RunFailed,
     Scheduler,
     State,
     StillRunning,
-    StoreBusy,
     StoreUnavailable,
-    UnsupportedTransaction,
     current_run,
 )
+from cronsensus.errors import InvalidPayload, StoreBusy, UnsupportedTransaction
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.node.async_transaction import AsyncConnection
 from cronsensus.stores.sql.lending import Lending

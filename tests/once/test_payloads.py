@@ -11,7 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from cronsensus import InvalidOption, PayloadMismatch, RunFailed, Scheduler
+from cronsensus import PayloadMismatch, RunFailed, Scheduler
+from cronsensus.errors import InvalidOption
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.testing.conformance.steps import an_end, settle, win_named
 from tests.servers.distance import patience

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus import InvalidOption, RunFailed, Scheduler, StillRunning
+from cronsensus import RunFailed, Scheduler, StillRunning
+from cronsensus.errors import InvalidOption
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.waiters import Waiters
 from cronsensus.startup import tasks

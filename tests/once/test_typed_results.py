@@ -4,7 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from cronsensus import InvalidPayload, Scheduler
+from cronsensus import Scheduler
+from cronsensus.errors import InvalidPayload
 
 DAY = date(2026, 1, 31)
 

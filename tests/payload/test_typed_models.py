@@ -10,7 +10,8 @@ from itertools import count
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
-from cronsensus import InvalidPayload, Scheduler
+from cronsensus import Scheduler
+from cronsensus.errors import InvalidPayload
 from cronsensus.payload.typed import Types
 
 _names = count()

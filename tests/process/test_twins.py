@@ -283,7 +283,7 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
     (Handle, "retry"): lambda verb, _, __, final: getattr(final, verb.__name__)(),
     (Job, "pause"): lambda verb, *_: verb(reason="x"),
     (Job, "resume"): lambda verb, *_: verb(),
-    (Job, "trigger_now"): lambda verb, *_: verb(),
+    (Job, "trigger"): lambda verb, *_: verb(),
     (Job, "backfill"): lambda verb, *_: verb(*PAST),
     (Once, "forget"): lambda verb, *_: verb(),
 }

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus import JobSpec, StoreCorrupt
+from cronsensus.errors import StoreCorrupt
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store

@@ -1,6 +1,6 @@
 """Reading page by page: everything once, in order, and no page more than it takes."""
 
-from cronsensus import JobSpec
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.pages import every_job, every_occurrence

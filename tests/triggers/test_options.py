@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cronsensus import InvalidOption, InvalidTrigger, Scheduler, at, cron, every
+from cronsensus import Scheduler, at, cron, every
+from cronsensus.errors import InvalidOption, InvalidTrigger
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from cronsensus import NodeFailed, Scheduler, current_run
+from cronsensus import Scheduler, current_run
+from cronsensus.errors import NodeFailed
 from cronsensus.node import node as module
 from tests.user_code.programs import started
 

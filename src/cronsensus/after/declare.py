@@ -17,7 +17,7 @@ from cronsensus.timing.durations import Duration, format_duration, parse_duratio
 from cronsensus.timing.instants import format_instant
 from cronsensus.triggers import Trigger
 
-Upstreams = Sequence[Named | str] | Mapping[Any, Literal["same", "all_in_period", "latest_before"]]
+Upstreams = Named | str | Sequence[Named | str] | Mapping[Any, Literal["same", "all_in_period", "latest_before"]]
 
 
 class AfterOptions(TypedDict, total=False):
@@ -56,8 +56,7 @@ def read_after(
                 raise InvalidOption(f"{name}=… is for jobs that come after others; give after=[…]")
         return None
     if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
-        name = given if isinstance(given, str) else getattr(given, "name", getattr(given, "__name__", "extract"))
-        raise InvalidOption(f"after={given!r}: write after=[{name}], or after={{{name}: 'latest_before'}}")
+        given = [given]
     if policies.get("overlap", "allow") != "allow":
         raise InvalidOption(
             f"{job!r} comes after others, so overlap={policies['overlap']!r} would let one that waits stop all behind "

@@ -86,7 +86,7 @@ def _job(name: str) -> Target:
     if Invocation.current().url is None:
         declared = application().scheduler.jobs
     if name in declared:
-        trigger = declared[name].trigger
+        trigger = declared[name].rule
     else:
         with opened_store() as store:
             view = require_job(store, name, declared=declared)

@@ -168,11 +168,11 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     times = {
         job: nominal if job not in stands else stands[job].until
         for job, declared in scheduler.jobs.items()
-        if declared.trigger is not None and (nominal := declared.trigger.next_after(now)) is not None
+        if declared.rule is not None and (nominal := declared.rule.next_after(now)) is not None
     }
     message(f"{name}: node {scheduler.node_name}, store {where}, {counted(len(scheduler.jobs), 'job')}")
     message(f"{counted(others, 'other node')} alive" if others else "no other node is alive: start more, anywhere")
-    rules = zone_rules_of(one.trigger for one in scheduler.jobs.values())
+    rules = zone_rules_of(one.rule for one in scheduler.jobs.values())
     if rules.digests:
         message(f"zone rules: tzdata {rules.version}")
     if known.url.startswith("memory:"):

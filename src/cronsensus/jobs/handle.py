@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from cronsensus.batching.declare import refuse_item
@@ -34,6 +35,8 @@ else:
     R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
+_PAGE = 100
+"""Results that one trip to a thread brings."""
 _FIRST_LOOK = 0.002
 _LONGEST_PAUSE = 0.25
 _GROWTH = 1.5
@@ -240,6 +243,15 @@ class Handle(Generic[R_co]):
         store = self._opened.store
         batches = [one.id for one in _retries(store, self._find(store))]
         return iter(Results(store, batches, self._types(self.job)))
+
+    async def aresults(self) -> AsyncIterator[Any]:
+        """Give what ``results`` gives without blocking the event loop: ``async for result in batch.aresults():``."""
+        import asyncio
+
+        results = await asyncio.to_thread(self.results)
+        while page := await asyncio.to_thread(lambda: list(islice(results, _PAGE))):
+            for result in page:
+                yield result
 
     @require_reason
     def cancel(self, *, reason: str, by: str | None = None) -> State:

@@ -28,6 +28,7 @@ ELSEWHERE = {
     **dict.fromkeys(("delay", "send", "defer", "kiq", "kick", "perform_async"), _ENQUEUE),
     **dict.fromkeys(("apply_async", "send_with_options", "defer_async", "schedule", "perform_in"), _LATER),
     **dict.fromkeys(("s", "si", "signature", "subtask", "message"), _CHAIN),
+    "trigger_now": "{0}.trigger(…)",
     "apply": "{0}(…), which calls the function here and now",
 }
 """What other libraries call a job's methods, and what to write here."""
@@ -80,8 +81,8 @@ class Job(Generic[P, R_co]):
         return self._spec()
 
     @property
-    def trigger(self) -> Trigger | None:
-        """When it runs by itself; ``None``: only when told to. To run it now, ``trigger_now``."""
+    def rule(self) -> Trigger | None:
+        """When it runs by itself; ``None``: only when told to. To run it now, ``trigger()``."""
         return self.spec.trigger
 
     @property
@@ -169,13 +170,13 @@ class Job(Generic[P, R_co]):
 
     aresume = twin(resume)
 
-    def trigger_now(
+    def trigger(
         self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
     ) -> Handle[R_co]:
         """Run it now, beside its schedule; see ``Scheduler.trigger``."""
         return self._operations.trigger(self, downstream=downstream, key=key, by=by, reason=reason)
 
-    atrigger_now = twin(trigger_now)
+    atrigger = twin(trigger)
 
     def backfill(
         self, start: datetime | str, end: datetime | str, *, by: str | None = None, reason: str = ""

@@ -47,7 +47,7 @@ _MICROSECOND = timedelta(microseconds=1)
 class Declared(Named, Protocol[R_co]):
     """A job of which it is known what its function returns: a ``Job``."""
 
-    def trigger_now(
+    def trigger(
         self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
     ) -> Handle[R_co]:
         """Run it now."""

@@ -172,6 +172,13 @@ class Lost(Event):
         return self.is_set() or super().wait(timeout)
 
 
+_OF_THE_BACKEND = frozenset({
+    "abandon", "abandon_now", "end", "ends_with_its_owner", "expire", "grant", "is_ours", "lose", "ref", "register",
+    "renew", "require_holder", "session", "step", "thread_ended", "trusted", "trusted_at", "unbind",
+})  # fmt: skip
+"""What completion leaves out: the backend and the heartbeat call it."""
+
+
 class Lease:
     """One hold of a lock, from ``acquire`` to ``release``.
 
@@ -483,6 +490,10 @@ class Lease:
     aextend = twin(extend, on_worker)
     areacquire = twin(reacquire, on_worker)
     aowned = twin(owned, on_worker)
+
+    def __dir__(self) -> list[str]:
+        own = (name for name in super().__dir__() if not name.startswith("_") or name.startswith("__"))
+        return sorted(set(own) - _OF_THE_BACKEND)
 
     def __repr__(self) -> str:
         state = "released" if self.released else "lost" if self.lost.is_set() else "held"

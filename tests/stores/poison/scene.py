@@ -16,12 +16,13 @@ from typing import Any
 
 from msgspec import structs
 
-from cronsensus import JobSpec, Policies, State, every
+from cronsensus import State, every
 from cronsensus.errors import StoreCorrupt
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.ends import End
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, RunError
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.session import Renewal, SessionSpec

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from cronsensus import JobSpec
+from cronsensus.model.job import JobSpec
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from tests.servers.fixtures import mysql_connection
