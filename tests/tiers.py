@@ -10,7 +10,15 @@ server, the README, the examples, and all tests of units.
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
+from fnmatch import fnmatchcase, translate
+from pathlib import Path
+
+SHORT_TIER = "not long"
+"""What ``make test`` asks for; ``make long`` asks for the mark itself, and for examples that were never drawn."""
+
+DURATIONS = Path(__file__).parent / "durations.txt"
+"""Seconds of each file in the tier of every commit, as ``scripts/durations`` has measured them."""
 
 LONG: tuple[tuple[str, str], ...] = (
     # Each waits for real time to pass on real servers.
@@ -135,9 +143,13 @@ LONG: tuple[tuple[str, str], ...] = (
 """Patterns of node ids, and why each costs more than it tells at every commit."""
 
 
+# As one expression: it is asked about each test by each process, a hundred patterns each time.
+_LONG = re.compile("|".join(translate(pattern) for pattern, _ in LONG))
+
+
 def is_long(nodeid: str) -> bool:
     """Tell whether a test is in the long tier."""
-    return any(fnmatchcase(nodeid, pattern) for pattern, _ in LONG)
+    return _LONG.match(nodeid) is not None
 
 
 def is_long_file(path: str) -> bool:
@@ -145,3 +157,10 @@ def is_long_file(path: str) -> bool:
     return any(
         fnmatchcase(path, pattern) for pattern, _ in LONG if pattern.endswith((".py*", "/*")) and "[" not in pattern
     )
+
+
+def read_durations() -> dict[str, float]:
+    """Read ``durations.txt``: the seconds of each file; the path is from the root."""
+    lines = DURATIONS.read_text(encoding="utf-8").splitlines() if DURATIONS.exists() else []
+    measured = (line.split() for line in lines if not line.startswith("#"))
+    return {file: float(seconds) for seconds, file in measured}
