@@ -1,17 +1,29 @@
 """What is in which tier of the tests."""
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.tiers import LONG, is_long, is_long_file
 
 ROOT = Path(__file__).parent.parent
+LONGEST_SLEEP = 0.2
+"""Seconds below which a sleep is no wait: it makes a race wider, or is the period of a poll."""
+
+MAY_SLEEP = {
+    "tests/chaos/chaos_jobs.py": "jobs of nodes that are killed meanwhile",
+    "tests/integrations/guarded_app.py": "jobs of processes that are killed meanwhile",
+    "tests/upgrade/upgrade_jobs.py": "jobs of nodes that are killed meanwhile",
+    "tests/metrics/test_in_prometheus.py": "what Prometheus is to find missed is real time",
+    "tests/test_node.py": "a job that blocks its event loop for longer than a real lease",
+    "tests/test_recipes.py": "what the recipe tells of is real time that nobody ran",
+}
+"""Files of the short tier that sleep, and why nothing can be waited for instead."""
 
 
-@pytest.mark.parametrize("file", sorted({pattern.split("::")[0].split("[[]")[0] for pattern, _ in LONG} - {"*40ms*"}))
-def test_long_tier_names_files_that_exist(file: str):
-    assert any(ROOT.glob(file)), f"no file is like {file}"
+def test_long_tier_names_files_that_exist():
+    files = {pattern.split("::")[0].split("[[]")[0] for pattern, _ in LONG} - {"*40ms*"}
+    assert not [file for file in files if not any(ROOT.glob(file))]
 
 
 def test_long_tier_takes_by_path_and_by_parameter():
@@ -25,3 +37,22 @@ def test_file_with_a_test_of_the_short_tier_is_collected():
     assert is_long_file("tests/faults/test_full.py")
     assert not is_long_file("tests/lock/test_lock.py")
     assert not is_long_file("tests/stores/test_postgres.py")
+
+
+def sleeps(path: Path) -> Iterator[str]:
+    """Yield where a file sleeps for so many seconds, written out; a program that it starts is a text, and is not read."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(
+                func=ast.Name("sleep") | ast.Attribute(attr="sleep"), args=[ast.Constant(float() | int() as wait)]
+            ):
+                if wait >= LONGEST_SLEEP:
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_nothing_in_the_short_tier_sleeps_to_wait():
+    files = [path for path in (ROOT / "tests").rglob("*.py") if not is_long_file(path.relative_to(ROOT).as_posix())]
+    found = [call for path in files for call in sleeps(path)]
+    wrong = [call for call in found if call.partition(":")[0] not in MAY_SLEEP]
+    assert not wrong, f"wait for the event itself, or move a ManualClock: {wrong}"
+    assert {call.partition(":")[0] for call in found} == MAY_SLEEP.keys(), "a file in MAY_SLEEP sleeps no more"
