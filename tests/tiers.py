@@ -67,10 +67,10 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/simulation/test_batch_nights.py::*to_its_end*[[][1-9]*",
         "fifty nights of batches more; ten in every commit",
     ),
-    (
-        "tests/simulation/test_diamond_nights.py::*both_its_sides*[[][1-9]*prunes*",
-        "twenty nights of diamonds more in which people prune; ten in every commit",
-    ),
+    ("tests/simulation/test_diamond_nights.py::*both_its_sides*[[][1-9]*", "twenty nights of diamonds more of each kind"),
+    ("tests/simulation/test_starvation.py::*all_the_same[[][1-9]*", "two full nights more; one in every commit"),
+    ("tests/simulation/test_batch_nights.py::*rough_enough*", "counts what the same nights met"),
+    ("tests/simulation/test_diamond_nights.py::*rough_enough*", "the same"),
     (
         "tests/simulation/test_quiet_nights.py::*that_it_had[[][1-9]*",
         "ninety quiet nights more; ten in every commit",
