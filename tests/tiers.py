@@ -11,6 +11,7 @@ server, the README, the examples, and all tests of units.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from pathlib import Path
 
@@ -18,7 +19,19 @@ SHORT_TIER = "not long"
 """What ``make test`` asks for; ``make long`` asks for the mark itself, and for examples that were never drawn."""
 
 DURATIONS = Path(__file__).parent / "durations.txt"
-"""Seconds of each file in the tier of every commit, as ``scripts/durations`` has measured them."""
+"""What each file in the tier of every commit takes, as ``scripts/durations`` has measured it."""
+
+
+@dataclass(frozen=True, order=True)
+class Took:
+    """What a file of tests took, in seconds, and in seconds of a processor."""
+
+    seconds: float = 0.0
+    processor: float = 0.0
+
+    def __add__(self, more: Took) -> Took:
+        return Took(self.seconds + more.seconds, self.processor + more.processor)
+
 
 LONG: tuple[tuple[str, str], ...] = (
     # Each waits for real time to pass on real servers.
@@ -67,7 +80,10 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/simulation/test_batch_nights.py::*to_its_end*[[][1-9]*",
         "fifty nights of batches more; ten in every commit",
     ),
-    ("tests/simulation/test_diamond_nights.py::*both_its_sides*[[][1-9]*", "twenty nights of diamonds more of each kind"),
+    (
+        "tests/simulation/test_diamond_nights.py::*both_its_sides*[[][1-9]*",
+        "twenty nights more of each kind",
+    ),
     ("tests/simulation/test_starvation.py::*all_the_same[[][1-9]*", "two full nights more; one in every commit"),
     ("tests/simulation/test_batch_nights.py::*rough_enough*", "counts what the same nights met"),
     ("tests/simulation/test_diamond_nights.py::*rough_enough*", "the same"),
@@ -89,6 +105,13 @@ LONG: tuple[tuple[str, str], ...] = (
         (f"tests/audit/*[[]{store}-*", "the table of faults runs on memory and SQLite in every commit")
         for store in ("postgres", "mysql", "redis")
     ),
+    (
+        "tests/alerts/test_alerts.py::*[[]sqlite*",
+        "on memory in every commit; the suite of stores has each read of theirs",
+    ),
+    ("tests/test_batches.py::*[[]sqlite*", "the same: conformance batching"),
+    ("tests/test_dependencies.py::*[[]sqlite*", "the same; nodes that are killed share a file in every commit"),
+    ("tests/test_runs.py::*[[]sqlite*", "the same: conformance reading"),
     *((f"tests/audit/*[[]{store}]", "the same") for store in ("postgres", "mysql", "redis")),
     ("tests/lock/*[[]mysql*", "locks and guards run on SQLite, PostgreSQL and Redis in every commit"),
     ("tests/lock/*redlock*", "the same"),
@@ -97,6 +120,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/lock/test_several.py::*killed[[]postgres*", "the same"),
     ("tests/stores/test_state_machine.py::test_mysql*", "random sequences; SQLite in every commit"),
     ("tests/stores/test_state_machine.py::test_postgres*", "the same"),
+    *(
+        (f"tests/stores/test_demo.py::*[[]{store}]", "the demo runs on PostgreSQL and SQLite")
+        for store in ("mysql", "redis")
+    ),
     ("tests/stores/sql/test_postgres_pooler.py*", "the suite again, behind PgBouncer"),
     (
         "tests/stores/test_postgres.py::TestPostgresStoreWithoutOneTrip*",
@@ -159,8 +186,8 @@ def is_long_file(path: str) -> bool:
     )
 
 
-def read_durations() -> dict[str, float]:
-    """Read ``durations.txt``: the seconds of each file; the path is from the root."""
+def read_durations() -> dict[str, Took]:
+    """Read ``durations.txt``: what each file took; the path is from the root."""
     lines = DURATIONS.read_text(encoding="utf-8").splitlines() if DURATIONS.exists() else []
     measured = (line.split() for line in lines if not line.startswith("#"))
-    return {file: float(seconds) for seconds, file in measured}
+    return {file: Took(float(seconds), float(processor)) for seconds, processor, file in measured}

@@ -30,7 +30,7 @@ SEEN_AT = {
 }
 """Where the rarer ones were found last, by ``seek_ablations.py``; looked at first, to save time."""
 SOON = 60
-"""Most nights before the one that finds it. Another was found in its 237th, and every run of all tests waited a minute."""
+"""Most nights before the one that finds it: one was found in its 237th, and for that all tests took a minute more."""
 LIKELY: dict[str, Callable[[Scenario], bool]] = {
     "HearsAnybody": lambda night: night.rough and night.nodes > 1 and night.mortality >= 0.06,
     "LocksOutliveSessions": lambda night: night.rough and night.outsiders == 2,
