@@ -68,6 +68,11 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/metrics/test_rules.py*", "promtool plays twenty minutes of each rule"),
     ("tests/test_example_keep_in_web_servers.py*", "starts gunicorn and uvicorn, and counts what eight workers run"),
     (
+        "tests/test_recipes.py::test_four_gunicorn_workers*",
+        "the same; in every commit two processes of examples/keep_apscheduler.py",
+    ),
+    ("tests/test_recipes.py::*two_requests_order[[]flask]", "the same; with FastAPI in every commit"),
+    (
         "tests/stores/sql/test_*_faults.py*",
         "servers that are killed, full, silent; nodes are killed on each in every commit",
     ),
