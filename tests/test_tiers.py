@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tiers import LONG, is_long, is_long_file
+from tests.tiers import LONG, is_long, is_long_file, read_durations
 
 ROOT = Path(__file__).parent.parent
 LONGEST_SLEEP = 0.2
@@ -16,10 +16,28 @@ MAY_SLEEP = {
     "tests/integrations/guarded_app.py": "jobs of processes that are killed meanwhile",
     "tests/upgrade/upgrade_jobs.py": "jobs of nodes that are killed meanwhile",
     "tests/metrics/test_in_prometheus.py": "what Prometheus is to find missed is real time",
-    "tests/test_node.py": "a job that blocks its event loop for longer than a real lease",
+    "tests/node/test_node.py": "a job that blocks its event loop for longer than a real lease",
     "tests/test_recipes.py": "what the recipe tells of is real time that nobody ran",
 }
 """Files of the short tier that sleep, and why nothing can be waited for instead."""
+
+MOST = 8.0
+"""Seconds of a processor that one file may take of every commit's tests."""
+
+MAY_TAKE_LONGER = {
+    "tests/test_recipes.py": "starts the programs of twenty recipes",
+    "tests/test_scheduler.py": "starts forty programs, each of which ends in another way",
+    "tests/after/test_dependencies.py": "schedules of each second on real nodes, some of which are killed",
+    "tests/node/test_node.py": "real nodes, on two kinds of store",
+    "tests/stores/test_mysql.py": "the suite of stores",
+    "tests/stores/test_postgres.py": "the suite of stores",
+    "tests/stores/test_redis.py": "the suite of stores",
+    "tests/stores/test_sqlite.py": "the suite of stores",
+    "tests/simulation/test_simulation.py": "fifty nights, and all past seeds",
+    "tests/simulation/test_ablations.py": "nights without each safeguard",
+    "tests/simulation/test_batch_nights.py": "ten nights of three kinds",
+    "tests/simulation/test_diamond_nights.py": "the same",
+}
 
 
 def test_long_tier_names_files_that_exist():
@@ -56,3 +74,15 @@ def test_nothing_in_the_short_tier_sleeps_to_wait():
     wrong = [call for call in found if call.partition(":")[0] not in MAY_SLEEP]
     assert not wrong, f"wait for the event itself, or move a ManualClock: {wrong}"
     assert {call.partition(":")[0] for call in found} == MAY_SLEEP.keys(), "a file in MAY_SLEEP sleeps no more"
+
+
+def test_no_file_of_the_short_tier_takes_long():
+    slow = {file: took.processor for file, took in read_durations().items() if took.processor > MOST}
+    wrong = slow.keys() - MAY_TAKE_LONGER.keys()
+    assert not wrong, (
+        f"share set-up, or move a second kind of store into LONG; then scripts/durations {' '.join(wrong)}"
+    )
+
+
+def test_durations_are_of_files_that_exist():
+    assert not [file for file in read_durations() if not (ROOT / file).exists()], "run scripts/durations on its folder"
