@@ -20,8 +20,8 @@ from cronsensus.errors import CronsensusError
 from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
-from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.literals import literal
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.timing.clock import SystemClock
 
