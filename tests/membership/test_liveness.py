@@ -149,11 +149,11 @@ def test_a_holder_that_names_no_process_is_not_dead(ended):
 
 def test_just_long_enough_between_two_looks_is_enough():
     absent = replace(MemoryStore().look(), absent=("s",))
-    once = Absences().after(absent, 1.0, 1.0)
+    once = Absences().update_absences(absent, 1.0, 1.0)
     assert not once.is_gone("s")
     assert once.certain_at(["s", "other"]) == 1.0 + AGAIN_AFTER * ABSENT_FOR
     assert once.certain_at(["other"]) is None
-    twice = once.after(absent, 1.0 + ABSENT_FOR, 1.0 + ABSENT_FOR)
+    twice = once.update_absences(absent, 1.0 + ABSENT_FOR, 1.0 + ABSENT_FOR)
     just = replace(twice, patience=twice.asked_at - twice.absent["s"].since)
     assert just.is_gone("s")
     assert not just.is_gone("other")

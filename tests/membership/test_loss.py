@@ -57,7 +57,7 @@ class Overtaken(OrderedDict[tuple[int, str], tuple[datetime, datetime]]):
 
     def __init__(self, watch: StoreWatch) -> None:
         super().__init__()
-        self.renewals = [threading.Thread(target=lambda: watch.trouble(SchemaMismatch("no tables")))]
+        self.renewals = [threading.Thread(target=lambda: watch.note_trouble(SchemaMismatch("no tables")))]
 
     def __setitem__(self, key: tuple[int, str], value: tuple[datetime, datetime]) -> None:
         super().__setitem__(key, value)
@@ -69,7 +69,7 @@ def test_a_loss_found_by_a_renewal_while_a_round_notes_watermarks_leaves_the_rou
     watch = StoreWatch("n", stop=False)
     store = MemoryStore()
     store.migrate()
-    watch.opened(store, "s", store.now())
+    watch.note_opened(store, "s", store.now())
     marks = watch._watermarks = Overtaken(watch)
     now = store.now()
     plan = Plan(
@@ -84,6 +84,6 @@ def test_a_loss_found_by_a_renewal_while_a_round_notes_watermarks_leaves_the_rou
         watermark=now,
         next_due=None,
     )
-    watch.decided([plan], now)
+    watch.note_plans([plan], now)
     marks.renewals[0].join()
     assert not marks

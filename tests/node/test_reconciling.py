@@ -42,7 +42,7 @@ class Forgetful(Bench):
 
     def step(self) -> None:
         """Turn the node's cranks once, and let a moment pass."""
-        self.round.step()
+        self.round.run_round()
         self.clock.advance(TICK)
         self.keeper.renew(self.store)
         self.clock.advance(TICK)
@@ -60,7 +60,7 @@ class Forgetful(Bench):
     def finish(self, call: Call | None = None, ending: Ending | None = None) -> None:
         call = call or self.hands.calls[0]
         self.hands.calls.remove(call)
-        self.round.active_runs.ended(call, ending or Ending(kind="returned", result='"done"'))
+        self.round.active_runs.receive_ending(call, ending or Ending(kind="returned", result='"done"'))
         self.step()
 
     def forget(self, since: Any) -> None:
@@ -173,7 +173,7 @@ def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_aga
         patch.setattr(bench.round.active_runs, "_registry", {})  # as if the function was not here
         bench.step()
         before = take(bench.store)
-        bench.round.active_runs.settle(lease.session)
+        bench.round.active_runs.send_report(lease.session)
     assert bench.look(number).state is State.PENDING
     bench.forget(before)
     assert bench.look(number).state is State.RUNNING
@@ -277,7 +277,7 @@ def test_what_was_claimed_ahead_and_forgotten_is_not_begun():
     (claim,) = steps.take(bench.store, bench.session, 1, ["work"], lease=LEASE)
     lease = bench.round.lease
     assert lease is not None
-    bench.round.active_runs.begin_at(bench.clock.monotonic() + 30, claim, lease)
+    bench.round.active_runs.start_claim_at(bench.clock.monotonic() + 30, claim, lease)
     bench.forget(before)
     bench.go_on()
     assert [(call.claim.id, call.claim.token > claim.token) for call in bench.begun] == [(number, True)]
@@ -294,7 +294,7 @@ def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_
 
     monkeypatch.setattr(bench.store, "step", is_lost)
     while not bench.begun:
-        bench.round.step()
+        bench.round.run_round()
         bench.clock.advance(0.002)
         bench.keeper.renew(bench.store)
         bench.begun += bench.hands.calls
@@ -343,7 +343,7 @@ def test_a_renewal_that_the_store_forgot_costs_nothing():
     bench.step()
     before = take(bench.store)
     bench.go_on(2)
-    bench.keeper.ask()
+    bench.keeper.request_renewal()
     bench.step()
     bench.forget(before)
     bench.go_on(3 * LEASE.total_seconds())
@@ -401,10 +401,10 @@ def test_one_renewal_alone_stops_no_run():
     bench.step()
     lease = bench.round.lease
     assert lease is not None
-    asked = lease.ask()
+    asked = lease.note_request()
     bench.clock.advance(TICK)
-    bench.round.reconciling.heard(lease, (), asked)
-    bench.round.step()
+    bench.round.reconciling.compare_renewal(lease, (), asked)
+    bench.round.run_round()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
 
@@ -412,13 +412,13 @@ def test_a_renewal_asked_before_a_claim_was_answered_says_nothing_about_that_cla
     bench = Forgetful()
     lease = bench.round.lease
     assert lease is not None
-    early = [lease.ask(), lease.ask()]
+    early = [lease.note_request(), lease.note_request()]
     bench.clock.advance(TICK)
     bench.enqueue()
     bench.step()
     for asked in early:
-        bench.round.reconciling.heard(lease, (), asked)
-        bench.round.step()
+        bench.round.reconciling.compare_renewal(lease, (), asked)
+        bench.round.run_round()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
 
@@ -430,12 +430,12 @@ def test_a_renewal_asked_before_an_end_was_answered_says_nothing_about_that_run(
     call = bench.hands.calls[0]
     assert lease is not None
     key = (call.claim.id, call.claim.token)
-    early = [lease.ask(), lease.ask()]
+    early = [lease.note_request(), lease.note_request()]
     bench.clock.advance(TICK)
     bench.finish()
     for asked in early:
-        bench.round.reconciling.heard(lease, (key,), asked)
-        bench.round.step()
+        bench.round.reconciling.compare_renewal(lease, (key,), asked)
+        bench.round.run_round()
     assert bench.round.stats.settled == 1
 
 
@@ -481,7 +481,7 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
     monkeypatch.setattr(bench.store, "renew", lists_a_ghost)
     monkeypatch.setattr(bench.store, "step", counts)
     for _ in range(300):
-        bench.keeper.ask()
+        bench.keeper.request_renewal()
         bench.step()
         bench.clock.advance(0.1)
     assert 1 <= said <= 300 * (0.1 + 2 * TICK) / SETTLE_TIME + 2
@@ -493,7 +493,7 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
 
 def test_ends_are_kept_for_a_minute_and_no_longer():
     bench = Forgetful()
-    said: Said = bench.round.active_runs.said
+    said: Said = bench.round.active_runs.accepted_ends
     bench.enqueue()
     bench.step()
     bench.finish()

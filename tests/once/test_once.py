@@ -274,7 +274,7 @@ def test_failed_key_that_is_not_asked_for_again_is_closed(local):
         bad()
     claims._maintained_at = -1e9
     threading.Event().wait(0.01)
-    claims.maintain()
+    claims.maintain_store()
     seen = local.store.occurrences(OccurrenceFilter(job="once:bad"))[0]
     assert (seen.state, seen.reason) == (State.CANCELLED, "failed or cut off, and never asked for again")
     spec = local.store.job("once:bad").spec

@@ -255,21 +255,21 @@ class TrustsForEver(SessionLease):
     """Starts work for as long as nobody says that the session is dead."""
 
     @property
-    def trusted(self):
-        return not self.lost
+    def is_trusted(self):
+        return not self.is_lost
 
 
 class TrustsFromTheAnswer(SessionLease):
     """Counts the lease from the answer, not from the question."""
 
-    def confirm(self, asked, lease):
-        super().confirm(self.ask(), lease + lease * MARGIN)
+    def confirm_renewal(self, asked, lease):
+        super().confirm_renewal(self.note_request(), lease + lease * MARGIN)
 
 
 class BelievesWhoeverReturns(ActiveRuns):
     """Takes the result of a run that was told that its lease is lost."""
 
-    def ended(self, call, ending):
+    def receive_ending(self, call, ending):
         self._ended.append((call, ending, False))
         self._wake()
 
@@ -278,9 +278,9 @@ class GivesUpResults(ActiveRuns):
     """Sends a result once."""
 
     @contextmanager
-    def sending(self):
+    def open_report(self):
         try:
-            with super().sending() as step:
+            with super().open_report() as step:
                 yield step
         except StoreError:
             self.report.owed.clear()
@@ -290,8 +290,8 @@ class GivesUpResults(ActiveRuns):
 class CancelsWhatItInterrupts(ActiveRuns):
     """Calls cancelled what the node itself cut off."""
 
-    def _interrupt(self, run, reason, *, lease_lost=False):
-        self._stop(run, reason, lease_lost=lease_lost)
+    def _interrupt_run(self, run, reason, *, lease_lost=False):
+        self._stop_run(run, reason, lease_lost=lease_lost)
 
 
 class TellsNobody(ActiveRuns):
@@ -304,8 +304,8 @@ class TellsNobody(ActiveRuns):
 class StartsAhead(ActiveRuns):
     """Starts at once what was claimed ahead of its time."""
 
-    def begin_at(self, at, claim, lease, begin=FREELY):
-        self.begin(claim, lease, begin)
+    def start_claim_at(self, at, claim, lease, begin=FREELY):
+        self.start_claim(claim, lease, begin)
 
 
 class AdoptsOnce(Claiming):
@@ -315,10 +315,10 @@ class AdoptsOnce(Claiming):
     two renewals in a row that list a run have it adopted a little later. Either alone keeps the promise.
     """
 
-    def look(self, lease, view, asked):
+    def adopt_unknown_claims(self, lease, view, asked):
         pass
 
-    def adopt(self, lease, keys):
+    def adopt_runs(self, lease, keys):
         pass
 
 
@@ -352,7 +352,7 @@ def blind_while_full(memory, view, facts, now, **more):
 class NeverRenews(SessionRenewer):
     """Lets the lease run out."""
 
-    def _renew(self, store, lease):
+    def _renew_lease(self, store, lease):
         return 1.0
 
 
