@@ -618,7 +618,7 @@ def forget_two(scheduler: Scheduler, batch: int, url: str) -> None:
     store = scheduler.store
     for one in items_of(scheduler, batch)[:2]:
         if isinstance(store, MemoryStore):
-            store._space.delete(store._space.occurrences[one.id])
+            store._space.delete_run(store._space.occurrences[one.id])
             continue
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=20)) as connection, connection:
             connection.execute("DELETE FROM cronsensus_runs WHERE occurrence_id = ?", [one.id])

@@ -59,7 +59,7 @@ def test_an_outage_shorter_than_the_ttl_costs_nothing(server, monkeypatch):
         answered.release()
         return done
 
-    monkeypatch.setattr(backend, "extend", watched)
+    monkeypatch.setattr(backend, "extend_lock", watched)
     with lock as lease:
         server.pause()
         assert asked.acquire(timeout=PATIENCE)  # a renewal falls into it

@@ -73,16 +73,16 @@ class Noted:
         self.timers: list[Any] = []
         self.timer = self
 
-    def begin(self, lease: object) -> None:
-        self.told.append("begin")
+    def monitor_lease(self, lease: object) -> None:
+        self.told.append("monitor")
 
-    def end(self, lease: object) -> None:
-        self.told.append("end")
+    def drop_lease(self, lease: object) -> None:
+        self.told.append("drop")
 
     def close(self) -> None:
         self.told.append("close")
 
-    def after(self, seconds: float, act: Any) -> Any:
+    def call_after(self, seconds: float, act: Any) -> Any:
         self.timers.append((seconds, act))
         return SimpleNamespace(cancel=lambda: self.told.append("cancel"))
 
@@ -130,7 +130,7 @@ def test_just_a_majority_has_the_lock_under_a_token_above_all_that_they_know(sce
     assert asked == ["take", "note"]
     assert lease is not None
     assert lease.token == (8 if votes[1] == MINE else 10)
-    assert scene.watch.told == ["begin"]
+    assert scene.watch.told == ["monitor"]
     assert [seconds for seconds, _ in scene.watch.timers] == [TTL.total_seconds() / 3]
 
 
@@ -158,7 +158,7 @@ def test_redlock_acquire_that_took_its_whole_ttl_fails_and_frees(scene, monkeypa
     lease, asked = scene.takes([MINE, MINE, MINE])
     assert lease is None
     assert asked == ["take", "note", "free"]
-    assert scene.watch.told == ["begin", "end", "cancel"]
+    assert scene.watch.told == ["monitor", "drop", "cancel"]
 
 
 @pytest.mark.parametrize("votes", [[MINE, AWAY, AWAY], [THEIRS, AWAY, AWAY]])
@@ -321,10 +321,10 @@ def test_a_lease_is_renewed_until_it_is_lost_or_forgotten(scene, monkeypatch):
     assert len(scene.watch.timers) == 2
     scene.backend.watch_lease(lease)
     scene.backend.forget_lease(lease.ref)
-    assert scene.watch.told == ["begin", "end"]
+    assert scene.watch.told == ["monitor", "drop"]
     other = scene.held()
     scene.backend.forget_lease(other.ref)
-    assert scene.watch.told == ["end", "cancel"]
+    assert scene.watch.told == ["drop", "cancel"]
     scene.watch.timers[-1][1]()
     assert scene.backend._renewals == {}
 
@@ -334,7 +334,7 @@ def test_a_lease_is_renewed_while_calls_to_other_stores_occupy_all_worker_thread
     monkeypatch.setattr(worker_pool, "_pool", Background("occupied", most=THREADS, log=Logger("cronsensus.lock")))
     lease = scene.held()
     scene.voters.answers = {"extend": [[1, 1, 1]]}
-    monkeypatch.setattr(scene.watch, "after", lambda *_: renewed.set())
+    monkeypatch.setattr(scene.watch, "call_after", lambda *_: renewed.set())
 
     def wait() -> None:
         occupied.wait(PATIENCE)

@@ -37,7 +37,7 @@ class Place(WaitQueues):
             self.done.append((what, name))
             self.changed.notify_all()
 
-    def join(self, name: str) -> None:
+    def join_queue(self, name: str) -> None:
         self._note("join", name)
 
     def leave(self, name: str) -> None:

@@ -170,12 +170,12 @@ def in_time_namespace(tmp_path, monkeypatch):
         (tmp_path / "offsets").write_text(offsets)
         monkeypatch.setattr(boot, "_OFFSETS", tmp_path / "offsets")
         if of_children:
-            monkeypatch.setattr(boot, "_namespace", lambda kind: f"{kind}:[1]")
+            monkeypatch.setattr(boot, "_namespace_of", lambda kind: f"{kind}:[1]")
         forget()
 
     def forget() -> None:
         boot.host_identity.cache_clear()
-        boot._offset.cache_clear()
+        boot._clock_offset.cache_clear()
 
     yield say
     monkeypatch.undo()
@@ -226,7 +226,7 @@ def test_process_that_cannot_tell_its_own_offset_trusts_no_clock_and_no_start_ti
 
 def test_forked_child_looks_in_which_namespaces_it_is(monkeypatch):
     outside = host_identity()
-    monkeypatch.setattr(boot, "_namespace", lambda kind: f"{kind}:[7]")
+    monkeypatch.setattr(boot, "_namespace_of", lambda kind: f"{kind}:[7]")
     assert host_identity() == outside, "asked once"
     boot._in_child()
     assert host_identity() == f"{boot.boot_id()}/pid:[7]/time:[7]"

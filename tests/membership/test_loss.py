@@ -10,7 +10,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.ledger import LOST_MOMENT
 from cronsensus.model.plan import Plan
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.memory.snapshots import take
+from cronsensus.stores.memory.snapshots import take_snapshot
 from cronsensus.triggers import every
 from tests.node.test_reconciling import Forgetful, job
 
@@ -24,7 +24,7 @@ def test_a_plan_fired_ahead_and_forgotten_by_the_store_is_noticed_at_the_next_lo
     bench = Forgetful(job(trigger=every("30s"), overlap="allow"))
     bench.go_on(40)
     begun = len(bench.begun)
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     while len(bench.begun) == begun:
         bench.go_on()
     bench.forget(before)
@@ -35,7 +35,7 @@ def test_a_plan_fired_ahead_and_forgotten_by_the_store_is_noticed_at_the_next_lo
 def test_a_run_that_is_given_again_although_its_end_was_accepted_is_noticed():
     bench = Forgetful()
     (number,) = bench.enqueue()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.step()
     bench.finish()
     bench.forget(before)

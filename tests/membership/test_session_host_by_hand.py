@@ -22,7 +22,7 @@ from cronsensus.model.ledger import STORE_EMPTIED, Identity
 from cronsensus.process.logger import flush
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.memory.snapshots import Snapshot, restore
+from cronsensus.stores.memory.snapshots import Snapshot, restore_snapshot
 from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
@@ -126,7 +126,7 @@ class Scene:
         return self.host.renew(self.store)
 
     def empty(self) -> None:
-        restore(self.store, Snapshot({}, {}))
+        restore_snapshot(self.store, Snapshot({}, {}))
         self.store._space.identity = Identity(new_id(), self.store.now())
 
     def open(self) -> list[str]:

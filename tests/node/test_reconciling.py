@@ -19,7 +19,7 @@ from cronsensus.node.executors.base import Call
 from cronsensus.node.reconciling import SETTLE_TIME
 from cronsensus.node.said import Said
 from cronsensus.node.session import SAY_AGAIN
-from cronsensus.stores.memory.snapshots import restore, take
+from cronsensus.stores.memory.snapshots import restore_snapshot, take_snapshot
 from cronsensus.testing.conformance import steps
 from cronsensus.triggers import every
 from tests.node.test_node_crank import LEASE, Bench
@@ -64,7 +64,7 @@ class Forgetful(Bench):
         self.step()
 
     def forget(self, since: Any) -> None:
-        restore(self.store, since)
+        restore_snapshot(self.store, since)
 
     def look(self, number: int) -> Occurrence:
         found = self.store.occurrence(number)
@@ -93,7 +93,7 @@ def test_an_end_that_the_store_forgot_is_said_again_and_not_run_again(on_crash):
     bench = Forgetful(job(on_crash=on_crash))
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     assert bench.look(number).state is State.SUCCEEDED
     bench.forget(before)
@@ -116,7 +116,7 @@ def test_each_kind_of_forgotten_end_is_reported_again(ending, state):
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish(ending=ending)
     bench.forget(before)
     bench.go_on()
@@ -128,7 +128,7 @@ def test_forgotten_retry_is_run_again():
     bench = Forgetful(job(retries=1, retry_delay="0s"))
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish(ending=Ending(kind="raised"))
     bench.forget(before)
     bench.go_on(LEASE.total_seconds())
@@ -140,7 +140,7 @@ def test_a_schedule_behind_a_forgotten_end_goes_on():
     bench = Forgetful(job(trigger=every("2s"), overlap="skip"))
     while not bench.hands.calls:
         bench.go_on()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.forget(before)
     for _ in range(30):
@@ -155,7 +155,7 @@ def test_a_node_that_drains_says_a_forgotten_end_again():
     bench = Forgetful()
     (first, second) = bench.enqueue(count=2)
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.round.draining = True
     bench.forget(before)
@@ -172,7 +172,7 @@ def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_aga
     with monkeypatch.context() as patch:
         patch.setattr(bench.round.active_runs, "_registry", {})  # as if the function was not here
         bench.step()
-        before = take(bench.store)
+        before = take_snapshot(bench.store)
         bench.round.active_runs.send_report(lease.session)
     assert bench.look(number).state is State.PENDING
     bench.forget(before)
@@ -187,7 +187,7 @@ def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again(monkeypatc
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.forget(before)
     bench.go_on()
@@ -203,7 +203,7 @@ def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_ag
     bench = Forgetful(job(on_crash="fail"))
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.forget(before)
     bench.go_on()
@@ -218,7 +218,7 @@ def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_ag
 def test_a_run_whose_claim_the_store_forgot_is_stopped_and_run_again_under_another_token():
     bench = Forgetful()
     (number,) = bench.enqueue()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.step()
     (first,) = bench.hands.calls
     bench.forget(before)
@@ -241,7 +241,7 @@ def test_a_forgotten_end_and_a_forgotten_claim_are_told_apart_though_the_number_
     bench = Forgetful(concurrency=1)
     (first, second) = bench.enqueue(count=2)
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.step()
     assert [call.claim.id for call in bench.hands.calls] == [second]
@@ -253,7 +253,7 @@ def test_a_forgotten_end_and_a_forgotten_claim_are_told_apart_though_the_number_
 
 def test_nominal_times_that_were_forgotten_are_decided_again():
     bench = Forgetful(job(trigger=every("2s"), overlap="allow"))
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     while len(bench.begun) < 2:
         bench.go_on()
     decided = [call.claim.scheduled_for for call in bench.begun]
@@ -273,7 +273,7 @@ def test_nominal_times_that_were_forgotten_are_decided_again():
 def test_what_was_claimed_ahead_and_forgotten_is_not_begun():
     bench = Forgetful()
     (number,) = bench.enqueue()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     (claim,) = steps.take(bench.store, bench.session, 1, ["work"], lease=LEASE)
     lease = bench.round.lease
     assert lease is not None
@@ -308,7 +308,7 @@ def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_
 def test_a_session_that_the_store_forgot_is_followed_by_a_new_one():
     bench = Bench(job())
     bench.store.define_jobs(bench.specs, release="1")
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     node = Forgetful.__new__(Forgetful)
     node.__dict__.update(bench.__dict__, begun=[])
     node.step()
@@ -326,7 +326,7 @@ def test_a_session_that_the_store_forgot_is_followed_by_a_new_one():
 def test_an_idle_node_notices_at_its_next_look_that_its_session_is_forgotten():
     bench = Bench(job(trigger=every("10s")))
     bench.store.define_jobs(bench.specs, release="1")
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     node = Forgetful.__new__(Forgetful)
     node.__dict__.update(bench.__dict__, begun=[])
     node.step()
@@ -341,7 +341,7 @@ def test_a_renewal_that_the_store_forgot_costs_nothing():
     bench = Forgetful()
     bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.go_on(2)
     bench.keeper.request_renewal()
     bench.step()
@@ -355,7 +355,7 @@ def test_a_note_that_the_store_forgot_changes_nothing_about_the_run():
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     call = bench.hands.calls[0]
     call.run.line(LogLine(bench.clock.now(), "info", "a line"))
     call.run.progress(1, 2)
@@ -374,7 +374,7 @@ def test_definitions_that_the_store_forgot_are_declared_again(monkeypatch):
     before: list[Any] = []
 
     def with_a_look_before(*args: Any, **kwargs: Any) -> Any:
-        before.append(take(bench.store))
+        before.append(take_snapshot(bench.store))
         return put(*args, **kwargs)
 
     monkeypatch.setattr(bench.store, "define_jobs", with_a_look_before)

@@ -78,7 +78,7 @@ def claims(store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Heartbeat, "_beat_once", lambda *_: None)
     made = Claims(store, clock, name="me", release=lambda: "r1", lease=LEASE, fast_evidence=True)
     made._monitor = Noted()  # type: ignore[assignment]
-    monkeypatch.setattr(made.background, "add", lambda act: act())
+    monkeypatch.setattr(made.background, "add_act", lambda act: act())
     made.waiters = Noted()  # type: ignore[assignment]
     return made
 
@@ -140,7 +140,7 @@ def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
     held, _ = taken(claims)
     assert not claims.is_idle
     assert kept(claims) == {held, claims._sweep}
-    assert claims._monitor.told == [("begin", held)]
+    assert claims._monitor.told == [("monitor_lease", held)]
     claims.record_end(held, outcome(held))
     assert claims.is_idle
     claims._asked[PendingAcquire(WANTED, Ticket())] = None
@@ -160,7 +160,7 @@ def test_settled_claim_is_dropped_and_waiters_are_notified(claims, clock):
     assert not holds(ticket)
     assert kept(claims) == {claims._sweep}
     watched: Any = claims._monitor
-    assert watched.told == [("begin", held), ("end", held)]
+    assert watched.told == [("monitor_lease", held), ("drop_lease", held)]
     number = held.claim.id
     assert claims.waiters.told == [("wake", number), ("tell", number, ("ran_for", 2.0), ("attempt", 1))]
     assert [one.state for one in recorded(claims)] == [State.SUCCEEDED]

@@ -414,7 +414,7 @@ def test_a_transaction_that_the_store_could_not_begin_leaves_the_key_free(shop, 
         raise StoreUnavailable("the server has no connection left, by order of this test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lending, "transaction", away)
+        patch.setattr(Lending, "lend_transaction", away)
         with pytest.raises(StoreUnavailable, match="no connection left"):
             work()
     assert work() == 1

@@ -57,14 +57,14 @@ class FiresInTwoSteps(MemoryStore):
     """Writes occurrences and verdicts, and now and then dies before it moves the watermark."""
 
     def _move_watermark(self, plan, job):
-        if self._world.next("step") % 10:
+        if self._world.next_number("step") % 10:
             super()._move_watermark(plan, job)
 
 
 class NoTokenCheck(MemoryStore):
     """Takes a result from whoever brings it."""
 
-    def _current(self, occurrence, token, session):
+    def _current_run(self, occurrence, token, session):
         row = self._space.occurrences.get(occurrence)
         return row if row is not None and row.state is State.RUNNING else None
 
@@ -108,8 +108,8 @@ class LeasesOnTheWallClock(MemoryStore):
 class ClaimsEarly(MemoryStore):
     """Gives out what is due in a second."""
 
-    def _waiting(self, until, want):
-        return super()._waiting(until + timedelta(seconds=1), want)
+    def _list_waiting(self, until, want):
+        return super()._list_waiting(until + timedelta(seconds=1), want)
 
 
 class RunsTwiceAtMostOnce(MemoryStore):
@@ -190,8 +190,8 @@ class PrunesAboveTheWatermark(MemoryStore):
 class TokensRepeat(MemoryStore):
     """Counts tokens per occurrence, and gives one twice when a claim is given back."""
 
-    def _start(self, row, session, now, *, at):
-        claim = super()._start(row, session, now, at=at)
+    def _start_run(self, row, session, now, *, at):
+        claim = super()._start_run(row, session, now, at=at)
         row.token = row.attempt
         row.runs[-1] = dataclasses.replace(row.runs[-1], token=row.attempt)
         return structs.replace(claim, token=row.attempt)
@@ -218,8 +218,8 @@ class LocksWithoutLooking(MemoryStore):
             finally:
                 self._blind = False
 
-    def _held(self, lock):
-        return not self._blind and super()._held(lock)
+    def _is_held(self, lock):
+        return not self._blind and super()._is_held(lock)
 
 
 class LocksOutliveSessions(MemoryStore):
@@ -229,12 +229,12 @@ class LocksOutliveSessions(MemoryStore):
     end the dead soon, so the first matters for a moment only and alone is found too seldom.
     """
 
-    def _held(self, lock):
+    def _is_held(self, lock):
         return self._monotonic() < lock.until
 
-    def _end(self, session, ended_as, why, *, crashed):
+    def _end_session(self, session, ended_as, why, *, crashed):
         session.locks.clear()
-        return super()._end(session, ended_as, why, crashed=crashed)
+        return super()._end_session(session, ended_as, why, crashed=crashed)
 
 
 class WatchesNoClock(MemoryStore):

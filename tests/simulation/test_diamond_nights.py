@@ -54,7 +54,7 @@ def found_out(parts: Parts | None = None) -> bool:
 class PrunesWhatIsWaitedFor(MemoryStore):
     """Forgets what others wait behind."""
 
-    def _dependents(self) -> Iterator[OccurrenceRow]:
+    def _parked_dependents(self) -> Iterator[OccurrenceRow]:
         return iter(())
 
 

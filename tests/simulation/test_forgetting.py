@@ -101,10 +101,10 @@ def test_a_node_that_does_not_compare_in_full_is_found_out(part, monkeypatch):
 class TokensFall(MemoryStore):
     """Gives a token again that it forgot to have given."""
 
-    def _start(self, row, session, now, *, at):
-        if self._world.counters.get("token", 0) > 5 and self._world.next("fall") % 7 == 0:
+    def _start_run(self, row, session, now, *, at):
+        if self._world.counters.get("token", 0) > 5 and self._world.next_number("fall") % 7 == 0:
             self._world.counters["token"] -= 3
-        return super()._start(row, session, now, at=at)
+        return super()._start_run(row, session, now, at=at)
 
 
 def test_a_store_whose_tokens_fall_is_found_out():

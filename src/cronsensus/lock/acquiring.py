@@ -18,7 +18,7 @@ def acquire(
 
     Raises:
         StoreError: as ``LockBackend.try_lock``.
-        ConfigurationError: as ``drive``, which gets the rest.
+        ConfigurationError: as ``drive_flow``, which gets the rest.
     """
     waits = patience is None or patience > 0
     lease = backend.try_lock(request, look=not waits)

@@ -83,7 +83,7 @@ class LocalQueue:
                 self._thread.start()
             self._changed.notify_all()
         with self._moving:
-            remote.join(waiter.name)
+            remote.join_queue(waiter.name)
 
     def leave_queue(self, waiter: QueuedWaiter) -> bool:
         """Take a waiter out of the local queue; return whether it was in there.
@@ -165,7 +165,7 @@ class LocalQueue:
             waiter.wake()
             if others:
                 with self._moving:
-                    remote.join(name)
+                    remote.join_queue(name)
         elif not remote.notifies_all:
             self._notifying().wake_next(name)
 

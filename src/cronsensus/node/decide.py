@@ -49,7 +49,7 @@ TEND = 30.0
 """Seconds between two times that a node sees to what its program always needs in the store: the runs of its alerts."""
 RECENTLY_ACTIVE = 10.0
 """Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
-due: what comes next is more likely to come soon. From then on nodes look in turns (``lookout``)."""
+due: what comes next is more likely to come soon. From then on nodes look in turns (``seconds_to_lookout``)."""
 LOOK_AFTER_WORK = 0.02
 """Look this many seconds after a notification was answered by a claim. By then the claim of another node is committed,
 and the thread of its own run has begun: neither meets this look."""

@@ -1,8 +1,8 @@
 """Takes over what processes left that died while they ran something.
 
-As a node does (``maintain`` in ``node/decide.py``): a process of this host that is gone, a sign of life that is missing
-in two looks, or a lease that is over. It looks only after something was acquired here or elsewhere, and for as long as
-others hold runs or something waits.
+As a node does (``plan_upkeep`` in ``node/decide.py``): a process of this host that is gone, a sign of life that is
+missing in two looks, or a lease that is over. It looks only after something was acquired here or elsewhere, and for as
+long as others hold runs or something waits.
 """
 
 from __future__ import annotations
