@@ -23,7 +23,7 @@ def nothing_runs(scheduler: Scheduler) -> None:
     for _ in range(int(PATIENCE / 0.01)):
         new = [one for one in threading.enumerate() if one not in _before[scheduler]]
         threads = sorted(one.name for one in new if one.name in OF_A_NODE)
-        if not threads and scheduler._part.over and not scheduler.store.sessions():
+        if not threads and scheduler._part.is_over and not scheduler.store.sessions():
             return
         threading.Event().wait(0.01)
     raise AssertionError(f"started: {scheduler.started}, sessions: {scheduler.store.sessions()}, threads: {threads}")

@@ -604,9 +604,9 @@ def test_signal_before_the_wait_is_not_lost():
     before = signal.getsignal(signal.SIGTERM)
     with StopSignals() as signals:
         signal.raise_signal(signal.SIGTERM)
-        signals.tell()
+        signals.request_stop()
         assert [signals.wait(10**9), signals.wait(10), signals.wait(0)] == [signal.SIGTERM, None, None]
-    signals.tell()
+    signals.request_stop()
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cronsensus.after.room import after
-from cronsensus.batching.room import batching
+from cronsensus.after.room import make_after
+from cronsensus.batching.room import make_batching
 from cronsensus.node.hooks import Room
 
-ROOMS: tuple[Room, ...] = (batching, after)
+ROOMS: tuple[Room, ...] = (make_batching, make_after)

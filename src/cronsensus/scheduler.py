@@ -192,7 +192,7 @@ class Scheduler:
         for one in made.by_name.values():
             function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
             self._declared.add_job(declare(function, None, (), None, OPTIONS))
-        self._lifecycle.on_declared = made.ensure
+        self._lifecycle.on_declared = made.ensure_runs
 
     # --- settings and the store --------------------------------------------------------------------------------------
 

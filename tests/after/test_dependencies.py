@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from cronsensus import Run, Scheduler, at, cron, every
-from cronsensus.after.crossing import CameAfter, unpack
+from cronsensus.after.crossing import CameAfter, unpack_upstreams
 from cronsensus.after.upstreams import Gates, Upstream, UpstreamResults, last_until
 from cronsensus.after.waking import UpstreamWaker
 from cronsensus.audit import audit
@@ -292,17 +292,17 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
             return real(*a, **b)
 
         monkeypatch.setattr(MemoryStore, verb, counted)
-    assert Gates(scheduler.store).decide(report, one)[0] == Gate("wait", "for often")
+    assert Gates(scheduler.store).decide_gate(report, one)[0] == Gate("wait", "for often")
     assert sum(reads.values()) <= 5
     monkeypatch.setattr("cronsensus.after.upstreams.MOST_IN_PERIOD", 100)
-    assert Gates(scheduler.store).decide(report, one)[0] == Gate("skip", "upstream missing: often")
+    assert Gates(scheduler.store).decide_gate(report, one)[0] == Gate("skip", "upstream missing: often")
 
 
 # --- waiting, lost wake-ups, deaths -----------------------------------------------------------------------------------
 
 
 def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
-    monkeypatch.setattr(UpstreamWaker, "ended", lambda *_: None)
+    monkeypatch.setattr(UpstreamWaker, "trigger_of_end", lambda *_: None)
     monkeypatch.setattr(waking, "SWEEP", 0.3)
     scheduler, go = Scheduler(url), threading.Event()
 
@@ -817,6 +817,6 @@ def test_a_model_of_a_function_that_cannot_be_imported_there_travels_as_json():
 
     results = UpstreamResults({"extract": Types(extract)}, {"extract": extract})
     one = Upstream("extract", datetime(2026, 11, 20, tzinfo=UTC), "succeeded", extract(), 7)
-    reader, packed = CameAfter({"extract": (one,)}, results).pack()
+    reader, packed = CameAfter({"extract": (one,)}, results).pack_call()
     assert reader.endswith(":unpack")
-    assert unpack(packed).times["extract"][0].result == {"days": {"1": 2}}
+    assert unpack_upstreams(packed).times["extract"][0].result == {"days": {"1": 2}}

@@ -21,9 +21,9 @@ from msgspec import structs
 from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
 from cronsensus.alerts.conditions import Expected, look_at_jobs, look_at_nodes, look_at_waiting
-from cronsensus.alerts.events import MOST_SEEN, Event, begin, look
-from cronsensus.alerts.message_words import MOST_TOLD, subject, text
-from cronsensus.alerts.muting import mute, muted, unmute
+from cronsensus.alerts.events import MOST_SEEN, Event, read_events, read_mark
+from cronsensus.alerts.message_words import MOST_TOLD, write_subject, write_text
+from cronsensus.alerts.muting import list_muted, mute_job, unmute_job
 from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
 from cronsensus.errors import DuplicateJob, InvalidOption
@@ -95,7 +95,7 @@ def test_a_receiver_that_asks_for_time_gets_the_message_no_sooner(url):
             waits = watch_of(scheduler)
             assert scheduler.alerts is not None
             # As nodes do each half minute: it waits because it was asked to, and was not left behind by a clock.
-            scheduler.alerts.ensure(scheduler.store, scheduler.declared.specs())
+            scheduler.alerts.ensure_runs(scheduler.store, scheduler.declared.specs())
             assert (watch_of(scheduler).id, watch_of(scheduler).note) == (waits.id, waits.note)
 
 
@@ -107,14 +107,14 @@ class HandWatch:
         self._cluster = cluster
         self._alert = Alert(self.told.extend, on=on, in_row=in_row, name="ops")
         self._alerts = Alerts([self._alert], lambda: cluster.store, lambda: expected)
-        self._mark = begin(cluster.store)
+        self._mark = read_mark(cluster.store)
 
     def look(self, seconds: float = 10) -> None:
         """Look after so many seconds, and send what was found."""
         self._cluster.advance(seconds)
-        self._mark = self._alerts._told(self._alert, self._cluster.store, self._mark)
+        self._mark = self._alerts._send_new(self._alert, self._cluster.store, self._mark)
         if self._mark.letter:
-            self._mark = self._alerts._sent(self._alert, self._cluster.store, self._mark)
+            self._mark = self._alerts._send_pending(self._alert, self._cluster.store, self._mark)
 
 
 # --- once, and what it says -------------------------------------------------------------------------------------------
@@ -218,34 +218,34 @@ def test_a_missed_time_is_told_with_its_nominal_time():
     cluster = HandCluster()
     cluster.join("node-1")
     cluster.every("backup", "1h", catch_up_window="90m")
-    mark = begin(cluster.store)
+    mark = read_mark(cluster.store)
     cluster.advance(5 * 3600)
     cluster.fire()
-    events, then = look(cluster.store, mark)
+    events, then = read_events(cluster.store, mark)
     missed = [one for one in events if one.event == "missed"]
     assert [(one.job, one.count) for one in missed] == [("backup", 4)] or missed[0].count in {3, 4}
-    assert "backup did not run at" in text(missed, lambda _, at: at.isoformat())
-    assert "more times" in text(missed, lambda _, at: at.isoformat())
-    assert look(cluster.store, then)[0] == []
+    assert "backup did not run at" in write_text(missed, lambda _, at: at.isoformat())
+    assert "more times" in write_text(missed, lambda _, at: at.isoformat())
+    assert read_events(cluster.store, then)[0] == []
 
 
 def test_a_run_that_failed_late_and_out_of_order_is_found_late():
     cluster = HandCluster()
     cluster.join("node-1")
     cluster.declare("work")
-    mark = begin(cluster.store)
+    mark = read_mark(cluster.store)
     cluster.store.enqueue([Item(job="work") for _ in range(3)])
     claims = cluster.claim()
     cluster.advance(30)
     cluster.finish(claims[2], State.FAILED)
-    events, mark = look(cluster.store, mark)
+    events, mark = read_events(cluster.store, mark)
     assert [one.run for one in events] == [claims[2].id]
     cluster.finish(claims[0], State.FAILED)  # of an earlier id, in the same moment
-    events, mark = look(cluster.store, mark)
+    events, mark = read_events(cluster.store, mark)
     assert [one.run for one in events] == [claims[0].id]
     for _ in range(2):
         cluster.advance(300)
-        events, mark = look(cluster.store, mark)
+        events, mark = read_events(cluster.store, mark)
         assert events == []
     assert mark.seen == {}
 
@@ -255,17 +255,17 @@ def test_of_very_many_none_is_told_twice(monkeypatch):
     cluster = HandCluster()
     cluster.join("node-1")
     cluster.declare("work")
-    mark = begin(cluster.store)
+    mark = read_mark(cluster.store)
     cluster.store.enqueue([Item(job="work") for _ in range(6)])
     claims = cluster.claim()
     cluster.advance(5)
     for claim in claims:
         cluster.finish(claim, State.FAILED)  # in the moment of the look, and it may be after it
-    events, mark = look(cluster.store, mark)
+    events, mark = read_events(cluster.store, mark)
     assert len(events) == 6
     for seconds in (0, 1, 60, 60):
         cluster.advance(seconds)
-        events, mark = look(cluster.store, mark)
+        events, mark = read_events(cluster.store, mark)
         assert events == []
 
 
@@ -378,19 +378,19 @@ def test_a_run_that_another_process_took_over_is_told_once():
     cluster.join("node-1")
     cluster.join("node-2")
     cluster.declare("work")
-    mark = begin(cluster.store)
+    mark = read_mark(cluster.store)
     cluster.store.enqueue([Item(job="work")])
     [claim] = cluster.claim("session-of-node-1")
-    assert look(cluster.store, mark, takeovers=True)[0] == []
+    assert read_events(cluster.store, mark, takeovers=True)[0] == []
     cluster.store.reclaim(["session-of-node-1"])
     cluster.advance(5)
     cluster.claim("session-of-node-2")
-    events, mark = look(cluster.store, mark, takeovers=True)
+    events, mark = read_events(cluster.store, mark, takeovers=True)
     found = [one for one in events if one.event == "taken_over"]
     assert [(one.job, one.run) for one in found] == [("work", claim.id)]
     for _ in range(3):  # it goes on running
         cluster.advance(100)
-        events, mark = look(cluster.store, mark, takeovers=True)
+        events, mark = read_events(cluster.store, mark, takeovers=True)
         assert [one for one in events if one.event == "taken_over"] == []
 
 
@@ -407,9 +407,9 @@ def test_an_idle_node_whose_process_ended_is_told_before_its_lease_has_run_out_a
     assert look_at_nodes(store, wrong, store.now()) == ([], wrong)
     alerts = Alerts([], lambda: store)
     told: list[Event] = []
-    mark = structs.replace(begin(store), wrong=wrong)
+    mark = structs.replace(read_mark(store), wrong=wrong)
     store.reclaim(["gone"])
-    alerts._told(Alert(told.extend, on="node_lost"), store, mark)
+    alerts._send_new(Alert(told.extend, on="node_lost"), store, mark)
     assert told == []
 
 
@@ -573,8 +573,8 @@ def test_many_events_are_told_in_one_line_and_the_rest_is_counted():
     from cronsensus.testing.conformance.fixtures import START
 
     events = [Event(key=str(n), event="failed", at=START, job=f"job-{n % 3}", run=n) for n in range(60)]
-    assert subject(events) == "60 failed of 3 jobs"
-    lines = text(events, lambda _, at: at.isoformat()).splitlines()
+    assert write_subject(events) == "60 failed of 3 jobs"
+    lines = write_text(events, lambda _, at: at.isoformat()).splitlines()
     assert len(lines) == MOST_TOLD + 1
     assert lines[-1].startswith("… and 10 more: job-")
 
@@ -589,11 +589,11 @@ def test_of_a_muted_job_nobody_is_told(url):
 
     with scheduler:
         wait_for_watch(scheduler)
-        mute(scheduler.store, "bad", timedelta(hours=2), by="ada", why="new disk")
-        assert [(one.job, one.by, one.reason) for one in muted(scheduler.store)] == [("bad", "ada", "new disk")]
+        mute_job(scheduler.store, "bad", timedelta(hours=2), by="ada", why="new disk")
+        assert [(one.job, one.by, one.reason) for one in list_muted(scheduler.store)] == [("bad", "ada", "new disk")]
         bad.enqueue(1).wait("10s")
         wait_for_looks(scheduler)
-        assert unmute(scheduler.store, "bad", by="ada", why="")
+        assert unmute_job(scheduler.store, "bad", by="ada", why="")
         bad.enqueue(2).wait("10s")
         wait_until(lambda: told)
     assert [one.reason for one in told] == ["ValueError: 2"]
@@ -601,10 +601,10 @@ def test_of_a_muted_job_nobody_is_told(url):
 
 def test_a_mute_that_cannot_be_does_not_end_the_one_that_there_is():
     store = open_store("memory://muted-too-long")
-    mute(store, "bad", timedelta(hours=2), by="ada", why="new disk")
+    mute_job(store, "bad", timedelta(hours=2), by="ada", why="new disk")
     with pytest.raises(InvalidOption, match="36525 days"):
-        mute(store, "bad", timedelta(days=40_000), by="ada", why="for ever")
-    assert [one.reason for one in muted(store)] == ["new disk"]
+        mute_job(store, "bad", timedelta(days=40_000), by="ada", why="for ever")
+    assert [one.reason for one in list_muted(store)] == ["new disk"]
 
 
 def test_what_is_still_wrong_when_its_job_is_not_muted_any_more_is_told(url):
@@ -618,11 +618,11 @@ def test_what_is_still_wrong_when_its_job_is_not_muted_any_more_is_told(url):
 
     with scheduler:
         wait_for_watch(scheduler)
-        mute(scheduler.store, "sync", timedelta(hours=2), by="ada", why="new disk")
+        mute_job(scheduler.store, "sync", timedelta(hours=2), by="ada", why="new disk")
         for _ in range(3):
             sync.enqueue().wait("10s")
         wait_for_looks(scheduler)
-        assert unmute(scheduler.store, "sync", by="ada", why="")
+        assert unmute_job(scheduler.store, "sync", by="ada", why="")
         sync.enqueue().wait("10s")
         wait_until(lambda: told)
     assert [one.reason for one in told] == ["4 times in a row, last: OSError: no route"]
@@ -714,7 +714,7 @@ def test_a_message_that_is_sent_again_is_the_same_whatever_has_happened_since(ur
             runs.append(bad.enqueue(2).wait("10s").id)
             raise OSError("the answer is lost")
 
-    monkeypatch.setattr(watching, "send", lost)
+    monkeypatch.setattr(watching, "send_message", lost)
     scheduler = Scheduler(url, alerts=[Alert("https://x.example", name="ops")])
 
     @scheduler.job()
@@ -912,12 +912,12 @@ def test_an_item_that_succeeds_does_not_make_its_job_well_nor_one_that_is_slow_i
 
 def test_what_is_slow_is_remembered_while_it_is_and_no_longer():
     store = open_store("memory://slow-and-seen")
-    begun = begin(store)
+    begun = read_mark(store)
     many = {f"run:{number}": begun.at for number in range(MOST_SEEN + 1)}
     slow = {"slow:1": begun.at}
-    assert look(store, structs.replace(begun, seen=many | slow))[1].seen == slow
+    assert read_events(store, structs.replace(begun, seen=many | slow))[1].seen == slow
     checks = Alerts([], lambda: store, lambda: {"gone": Expected(takes=timedelta(seconds=1))})
-    assert checks._conditions(Alert(print), store, structs.replace(begun, seen=slow), [])[1].seen == {}
+    assert checks._read_conditions(Alert(print), store, structs.replace(begun, seen=slow), [])[1].seen == {}
 
 
 def test_a_success_is_kept_for_as_long_as_it_is_asked_for():
@@ -937,9 +937,9 @@ def test_an_alert_goes_on_when_the_clock_of_the_store_was_set_back(tmp_path):
     spec = JobSpec(name=watching.JOB + "ops", function=watching.JOB + "ops")
     store.define_jobs([spec], release="r1")
     clock.step(timedelta(hours=8))
-    alerts.ensure(store, [spec])
+    alerts.ensure_runs(store, [spec])
     clock.step(timedelta(hours=-8))
     [asleep] = store.occurrences(OccurrenceFilter())
-    alerts.ensure(store, [spec])
+    alerts.ensure_runs(store, [spec])
     [awake] = store.occurrences(OccurrenceFilter())
     assert (asleep.due_at - store.now(), awake.due_at) == (timedelta(hours=8), store.now())

@@ -12,8 +12,8 @@ from cronsensus import Alert, Scheduler
 from cronsensus.alerts import sending
 from cronsensus.alerts.alert import read_alerts
 from cronsensus.alerts.events import Event
-from cronsensus.alerts.message_words import data
-from cronsensus.alerts.sending import Message, send
+from cronsensus.alerts.message_words import events_as_data
+from cronsensus.alerts.sending import Message, send_message
 from cronsensus.config import Settings, load_settings
 from cronsensus.errors import AlertNotSent, Cancel, InvalidOption
 from cronsensus.testing.conformance.fixtures import START
@@ -22,7 +22,7 @@ from tests.alerts.receivers import mails, webhooks
 
 def a_message() -> Message:
     events = [Event(key="run:7", event="failed", at=START, job="backup", run=7)]
-    return Message("ops", "default", events, "backup failed", "backup failed", data(events), events)
+    return Message("ops", "default", events, "backup failed", "backup failed", events_as_data(events), events)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -31,7 +31,7 @@ def test_a_receiver_that_sends_elsewhere_did_not_take_the_message(status):
     with webhooks() as got:
         got.answers = [status]
         with pytest.raises(AlertNotSent, match="it sends elsewhere: write the URL to which it does"):
-            send(got.url, a_message(), None)
+            send_message(got.url, a_message(), None)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_receiver_may_ask_to_be_left_alone_for_a_while(asked, after):
     with webhooks() as got:
         got.answers, got.retry_after = [429], asked
         with pytest.raises(AlertNotSent, match="429") as refused:
-            send(got.url, a_message(), None)
+            send_message(got.url, a_message(), None)
     assert refused.value.after == after
 
 
@@ -72,7 +72,7 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_cut_off(answer, monkeypatc
         monkeypatch.setenv(sending.SMTP_VARIABLE, f"smtp://{place}")
         target = "mailto://ops@example.org" if answer.startswith(b"220") else f"http://{place}/hook"
         with pytest.raises(AlertNotSent, match=r"it did not end within 0\.5 s"):
-            send(target, a_message(), None)
+            send_message(target, a_message(), None)
         over.set()
         dripping.join(10)
 
@@ -80,10 +80,10 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_cut_off(answer, monkeypatc
 def test_a_password_in_the_url_of_a_webhook_is_sent_and_not_told():
     with webhooks() as got:
         target = got.url.replace("://", "://ada:p%40ss@")
-        send(target, a_message(), None)
+        send_message(target, a_message(), None)
     assert got.headers[0]["Authorization"] == "Basic " + base64.b64encode(b"ada:p@ss").decode()
     with pytest.raises(AlertNotSent) as told:
-        send(target, a_message(), None)
+        send_message(target, a_message(), None)
     assert "p%40ss" not in str(told.value)
 
 
@@ -92,7 +92,7 @@ def test_no_password_goes_to_a_server_of_mail_before_the_tls_that_it_offers(monk
     with mails(heard=heard, offers="STARTTLS") as (server, got):
         monkeypatch.setenv(sending.SMTP_VARIABLE, server.replace("://", "://ada:secret@"))
         with pytest.raises(AlertNotSent, match="not now"):
-            send("mailto://ops@example.org", a_message(), None)
+            send_message("mailto://ops@example.org", a_message(), None)
     assert heard[:2] == ["EHLO", "STARTTLS"]
     assert "AUTH" not in heard
     assert got == []
@@ -101,13 +101,13 @@ def test_no_password_goes_to_a_server_of_mail_before_the_tls_that_it_offers(monk
 def test_a_server_of_mail_that_is_none_is_not_taken_for_the_one_on_this_host(monkeypatch):
     monkeypatch.setenv(sending.SMTP_VARIABLE, "mail.example.org:587")
     with pytest.raises(AlertNotSent, match=r"CRONSENSUS_SMTP_URL='mail\.example\.org:587' is no server of mail"):
-        send("mailto://ops@example.org", a_message(), None)
+        send_message("mailto://ops@example.org", a_message(), None)
 
 
 def test_a_mail_that_was_taken_is_not_sent_again_because_of_what_is_said_at_the_end(monkeypatch, caplog):
     with mails(bye="500 what") as (server, got):
         monkeypatch.setenv(sending.SMTP_VARIABLE, server)
-        send("mailto://ops@example.org,nobody@example.org", a_message(), None)
+        send_message("mailto://ops@example.org,nobody@example.org", a_message(), None)
     assert len(got) == 1
     assert "refused nobody@example.org" in caplog.text
 
@@ -117,7 +117,7 @@ def test_a_function_cannot_end_the_run_that_watches():
         raise Cancel("not today")
 
     with pytest.raises(AlertNotSent, match="its function raised Cancel"):
-        send(page, a_message(), None)
+        send_message(page, a_message(), None)
 
 
 async def page(events: object) -> None: ...
@@ -169,5 +169,5 @@ def test_each_test_of_an_alert_is_another_message():
 def test_a_message_of_another_store_that_numbers_its_runs_alike_has_another_id():
     one = Event(key="run:7", event="failed", at=START, job="backup", run=7)
     other = Event(key="run:7", event="failed", at=START + timedelta(days=1), job="mails", run=7)
-    messages = [Message("ops", "default", [event], "", "", data([event]), [event]) for event in (one, other)]
+    messages = [Message("ops", "default", [event], "", "", events_as_data([event]), [event]) for event in (one, other)]
     assert len({message.id for message in messages}) == 2

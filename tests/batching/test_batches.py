@@ -544,7 +544,7 @@ def test_a_batch_that_is_retried_does_only_what_was_not_done(url):
 
 
 def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
-    monkeypatch.setattr(BatchWaker, "ended", lambda *_: None)
+    monkeypatch.setattr(BatchWaker, "trigger_of_end", lambda *_: None)
     monkeypatch.setattr(waking, "SWEEP", 0.3)
     scheduler = Scheduler(url)
 
@@ -557,7 +557,7 @@ def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
 
 def test_a_node_that_knows_nothing_of_a_batch_wakes_it_when_its_waker_has_died(sqlite_url, monkeypatch):
     real = waking.Waking.request_sweep
-    monkeypatch.setattr(BatchWaker, "ended", lambda *_: None)
+    monkeypatch.setattr(BatchWaker, "trigger_of_end", lambda *_: None)
     monkeypatch.setattr(
         waking.Waking, "request_sweep", lambda one: None if "work" in one.wakers[0]._registry else real(one)
     )
@@ -576,13 +576,13 @@ def test_a_node_that_knows_nothing_of_a_batch_wakes_it_when_its_waker_has_died(s
 
 def test_where_nothing_is_parked_nobody_asks_what_is(url, monkeypatch):
     asked: list[float] = []
-    real = waking.Waking._pages
+    real = waking.Waking._parked_pages
 
     def pages(watch):
         asked.append(time.monotonic())
         return real(watch)
 
-    monkeypatch.setattr(waking.Waking, "_pages", pages)
+    monkeypatch.setattr(waking.Waking, "_parked_pages", pages)
     monkeypatch.setattr(waking, "SWEEP", 0.01)
     scheduler = Scheduler(url)
     go = threading.Event()
@@ -618,7 +618,7 @@ def forget_two(scheduler: Scheduler, batch: int, url: str) -> None:
     store = scheduler.store
     for one in items_of(scheduler, batch)[:2]:
         if isinstance(store, MemoryStore):
-            store._space.delete(store._space.occurrences[one.id])
+            store._space.delete_run(store._space.occurrences[one.id])
             continue
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=20)) as connection, connection:
             connection.execute("DELETE FROM cronsensus_runs WHERE occurrence_id = ?", [one.id])
@@ -886,7 +886,7 @@ def runs_of(scheduler: Scheduler, job: str) -> list[Any]:
 def test_hashes_are_a_set_that_grows():
     hashes, plain = batch_items.Hashes(), set()
     for value in [0, *(n * 2**40 - 10**15 for n in range(1_000)), *(hash(str(n)) for n in range(1_000)), 0, 2**40]:
-        assert hashes.add(value) == (value not in plain)
+        assert hashes.add_value(value) == (value not in plain)
         plain.add(value)
 
 

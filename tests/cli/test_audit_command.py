@@ -23,7 +23,7 @@ def hour(cluster):
 def forget_one(cluster, job="tick"):
     space = cluster.store._space
     row = next(iter(space.jobs[job].nominal.values()))[0]
-    space.delete(row)
+    space.delete_run(row)
 
 
 def test_a_ledger_in_order_is_told_in_a_sentence(hour):

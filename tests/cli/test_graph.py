@@ -3,7 +3,7 @@
 import json
 from datetime import timedelta
 
-from cronsensus.after.downstream import downstream
+from cronsensus.after.downstream import list_downstream
 from cronsensus.insight.graph import graph_of
 from cronsensus.model.gate import Rule
 
@@ -80,4 +80,4 @@ def test_a_job_that_is_in_no_graph_is_said_to_be_in_none(command, write):
 def test_a_chain_may_be_longer_than_calls_nest():
     rules = {f"job{number:04}": [Rule(f"job{number - 1:04}")] for number in range(1, 3000)}
     assert len(graph_of(rules).layers) == 3000
-    assert downstream(rules, "job0000").jobs[-1] == "job2999"
+    assert list_downstream(rules, "job0000").jobs[-1] == "job2999"

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from cronsensus.alerts.muting import mute
+from cronsensus.alerts.muting import mute_job
 from cronsensus.cli import cli
 from cronsensus.model.job import JobSpec
 from cronsensus.testing.conformance.steps import win_named
@@ -115,7 +115,7 @@ def test_every_command_that_prints_data_prints_one_json_document(
     assert claim is not None
     cluster.finish(claim)
     cluster.every("tock", "1h")
-    mute(cluster.store, "tock", timedelta(hours=1), by="ada", why="new disk")
+    mute_job(cluster.store, "tock", timedelta(hours=1), by="ada", why="new disk")
     cluster.store.lock("reindex", "web-1", ttl=timedelta(hours=1))
     answer = cluster(*path, *ARGUMENTS.get(" ".join(path), []), "-o", "json")
     assert answer.code in {0, 1}, answer

@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus import Run, Scheduler
 from cronsensus.lock import opening
-from cronsensus.membership.leaving import LEAVING, within
+from cronsensus.membership.leaving import LEAVING, ended_within
 from cronsensus.membership.session_host import LEAVE_WITHIN
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import open_store
@@ -54,8 +54,8 @@ def test_a_lock_whose_server_stands_still_is_left_to_its_lease(network: Proxy) -
 
 def test_what_hangs_is_left_behind_and_what_raises_raises() -> None:
     never = threading.Event()
-    assert not within(0.05, lambda: never.wait(30))
+    assert not ended_within(0.05, lambda: never.wait(30))
     never.set()
-    assert within(30, lambda: None)
+    assert ended_within(30, lambda: None)
     with pytest.raises(ZeroDivisionError):
-        within(30, lambda: 1 // 0)
+        ended_within(30, lambda: 1 // 0)

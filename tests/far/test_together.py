@@ -62,7 +62,7 @@ class Cluster:
 
     def trips(self) -> list[float]:
         """Return the seconds that each node takes for a round trip."""
-        return [node._part.node.round._memory.lead.trip for node in self.nodes if node._part.node is not None]
+        return [node._part.node.round._memory.lead.trip_seconds for node in self.nodes if node._part.node is not None]
 
     def __enter__(self) -> Self:
         for node in self.nodes:

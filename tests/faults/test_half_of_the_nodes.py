@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus.node.turn_order import place
+from cronsensus.node.turn_order import place_of
 from tests.chaos.cluster import Cluster
 
 NODES = ("a", "b", "c", "d")
@@ -51,7 +51,7 @@ def end_those_whose_turn_it_is(cluster: Cluster, end: Callable[[str], object]) -
     """End the first two in turn order for a due time, a moment before that; return the due time."""
     sessions = {one.id: one.node for one in cluster.store.sessions() if one.is_node}
     due = int(time.time()) + 2
-    order = sorted(sessions, key=lambda one: place(one, tuple(sessions), datetime.fromtimestamp(due, UTC)))
+    order = sorted(sessions, key=lambda one: place_of(one, tuple(sessions), datetime.fromtimestamp(due, UTC)))
     time.sleep(due - BEFORE - time.time())
     for session in order[:2]:
         end(sessions[session])

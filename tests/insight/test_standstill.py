@@ -6,7 +6,7 @@ import pytest
 
 from cronsensus import Scheduler, every
 from cronsensus.alerts.conditions import Expected, look_at_jobs, look_at_waiting
-from cronsensus.alerts.events import begin, look
+from cronsensus.alerts.events import read_events, read_mark
 from cronsensus.cli.run import _greet
 from cronsensus.insight.doctor import examine
 from cronsensus.insight.health import health
@@ -77,7 +77,7 @@ def test_a_failure_after_the_clock_was_set_back_is_told_and_those_before_it_are_
     cluster = HandCluster()
     cluster.join()
     cluster.declare("work")
-    mark = begin(cluster.store)
+    mark = read_mark(cluster.store)
     told = []
     for ahead in (EIGHT_HOURS, 600, 600 - EIGHT_HOURS):
         cluster.clock.step(ahead)
@@ -85,11 +85,11 @@ def test_a_failure_after_the_clock_was_set_back_is_told_and_those_before_it_are_
         (claim,) = cluster.claim()
         cluster.fail(claim)
         for _ in range(2):
-            events, mark = look(cluster.store, mark)
+            events, mark = read_events(cluster.store, mark)
             told += [one.run for one in events]
         assert mark.at == to_micros(cluster.store.now())
     cluster.advance(EIGHT_HOURS)
-    events, mark = look(cluster.store, mark)
+    events, mark = read_events(cluster.store, mark)
     assert told == [1, 2, 3]
     assert events == []
 

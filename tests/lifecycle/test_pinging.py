@@ -87,12 +87,12 @@ def test_it_is_silent_while_nothing_is_decided(receiver: Receiver) -> None:
         return decides
 
     pinging = Pinging(receiver.url, answer, every=0.02)
-    pinging.begin()
+    pinging.start_pinging()
     until(lambda: asked > 5)
     assert receiver.paths == []
     decides = True
     until(lambda: len(receiver.paths) > 2)
-    pinging.end()
+    pinging.stop_pinging()
 
 
 def test_a_ping_that_arrives_nowhere_is_told_once_and_so_is_the_first_that_does(
@@ -101,11 +101,11 @@ def test_a_ping_that_arrives_nowhere_is_told_once_and_so_is_the_first_that_does(
     caplog.set_level(logging.INFO, logger="cronsensus.heartbeat")
     receiver.status = 404
     pinging = Pinging(receiver.url, lambda: True, every=0.02)
-    pinging.begin()
+    pinging.start_pinging()
     until(lambda: len(receiver.paths) > 3)
     receiver.status = 200
     until(lambda: len(caplog.messages) > 1)
-    pinging.end()
+    pinging.stop_pinging()
     assert caplog.messages == [
         "no ping reaches 127.0.0.1 (HTTP Error 404: Not Found); a service that waits for it will say that nothing runs",
         "pings reach 127.0.0.1 again",

@@ -23,7 +23,7 @@ def release(store: MemoryStore, *names: str, **settings: object) -> None:
     scheduler = Scheduler(store, **settings)  # type: ignore[arg-type]
     for name in names:
         scheduler.job(name=name)(lambda: None)
-    scheduler._lifecycle.declare(store)
+    scheduler._lifecycle.declare_jobs(store)
 
 
 @pytest.fixture
@@ -111,8 +111,8 @@ def test_a_node_that_declares_no_job_says_so_once_at_its_start(
     release(store, "mail")
     caplog.clear()
     scheduler = Scheduler(store)
-    scheduler._lifecycle.declare(store)
-    scheduler._lifecycle.declare(store)
+    scheduler._lifecycle.declare_jobs(store)
+    scheduler._lifecycle.declare_jobs(store)
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert "declares no job, so it runs nothing; the store has 1, which other nodes must run" in record.message
@@ -124,13 +124,13 @@ def test_a_node_of_which_a_newer_release_has_replaced_all_jobs_says_so_once_at_i
     release(store, "mail")
     newer = Scheduler(store, release="2")
     newer.job(name="post")(lambda: None)
-    newer._lifecycle.declare(store)
+    newer._lifecycle.declare_jobs(store)
     store.open_session(newer._lifecycle._new_session(), lease=HOUR)
     caplog.clear()
     older = Scheduler(store)
     older.job(name="mail")(lambda: None)
     for _ in range(2):
-        older._lifecycle.declare(store)
+        older._lifecycle.declare_jobs(store)
     said = [one.getMessage() for one in caplog.records if "runs nothing" in one.getMessage()]
     assert len(said) == 1
     assert (
@@ -144,5 +144,5 @@ def test_a_node_with_functions_for_jobs_that_are_added_later_is_not_said_to_run_
 ) -> None:
     scheduler = Scheduler(store)
     scheduler.function(name="report")(lambda: None)
-    scheduler._lifecycle.declare(store)
+    scheduler._lifecycle.declare_jobs(store)
     assert not caplog.records

@@ -39,16 +39,16 @@ class Kept(LeaseBackend):
             raise self.error
         return self.answer
 
-    def free(self, lease: Lease) -> bool:
+    def free_lock(self, lease: Lease) -> bool:
         return self._answer("free", lease.token)
 
-    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
+    def extend_lock(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
         return self._answer("extend", ttl.total_seconds())
 
-    def watch(self, lease: LeaseRef) -> None:
+    def watch_lease(self, lease: LeaseRef) -> None:
         self.told.append(("watch",))
 
-    def forget(self, lease: LeaseRef) -> None:
+    def forget_lease(self, lease: LeaseRef) -> None:
         self.told.append(("forget",))
 
     def is_held(self, lease: Lease) -> bool:
@@ -76,8 +76,8 @@ def _nothing_is_freed_after_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
 def acts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return what is to be done by a thread of ours; nothing is."""
     given: list[Any] = []
-    monkeypatch.setattr(module, "drop", given.append)
-    monkeypatch.setattr(module, "submit", given.append)
+    monkeypatch.setattr(module, "submit_drop", given.append)
+    monkeypatch.setattr(module, "submit_act", given.append)
     return given
 
 
@@ -131,7 +131,7 @@ def test_lost_lease_is_not_trusted(place, end):
     before = lease.lost
     assert not before.wait(0)
     if end == "lose":
-        lease.lose("somebody has it")
+        lease.mark_lost("somebody has it")
         assert lease.expires_in == -1.0
         assert Event.is_set(before)
         del before
@@ -150,7 +150,7 @@ def test_lost_event_wakes_its_waiters(place):
     lost = lease.lost
     thread = threading.Thread(target=lambda: lost.wait(60))
     thread.start()
-    lease.lose("somebody has it")
+    lease.mark_lost("somebody has it")
     thread.join(60)
     assert not thread.is_alive()
     assert lost.wait(60)
@@ -189,8 +189,8 @@ def test_lease_without_a_ttl_lasts(place):
 
 def test_the_first_reason_of_a_loss_is_the_one_that_is_told(place, caplog):
     lease = leased(place)
-    lease.lose("first")
-    lease.lose("second")
+    lease.mark_lost("first")
+    lease.mark_lost("second")
     with pytest.raises(LeaseLost, match="first"):
         lease.check()
     flush(60)
@@ -206,7 +206,7 @@ def test_loss_of_a_renewed_lease_is_logged(place, caplog, renew, released, told)
     flush(60)
     assert len(caplog.records) == told
     assert bool(lease._why) is not released
-    lease.lose("again")
+    lease.mark_lost("again")
     assert len(caplog.records) == told
 
 
@@ -229,9 +229,9 @@ def test_lease_ref_passes_a_loss_on(place):
     kept(lease).expire()
     assert lease._why == "it could not be renewed in time"
     other = leased(place)
-    kept(other).lose("its session is over")
+    kept(other).mark_lost("its session is over")
     assert other._why == "its session is over"
-    assert kept(other).step() == pytest.approx(TTL.total_seconds() / 3)
+    assert kept(other).renew_when_due() == pytest.approx(TTL.total_seconds() / 3)
 
 
 def test_lease_ref_passes_the_end_of_a_thread_on(place, acts):
@@ -240,7 +240,7 @@ def test_lease_ref_passes_the_end_of_a_thread_on(place, acts):
     ref.thread_ended()
     assert len(acts) == 1
     acts.clear()
-    lease.lose("somebody has it")  # or it would be freed in the background
+    lease.mark_lost("somebody has it")  # or it would be freed in the background
     del lease
     ref.thread_ended()
     assert acts == []
@@ -265,10 +265,10 @@ def test_dropped_lease_is_not_freed_after_its_session(place, monkeypatch, over):
     ref = kept(leased(place))
     assert dropped == [ref]
     if over:
-        ref.lose("this process let go of its session")
-    ref.act()
+        ref.mark_lost("this process let go of its session")
+    ref.free_abandoned()
     assert [what for what, *_ in place.told] == ([] if over else ["forget", "free"])
-    assert ref.step() == LONG
+    assert ref.renew_when_due() == LONG
 
 
 def test_dropped_lease_needs_its_session_until_its_ttl(place, acts):
@@ -278,13 +278,13 @@ def test_dropped_lease_needs_its_session_until_its_ttl(place, acts):
     assert ref.expires_in == LONG
     assert ref.lost
     ref.expire()
-    assert ref.step() == TTL.total_seconds()
+    assert ref.renew_when_due() == TTL.total_seconds()
     place.clock.advance(TTL.total_seconds())
     assert place.told == []
-    assert ref.step() == LONG
+    assert ref.renew_when_due() == LONG
     assert place.told == [("forget",)]
     ref._left = None
-    assert ref.step() == LONG
+    assert ref.renew_when_due() == LONG
 
 
 @pytest.mark.parametrize(
@@ -301,11 +301,11 @@ def test_dropped_lease_is_freed_if_it_would_have_lasted(place, caplog, options, 
     ref = kept(lease)
     assert ref in _pool.held
     place.clock.advance(after)
-    ref.act()
+    ref.free_abandoned()
     assert place.told == [("forget",), ("free", 7)] * freed
     assert ("was dropped" in caplog.text) is freed
     assert ref not in _pool.held
-    ref.act()
+    ref.free_abandoned()
     assert place.told == [("forget",), ("free", 7)] * freed
 
 
@@ -313,7 +313,7 @@ def test_released_lease_is_dropped_silently(place):
     lease = leased(place)
     ref = kept(lease)
     lease.released = True
-    ref.act()
+    ref.free_abandoned()
     assert place.told == []
     assert ref._left is None
     assert ref not in _pool.held
@@ -341,7 +341,7 @@ def test_release_of_an_expired_lease_raises(place, why):
     lease = leased(place)
     place.answer = False
     if why:
-        lease.lose(why)
+        lease.mark_lost(why)
     with pytest.raises(LeaseLost, match=why or "it had run out"):
         lease.release()
 
@@ -376,7 +376,7 @@ def test_a_release_that_the_store_refuses_is_not_tried_again(place, acts):
 def test_abandoned_lease_is_freed_and_logged_if_held(place, caplog, why, before, told):
     lease = leased(place, renew=False)
     if before == "lost":
-        lease.lose("somebody has it")
+        lease.mark_lost("somebody has it")
     elif before:
         lease.end()
         place.told.clear()
@@ -454,22 +454,22 @@ def test_reacquired_lease_lasts_its_whole_ttl(place):
 
 def test_a_shorter_lease_is_believed_in_for_less_before_it_is_asked_for(place):
     lease = leased(place)
-    lease._extend(TTL)
+    lease._extend_lease(TTL)
     assert place.told == [("extend", 10.0)]
     place.told.clear()
     place.error = StoreUnavailable("the answer is lost")
     with pytest.raises(StoreUnavailable):
-        lease._extend(TTL / 2)
+        lease._extend_lease(TTL / 2)
     assert place.told == [("watch",), ("extend", 5.0)]
     assert lease.expires_in == pytest.approx(TRUSTED / 2)
 
 
 def test_a_renewal_that_makes_nothing_longer_asks_nothing(place):
     lease = leased(place)
-    lease._extend(TTL, only_longer=True)
+    lease._extend_lease(TTL, only_longer=True)
     assert place.told == []
     place.clock.advance(TICK)
-    lease._extend(TTL, only_longer=True)
+    lease._extend_lease(TTL, only_longer=True)
     assert place.told == [("extend", 10.0)]
 
 
@@ -496,17 +496,17 @@ def test_owned_asks_the_store_only_for_a_held_lease(place):
 def test_lease_is_renewed_after_a_third_of_its_ttl(place):
     lease = leased(place)
     third = TTL.total_seconds() / 3
-    assert lease.step() == pytest.approx(third)
+    assert lease.renew_when_due() == pytest.approx(third)
     assert place.told == []
     place.clock.advance(third + TICK)
-    assert lease.step() == pytest.approx(third)
+    assert lease.renew_when_due() == pytest.approx(third)
     assert place.told == [("extend", 10.0)]
 
 
 def test_lease_is_renewed_in_the_moment_its_renewal_is_due(place):
     lease = leased(place, ttl=timedelta(seconds=3))
     place.clock.advance(1)
-    assert lease.step() == 1.0
+    assert lease.renew_when_due() == 1.0
     assert place.told == [("extend", 3.0)]
 
 
@@ -515,7 +515,7 @@ def test_a_renewal_that_the_store_did_not_hear_is_tried_again_soon(place, ttl, a
     lease = leased(place, ttl=timedelta(seconds=ttl))
     place.clock.advance(ttl / 2)
     place.error = StoreUnavailable("away")
-    assert lease.step() == again
+    assert lease.renew_when_due() == again
     assert lease.trusted
 
 
@@ -524,7 +524,7 @@ def test_lost_lease_is_not_renewed(place):
     ref = kept(lease)
     place.clock.advance(5)
     place.answer = False
-    lease.step()
+    lease.renew_when_due()
     assert place.told[-1] == ("forget",)
     assert ref not in _pool.held
 
@@ -542,7 +542,7 @@ def test_lease_without_renewal_is_not_renewed(place, options, released, wait):
     lease = leased(place, **options)
     lease.released = released
     place.clock.advance(9)
-    assert lease.step() == wait
+    assert lease.renew_when_due() == wait
     assert place.told == []
 
 
@@ -557,10 +557,10 @@ def of_a_thread_that_ended(place: Kept, **more: Any) -> Lease:
 
 def test_lease_of_an_ended_thread_is_freed_instead_of_renewed(place, acts, caplog):
     lease = of_a_thread_that_ended(place)
-    assert 0 < lease.step() < 10
+    assert 0 < lease.renew_when_due() < 10
     assert acts == []
     place.clock.advance(5)
-    assert lease.step() == 10.0
+    assert lease.renew_when_due() == 10.0
     assert place.told == []
     [act] = acts
     act()
@@ -568,7 +568,7 @@ def test_lease_of_an_ended_thread_is_freed_instead_of_renewed(place, acts, caplo
     assert "the thread that acquired it ended" in caplog.text
     alive = leased(place, bound=False)
     place.clock.advance(5)
-    alive.step()
+    alive.renew_when_due()
     assert place.told[-1] == ("extend", 10.0)
 
 
@@ -578,7 +578,7 @@ def test_lease_that_needs_no_freeing_outlives_its_thread(place, acts, end):
     if end == "released":
         lease.end()
     elif end == "lost":
-        lease.lose("somebody has it")
+        lease.mark_lost("somebody has it")
     lease.thread_ended()
     assert acts == []
     forever = of_a_thread_that_ended(place, renew=False, ttl=None)

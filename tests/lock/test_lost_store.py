@@ -51,7 +51,7 @@ def test_an_outage_shorter_than_the_ttl_costs_nothing(server, monkeypatch):
     monkeypatch.setattr(lease_module, "RENEWALS", 60)  # twice in a second, and there is a minute to spare
     lock, other = Lock(server.url, "name", ttl="30s"), Lock(server.url, "name", blocking=False)
     backend, asked, answered = lock._backend(), threading.Semaphore(0), threading.Semaphore(0)
-    extend = backend.extend
+    extend = backend.extend_lock
 
     def watched(*args: Any, **options: Any) -> bool:
         asked.release()
@@ -59,7 +59,7 @@ def test_an_outage_shorter_than_the_ttl_costs_nothing(server, monkeypatch):
         answered.release()
         return done
 
-    monkeypatch.setattr(backend, "extend", watched)
+    monkeypatch.setattr(backend, "extend_lock", watched)
     with lock as lease:
         server.pause()
         assert asked.acquire(timeout=PATIENCE)  # a renewal falls into it

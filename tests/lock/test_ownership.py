@@ -233,12 +233,12 @@ def test_dropped_lease_needs_no_session_after_its_ttl(url):
     assert isinstance(backend, StoreLockBackend)
     lost = lock.lost
     assert lost.wait(PATIENCE)
-    assert not backend.idle
+    assert not backend.is_idle
     del lock, lost
     gc.collect()
-    backend._host._heartbeat.wake()
+    backend._host._heartbeat.wake_thread()
     until = time.monotonic() + PATIENCE
-    while not backend.idle:
+    while not backend.is_idle:
         assert time.monotonic() < until
         threading.Event().wait(0.01)
 

@@ -336,7 +336,7 @@ def test_just_a_majority_has_a_holder_and_less_has_none(three):
     for votes, holders in ((1, 0), (2, 1), (3, 1)):
         for place, client in enumerate(three.clients):
             client.set(three.place, "somebody" if place < votes else f"another {place}")
-        assert three.backend.holders("name") == holders
+        assert three.backend.count_holders("name") == holders
 
 
 def test_redlock_released_lease_is_not_renewed(three):

@@ -73,7 +73,7 @@ class Scene:
     def keep(self) -> float:
         """Have the heartbeat of ours beat, by hand."""
         host = self.backends[0]._host
-        return host._heartbeat.beat(host.store)
+        return host._heartbeat.renew_due(host.store)
 
     def close(self) -> None:
         self.orders.clear()
@@ -121,7 +121,7 @@ def test_end_of_a_lease_is_noticed_without_asking_the_store(scene):
 
     before = asked()
     scene.clock.advance(9.5)
-    scene.backends[0]._host.monitor.timer.wake()
+    scene.backends[0]._host.monitor.timer.recheck_clock()
     assert heard.wait(PATIENCE)
     waits.join(PATIENCE)
     assert asked() == before
@@ -268,7 +268,7 @@ def test_locks_of_a_process_share_one_session_that_ends_when_idle(scene):
     backend = scene.backends[0]
     scene.clock.advance(61)
     thread = backend._host._heartbeat._thread
-    backend._host._heartbeat.wake()
+    backend._host._heartbeat.wake_thread()
     thread.join(PATIENCE)
     assert sessions(scene) == []
     with first:

@@ -73,16 +73,16 @@ class Noted:
         self.timers: list[Any] = []
         self.timer = self
 
-    def begin(self, lease: object) -> None:
-        self.told.append("begin")
+    def monitor_lease(self, lease: object) -> None:
+        self.told.append("monitor")
 
-    def end(self, lease: object) -> None:
-        self.told.append("end")
+    def drop_lease(self, lease: object) -> None:
+        self.told.append("drop")
 
     def close(self) -> None:
         self.told.append("close")
 
-    def after(self, seconds: float, act: Any) -> Any:
+    def call_after(self, seconds: float, act: Any) -> Any:
         self.timers.append((seconds, act))
         return SimpleNamespace(cancel=lambda: self.told.append("cancel"))
 
@@ -102,7 +102,7 @@ class Scene:
     def takes(self, *votes: Answers, noted: Answers = (1, 1, 1)) -> tuple[Lease | None, list[str]]:
         self.voters.answers = {"take": [*votes], "note": [noted]}
         self.voters.asked.clear()
-        return self.backend.take(self.request()), list(self.voters.asked)
+        return self.backend.try_lock(self.request()), list(self.voters.asked)
 
     def held(self) -> Lease:
         lease, _ = self.takes([(1, b"7")] * 3)
@@ -130,7 +130,7 @@ def test_just_a_majority_has_the_lock_under_a_token_above_all_that_they_know(sce
     assert asked == ["take", "note"]
     assert lease is not None
     assert lease.token == (8 if votes[1] == MINE else 10)
-    assert scene.watch.told == ["begin"]
+    assert scene.watch.told == ["monitor"]
     assert [seconds for seconds, _ in scene.watch.timers] == [TTL.total_seconds() / 3]
 
 
@@ -158,7 +158,7 @@ def test_redlock_acquire_that_took_its_whole_ttl_fails_and_frees(scene, monkeypa
     lease, asked = scene.takes([MINE, MINE, MINE])
     assert lease is None
     assert asked == ["take", "note", "free"]
-    assert scene.watch.told == ["begin", "end", "cancel"]
+    assert scene.watch.told == ["monitor", "drop", "cancel"]
 
 
 @pytest.mark.parametrize("votes", [[MINE, AWAY, AWAY], [THEIRS, AWAY, AWAY]])
@@ -195,24 +195,24 @@ def test_a_value_that_names_no_process_is_not_dead(monkeypatch):
 
 def test_after_a_tie_the_next_try_comes_soon_and_later_each_time(scene, monkeypatch):
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
-    waiter = scene.backend.waiter("name")
+    waiter = scene.backend.make_waiter("name")
     assert isinstance(waiter, RedlockWaiter)
     tied = [THEIRS, OTHERS, MINE]
     waits = []
     for _ in range(MOST_TIES + 2):
         scene.voters.answers = {"take": [tied]}
-        assert scene.backend.take(scene.request(), waiter) is None
+        assert scene.backend.try_lock(scene.request(), waiter) is None
         waits.append(waiter.at_most)
     assert waits == [AFTER_A_TIE[1] * 2**ties for ties in (0, 1, 2, 3, 3, 3)]
     scene.voters.answers = {"take": [[THEIRS, THEIRS, MINE]]}
-    assert scene.backend.take(scene.request(), waiter) is None
+    assert scene.backend.try_lock(scene.request(), waiter) is None
     assert waiter.at_most == LOOK_AGAIN
     scene.voters.answers = {"take": [[MINE, MINE, MINE]], "note": [[1, 1, 1]]}
     waiter.at_most = 5.0
-    assert scene.backend.take(scene.request(), waiter) is not None
+    assert scene.backend.try_lock(scene.request(), waiter) is not None
     assert waiter.at_most == 5.0
     scene.voters.answers = {"take": [tied]}
-    assert scene.backend.take(scene.request(), None) is None
+    assert scene.backend.try_lock(scene.request(), None) is None
 
 
 # --- holding ----------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_after_a_tie_the_next_try_comes_soon_and_later_each_time(scene, monkeypa
 def test_redlock_free_and_extend_answer_by_majority_or_raise(scene, answers, says):
     lease = scene.held()
     scene.voters.answers = {"free": [answers], "extend": [answers]}
-    for act in (lambda: scene.backend.free(lease), lambda: scene.backend.extend(lease, TTL)):
+    for act in (lambda: scene.backend.free_lock(lease), lambda: scene.backend.extend_lock(lease, TTL)):
         scene.voters.asked.clear()
         if says is None:
             words = "they do not agree" if 0 in answers and 1 in answers else "nothing can be locked"
@@ -258,12 +258,12 @@ def test_redlock_holder_is_what_a_majority_says(scene):
     ):
         scene.voters.answers = {"look": [answers]}
         assert scene.backend.is_held(lease) is held
-        assert scene.backend.holders("name") == somebody
+        assert scene.backend.count_holders("name") == somebody
     scene.voters.answers = {"look": [[mine, AWAY, AWAY]]}
     with pytest.raises(StoreUnavailable):
         scene.backend.is_held(lease)
     with pytest.raises(StoreUnavailable):
-        scene.backend.holders("name")
+        scene.backend.count_holders("name")
 
 
 def test_redlock_round_ends_once_a_majority_is_certain(scene):
@@ -288,7 +288,7 @@ def test_redlock_round_ends_once_a_majority_is_certain(scene):
     asked.note(0, str(lease.grant).encode())
     asked.note(1, str(lease.grant).encode())
     assert scene.voters.questions[-1]["enough"](asked)
-    scene.backend.holders("name")
+    scene.backend.count_holders("name")
     assert not scene.voters.questions[-1]["enough"](asked), "all are asked"
     asked.note(2, b"")
     assert scene.voters.questions[-1]["enough"](asked)
@@ -306,25 +306,25 @@ def test_redlock_round_ends_once_a_majority_is_certain(scene):
 
 
 def test_a_lease_is_renewed_until_it_is_lost_or_forgotten(scene, monkeypatch):
-    monkeypatch.setattr(redlock, "renew", lambda act: act())
+    monkeypatch.setattr(redlock, "submit_renewal", lambda act: act())
     lease = scene.held()
     scene.clock.advance(4)
     scene.voters.answers = {"extend": [[1, 1, 1]]}
     scene.watch.timers[-1][1]()
     assert scene.voters.asked == ["extend"]
     assert len(scene.watch.timers) == 2
-    lease.lose("somebody has it")
+    lease.mark_lost("somebody has it")
     scene.watch.timers[-1][1]()
     assert scene.backend._renewals == {}
     assert len(scene.watch.timers) == 2
     scene.watch.timers[-1][1]()
     assert len(scene.watch.timers) == 2
-    scene.backend.watch(lease)
-    scene.backend.forget(lease.ref)
-    assert scene.watch.told == ["begin", "end"]
+    scene.backend.watch_lease(lease)
+    scene.backend.forget_lease(lease.ref)
+    assert scene.watch.told == ["monitor", "drop"]
     other = scene.held()
-    scene.backend.forget(other.ref)
-    assert scene.watch.told == ["end", "cancel"]
+    scene.backend.forget_lease(other.ref)
+    assert scene.watch.told == ["drop", "cancel"]
     scene.watch.timers[-1][1]()
     assert scene.backend._renewals == {}
 
@@ -334,7 +334,7 @@ def test_a_lease_is_renewed_while_calls_to_other_stores_occupy_all_worker_thread
     monkeypatch.setattr(worker_pool, "_pool", Background("occupied", most=THREADS, log=Logger("cronsensus.lock")))
     lease = scene.held()
     scene.voters.answers = {"extend": [[1, 1, 1]]}
-    monkeypatch.setattr(scene.watch, "after", lambda *_: renewed.set())
+    monkeypatch.setattr(scene.watch, "call_after", lambda *_: renewed.set())
 
     def wait() -> None:
         occupied.wait(PATIENCE)
@@ -342,7 +342,7 @@ def test_a_lease_is_renewed_while_calls_to_other_stores_occupy_all_worker_thread
 
     try:
         for _ in range(THREADS):
-            worker_pool.submit(wait)
+            worker_pool.submit_act(wait)
         occupied.wait(PATIENCE)
         scene.clock.advance(4)
         scene.watch.timers[-1][1]()
@@ -355,7 +355,7 @@ def test_a_lease_is_renewed_while_calls_to_other_stores_occupy_all_worker_thread
 
 def test_redlock_lease_without_renewal_is_not_renewed(scene):
     scene.voters.answers = {"take": [[MINE] * 3], "note": [[1, 1, 1]]}
-    assert scene.backend.take(scene.request(renew=False))
+    assert scene.backend.try_lock(scene.request(renew=False))
     assert scene.watch.timers == []
 
 

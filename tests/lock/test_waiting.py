@@ -37,7 +37,7 @@ class Place(WaitQueues):
             self.done.append((what, name))
             self.changed.notify_all()
 
-    def join(self, name: str) -> None:
+    def join_queue(self, name: str) -> None:
         self._note("join", name)
 
     def leave(self, name: str) -> None:
@@ -87,8 +87,8 @@ def waiter(queue: LocalQueue) -> QueuedWaiter:
 
 def test_notification_wakes_the_first_waiter_and_the_queue_is_joined_for_the_next(queue, place):
     first, second = waiter(queue), waiter(queue)
-    first.join()
-    second.join()
+    first.join_queue()
+    second.join_queue()
     place.tell("name")
     assert first.wait(PATIENCE)
     assert not second.wait(0)
@@ -98,7 +98,7 @@ def test_notification_wakes_the_first_waiter_and_the_queue_is_joined_for_the_nex
 
 def test_notification_without_a_waiter_is_passed_on(queue, place):
     one = waiter(queue)
-    one.join()
+    one.join_queue()
     one.leave()
     place.tell("name")
     place.wait_until(("call next", "name"))
@@ -106,8 +106,8 @@ def test_notification_without_a_waiter_is_passed_on(queue, place):
 
 def test_notification_of_a_waiter_that_gives_up_goes_to_the_next_here_or_elsewhere(queue, place):
     first, second = waiter(queue), waiter(queue)
-    first.join()
-    second.join()
+    first.join_queue()
+    second.join_queue()
     place.tell("name")
     assert first.wait(PATIENCE)
     first.give_up()
@@ -121,8 +121,8 @@ def test_waiter_that_left_does_not_join_again_from_a_late_thread(queue, place):
     """A task was cancelled while a thread of the pool was about to join in line for it."""
     gone, one = waiter(queue), waiter(queue)
     gone.leave()
-    gone.join()
-    one.join()
+    gone.join_queue()
+    one.join_queue()
     place.tell("name")
     assert one.wait(PATIENCE)
     assert not gone.wait(0)
@@ -130,7 +130,7 @@ def test_waiter_that_left_does_not_join_again_from_a_late_thread(queue, place):
 
 def test_error_in_a_queue_that_is_being_closed_is_not_logged(queue, place, caplog):
     one = waiter(queue)
-    one.join()
+    one.join_queue()
     place.wait_until(("join", "name"))
 
     def receive(timeout: float) -> list[str]:
@@ -161,11 +161,11 @@ def test_a_redis_handle_that_is_closed_under_the_hands_of_a_verb_says_so(redis_u
 def test_notification_after_the_last_waiter_left_is_received(queue, place):
     """Else the lock would stay free until the next poll: the unlock has notified this process alone."""
     one = waiter(queue)
-    one.join()
+    one.join_queue()
     place.tell("name")
     assert one.wait(PATIENCE)
     with queue._changed:  # the thread, which rests, cannot see that somebody stood here for a moment
-        one.join()
+        one.join_queue()
         one.leave()
     place.tell("name")
     place.wait_until(("call next", "name"))
@@ -173,15 +173,15 @@ def test_notification_after_the_last_waiter_left_is_received(queue, place):
 
 def test_acquire_without_a_notification_leaves_the_queue(queue, place):
     one = waiter(queue)
-    one.join()
+    one.join_queue()
     one.has_acquired()
     assert place.done == [("join", "name"), ("leave", "name")]
 
 
 def test_queue_is_kept_while_other_local_waiters_wait(queue, place):
     one, other = waiter(queue), waiter(queue)
-    one.join()
-    other.join()
+    one.join_queue()
+    other.join_queue()
     one.has_acquired()
     assert ("leave", "name") not in place.done
     place.tell("name")
@@ -218,12 +218,12 @@ def test_holders_are_not_read_at_each_try(monkeypatch):
     try:
         with Lock(lambda: backends[0], "name", ttl="10s", renew=False):
             other = Lock(lambda: backends[1], "name", ttl="10s")
-            waiting = backends[1].waiter("name")
+            waiting = backends[1].make_waiter("name")
             for _ in range(10):
-                assert backends[1].take(other._request, waiting) is None
+                assert backends[1].try_lock(other._request, waiting) is None
             assert len(asked) == 1
             clock.advance(timedelta(seconds=SEEN_FOR))
-            assert backends[1].take(other._request, waiting) is None
+            assert backends[1].try_lock(other._request, waiting) is None
             assert len(asked) == 2
             assert waiting.look_again <= 10
     finally:

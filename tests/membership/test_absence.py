@@ -43,7 +43,7 @@ class Looks:
 
 
 def looked(looks: Looks, seen: View, asked_at: float, took: float = PROMPT) -> bool:
-    looks.absences = looks.absences.after(seen, asked_at, asked_at + took)
+    looks.absences = looks.absences.update_absences(seen, asked_at, asked_at + took)
     return looks.absences.is_gone("a")
 
 

@@ -16,7 +16,7 @@ from cronsensus.model.ids import new_id
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.memory.snapshots import Snapshot, restore
+from cronsensus.stores.memory.snapshots import Snapshot, restore_snapshot
 
 PATIENCE = 30.0
 _names = count()
@@ -56,7 +56,7 @@ class Place:
 
 def empty(store: Store) -> None:
     assert isinstance(store, MemoryStore)
-    restore(store, Snapshot({}, {}))
+    restore_snapshot(store, Snapshot({}, {}))
     store._space.identity = Identity(new_id(), store.now())
 
 

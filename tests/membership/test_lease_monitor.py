@@ -29,10 +29,10 @@ def looked(clock: ManualClock, seconds: float, *leases: Lease) -> list[list[floa
     """Have time pass in small steps, with a look at each; return when each lease was told, from the start."""
     monitor, start = LeaseMonitor(clock), clock.monotonic()
     for lease in leases:
-        monitor.begin(lease)
+        monitor.monitor_lease(lease)
     for _ in range(round(seconds)):
         clock.advance(1.0)
-        monitor._look()
+        monitor._check_lease()
     monitor.close()
     return [[at - start for at in lease.expired_at] for lease in leases]
 
@@ -51,20 +51,20 @@ def test_a_lease_that_is_renewed_meanwhile_is_watched_by_its_new_end():
     clock = ManualClock()
     lease = Lease(clock, 5.0, again=2.0)
     monitor = LeaseMonitor(clock)
-    monitor.begin(lease)
+    monitor.monitor_lease(lease)
     clock.advance(6.0)
-    monitor._look()
+    monitor._check_lease()
     lease.until = clock.monotonic() + 5.0
     for _ in range(4):
         clock.advance(1.0)
-        monitor._look()
+        monitor._check_lease()
     assert len(lease.expired_at) == 1
     clock.advance(2.0)
-    monitor._look()
+    monitor._check_lease()
     assert len(lease.expired_at) == 2
-    monitor.end(lease)
+    monitor.drop_lease(lease)
     clock.advance(9.0)
-    monitor._look()
+    monitor._check_lease()
     assert len(lease.expired_at) == 2
     monitor.close()
 
@@ -98,13 +98,13 @@ def test_timer_that_is_shared_is_used_and_else_one_of_its_own():
 def test_look_is_asked_for_when_the_first_lease_ends_and_only_then():
     monitor, timer = monitored(clock := ManualClock())
     for seconds in (9.0, 5.0, 5.0, 7.0):
-        monitor.begin(Lease(clock, seconds))
+        monitor.monitor_lease(Lease(clock, seconds))
     assert timer.seconds == [9.0, 5.0]
 
 
 def test_lease_that_is_over_already_is_looked_at_a_moment_later():
     monitor, timer = monitored(clock := ManualClock())
-    monitor.begin(Lease(clock, -3.0))
+    monitor.monitor_lease(Lease(clock, -3.0))
     assert timer.seconds == [SOONEST]
 
 
@@ -112,28 +112,28 @@ def test_lease_that_is_over_already_is_looked_at_a_moment_later():
 def test_next_look_is_when_the_first_of_those_that_are_left_ends(ends: tuple[float, float]):
     monitor, timer = monitored(clock := ManualClock())
     for seconds in (1.0, *ends):
-        monitor.begin(Lease(clock, seconds))
+        monitor.monitor_lease(Lease(clock, seconds))
     timer.seconds.clear()
     clock.advance(1.0)
-    monitor._look()
+    monitor._check_lease()
     assert timer.seconds == [4.0]
 
 
 def test_without_leases_no_other_look_is_asked_for():
     monitor, timer = monitored(clock := ManualClock())
-    monitor.begin(Lease(clock, 1.0))
+    monitor.monitor_lease(Lease(clock, 1.0))
     clock.advance(1.0)
-    monitor._look()
-    monitor._look()
+    monitor._check_lease()
+    monitor._check_lease()
     assert timer.seconds == [1.0]
 
 
 def test_after_the_close_nothing_is_told():
     monitor, timer = monitored(clock := ManualClock())
-    monitor.begin(lease := Lease(clock, 1.0))
+    monitor.monitor_lease(lease := Lease(clock, 1.0))
     monitor.close()
     clock.advance(5.0)
-    monitor._look()
+    monitor._check_lease()
     assert lease.expired_at == []
     assert timer.closed
 
@@ -166,10 +166,10 @@ def test_a_node_that_is_idle_between_its_runs_gathers_no_checks():
     waiting = []
     for _ in range(24 * 60):
         lease.until = clock.monotonic() + 10.0  # a claim
-        monitor.begin(lease)
+        monitor.monitor_lease(lease)
         timer.advance(0.5)
         lease.until = clock.monotonic() + 600.0  # idle again
-        monitor.begin(lease)
+        monitor.monitor_lease(lease)
         timer.advance(59.5)
         waiting.append(len(timer.ahead))
     assert max(waiting) <= 12
@@ -181,9 +181,9 @@ def test_of_two_leases_that_begin_in_one_instant_the_shorter_is_checked_in_time(
     timer: Any = TimerByHand(clock := ManualClock())
     monitor = LeaseMonitor(clock, timer)
     short, long = Lease(clock, 5.0), Lease(clock, 9.0)
-    monitor.begin(short)
+    monitor.monitor_lease(short)
     monitor._looks_at = float("inf")  # as the other thread has read it before
-    monitor.begin(long)
+    monitor.monitor_lease(long)
     timer.advance(20.0)
     assert short.expired_at == pytest.approx([short.until])
     assert long.expired_at == pytest.approx([long.until])

@@ -149,11 +149,11 @@ def test_a_holder_that_names_no_process_is_not_dead(ended):
 
 def test_just_long_enough_between_two_looks_is_enough():
     absent = replace(MemoryStore().look(), absent=("s",))
-    once = Absences().after(absent, 1.0, 1.0)
+    once = Absences().update_absences(absent, 1.0, 1.0)
     assert not once.is_gone("s")
     assert once.certain_at(["s", "other"]) == 1.0 + AGAIN_AFTER * ABSENT_FOR
     assert once.certain_at(["other"]) is None
-    twice = once.after(absent, 1.0 + ABSENT_FOR, 1.0 + ABSENT_FOR)
+    twice = once.update_absences(absent, 1.0 + ABSENT_FOR, 1.0 + ABSENT_FOR)
     just = replace(twice, patience=twice.asked_at - twice.absent["s"].since)
     assert just.is_gone("s")
     assert not just.is_gone("other")
@@ -170,12 +170,12 @@ def in_time_namespace(tmp_path, monkeypatch):
         (tmp_path / "offsets").write_text(offsets)
         monkeypatch.setattr(boot, "_OFFSETS", tmp_path / "offsets")
         if of_children:
-            monkeypatch.setattr(boot, "_namespace", lambda kind: f"{kind}:[1]")
+            monkeypatch.setattr(boot, "_namespace_of", lambda kind: f"{kind}:[1]")
         forget()
 
     def forget() -> None:
         boot.host_identity.cache_clear()
-        boot._offset.cache_clear()
+        boot._clock_offset.cache_clear()
 
     yield say
     monkeypatch.undo()
@@ -226,7 +226,7 @@ def test_process_that_cannot_tell_its_own_offset_trusts_no_clock_and_no_start_ti
 
 def test_forked_child_looks_in_which_namespaces_it_is(monkeypatch):
     outside = host_identity()
-    monkeypatch.setattr(boot, "_namespace", lambda kind: f"{kind}:[7]")
+    monkeypatch.setattr(boot, "_namespace_of", lambda kind: f"{kind}:[7]")
     assert host_identity() == outside, "asked once"
     boot._in_child()
     assert host_identity() == f"{boot.boot_id()}/pid:[7]/time:[7]"

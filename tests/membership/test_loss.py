@@ -10,7 +10,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.ledger import LOST_MOMENT
 from cronsensus.model.plan import Plan
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.memory.snapshots import take
+from cronsensus.stores.memory.snapshots import take_snapshot
 from cronsensus.triggers import every
 from tests.node.test_reconciling import Forgetful, job
 
@@ -24,7 +24,7 @@ def test_a_plan_fired_ahead_and_forgotten_by_the_store_is_noticed_at_the_next_lo
     bench = Forgetful(job(trigger=every("30s"), overlap="allow"))
     bench.go_on(40)
     begun = len(bench.begun)
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     while len(bench.begun) == begun:
         bench.go_on()
     bench.forget(before)
@@ -35,7 +35,7 @@ def test_a_plan_fired_ahead_and_forgotten_by_the_store_is_noticed_at_the_next_lo
 def test_a_run_that_is_given_again_although_its_end_was_accepted_is_noticed():
     bench = Forgetful()
     (number,) = bench.enqueue()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.step()
     bench.finish()
     bench.forget(before)
@@ -57,7 +57,7 @@ class Overtaken(OrderedDict[tuple[int, str], tuple[datetime, datetime]]):
 
     def __init__(self, watch: StoreWatch) -> None:
         super().__init__()
-        self.renewals = [threading.Thread(target=lambda: watch.trouble(SchemaMismatch("no tables")))]
+        self.renewals = [threading.Thread(target=lambda: watch.note_trouble(SchemaMismatch("no tables")))]
 
     def __setitem__(self, key: tuple[int, str], value: tuple[datetime, datetime]) -> None:
         super().__setitem__(key, value)
@@ -69,7 +69,7 @@ def test_a_loss_found_by_a_renewal_while_a_round_notes_watermarks_leaves_the_rou
     watch = StoreWatch("n", stop=False)
     store = MemoryStore()
     store.migrate()
-    watch.opened(store, "s", store.now())
+    watch.note_opened(store, "s", store.now())
     marks = watch._watermarks = Overtaken(watch)
     now = store.now()
     plan = Plan(
@@ -84,6 +84,6 @@ def test_a_loss_found_by_a_renewal_while_a_round_notes_watermarks_leaves_the_rou
         watermark=now,
         next_due=None,
     )
-    watch.decided([plan], now)
+    watch.note_plans([plan], now)
     marks.renewals[0].join()
     assert not marks

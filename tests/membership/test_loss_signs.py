@@ -40,22 +40,22 @@ class Watched:
         self.open()
 
     def open(self, session: str = "s", seconds: float = 0) -> None:
-        self.watch.opened(self._store(), session, at(seconds))
+        self.watch.note_opened(self._store(), session, at(seconds))
 
     def check(self) -> None:
-        self.watch.check(self._store())
+        self.watch.check_store(self._store())
 
     def renewed(self, *seconds: float) -> None:
         """Have renewals counted as they are to be, at these times."""
         for beats, each in enumerate(seconds, 1):
-            self.watch.renewed("s", renewal(beats, each))
+            self.watch.compare_renewal("s", renewal(beats, each))
 
     def looked(self, seconds: float, **watermarks: float) -> None:
         jobs: Any = [
             SimpleNamespace(id=1, spec=SimpleNamespace(name=name), watermark=at(each))
             for name, each in watermarks.items()
         ]
-        self.watch.looked(jobs, at(seconds))
+        self.watch.compare_watermarks(jobs, at(seconds))
 
     def _store(self) -> Any:
         def renew(session: str, *, lease: timedelta) -> Renewal:
@@ -69,7 +69,7 @@ class Watched:
         """Return what it would tell the store."""
         told: list[Loss] = []
         store: Any = SimpleNamespace(note_in_trail=lambda loss, by: told.append(loss))
-        self.watch.tell(store)
+        self.watch.record_losses(store)
         return told
 
     @property
@@ -86,7 +86,7 @@ class Watched:
 def test_renewals_that_are_all_counted_are_no_sign() -> None:
     one = Watched()
     one.renewed(10, 20, 30)
-    one.watch.renewed("s", renewal(3, 40, alive=False))
+    one.watch.compare_renewal("s", renewal(3, 40, alive=False))
     assert one.losses == []
     assert one.woken == []
 
@@ -104,7 +104,7 @@ def test_renewals_that_are_all_counted_are_no_sign() -> None:
 def test_fewer_renewals_than_were_made_are_a_loss_after_the_last_that_is_counted(answer: Renewal, since: float) -> None:
     one = Watched()
     one.renewed(10, 20, 30)
-    one.watch.renewed("s", answer)
+    one.watch.compare_renewal("s", answer)
     assert one.times == [(since, 40)]
     assert len(one.woken) == 1
 
@@ -112,10 +112,10 @@ def test_fewer_renewals_than_were_made_are_a_loss_after_the_last_that_is_counted
 def test_what_a_store_forgot_is_counted_no_more_after_the_loss_was_found() -> None:
     one = Watched()
     one.renewed(10, 20, 30)
-    one.watch.renewed("s", renewal(2, 100))
-    one.watch.renewed("s", renewal(3, 200))
+    one.watch.compare_renewal("s", renewal(2, 100))
+    one.watch.compare_renewal("s", renewal(3, 200))
     assert one.times == [(10, 100)]
-    one.watch.renewed("s", renewal(2, 300))
+    one.watch.compare_renewal("s", renewal(2, 300))
     assert one.times == [(10, 300)]
 
 
@@ -124,7 +124,7 @@ def test_loss_of_more_renewals_than_are_kept_begins_no_later_than_the_last_that_
     one = Watched()
     one.renewed(*range(10, 1001, 10))
     assert len(one.watch._beats) <= module.MOST_BEATS
-    one.watch.renewed("s", renewal(counted, 2000, alive=False))
+    one.watch.compare_renewal("s", renewal(counted, 2000, alive=False))
     [(since, _)] = one.times
     assert since is not None
     last = 10 * counted if counted else -BEFORE.total_seconds()
@@ -138,16 +138,16 @@ def test_renewals_are_thinned_out_once_there_are_more_than_are_kept(monkeypatch:
     for many, counted, since in ((4, 3, 30), (5, 3, 20), (5, 4, 40), (6, 5, 50)):
         one = Watched()
         one.renewed(*range(10, 10 * many + 1, 10))
-        one.watch.renewed("s", renewal(counted, 100, alive=False))
+        one.watch.compare_renewal("s", renewal(counted, 100, alive=False))
         assert one.times == [(since, 100)], many
 
 
 def test_second_loss_that_reaches_back_further_begins_earlier() -> None:
     one = Watched()
     one.renewed(10, 20, 30)
-    one.watch.renewed("s", renewal(2, 100, alive=False))
-    one.watch.renewed("s", renewal(1, 200, alive=False))
-    one.watch.renewed("s", renewal(0, 300, alive=False))
+    one.watch.compare_renewal("s", renewal(2, 100, alive=False))
+    one.watch.compare_renewal("s", renewal(1, 200, alive=False))
+    one.watch.compare_renewal("s", renewal(0, 300, alive=False))
     assert one.times == [(20, 100), (10, 200), (-BEFORE.total_seconds(), 300)]
 
 
@@ -155,22 +155,22 @@ def test_second_loss_that_reaches_back_further_begins_earlier() -> None:
 def test_renewal_that_does_not_tell_is_no_sign(answer: Renewal) -> None:
     one = Watched()
     one.renewed(10, 20)
-    one.watch.renewed("s", answer)
+    one.watch.compare_renewal("s", answer)
     assert one.losses == []
 
 
 def test_renewal_of_another_session_is_no_sign() -> None:
     one = Watched()
     one.renewed(10, 20)
-    one.watch.renewed("before", renewal(0, 40, store="b"))
+    one.watch.compare_renewal("before", renewal(0, 40, store="b"))
     assert one.losses == []
 
 
 def test_renewal_in_another_store_tells_of_an_emptied_one_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     one = Watched()
     one.renewed(10, 20)
-    one.watch.renewed("s", renewal(0, 40, alive=False, store="b"))
-    one.watch.renewed("s", renewal(0, 50, alive=False, store="b"))
+    one.watch.compare_renewal("s", renewal(0, 40, alive=False, store="b"))
+    one.watch.compare_renewal("s", renewal(0, 50, alive=False, store="b"))
     [found] = one.losses
     assert (found.since, found.until, found.emptied) == (at(20), at(40), True)
     assert len(one.woken) == 1
@@ -185,14 +185,14 @@ def test_renewals_are_counted_also_in_a_store_without_an_identity() -> None:
     one.losses  # noqa: B018 - of the other store
     one.open("s")
     one.renewed(10, 20)
-    one.watch.renewed("s", renewal(1, 100, store="b"))
+    one.watch.compare_renewal("s", renewal(1, 100, store="b"))
     assert one.times == [(-BEFORE.total_seconds(), 100)]
 
 
 def test_store_is_asked_of_the_session_that_is_given_up_before_another_is_opened() -> None:
     fresh = StoreWatch("n", stop=False)
     nowhere: Any = SimpleNamespace(renew=None)
-    fresh.check(nowhere)
+    fresh.check_store(nowhere)
     one = Watched()
     one.renewed(10, 20)
     one.answer = renewal(1, 100, alive=False)
@@ -215,7 +215,7 @@ def test_session_opened_in_another_store_or_in_none_tells_of_an_emptied_one(
     one.identity = then
     one.open("next", 40)
     assert one.times == ([(10, 40)] if emptied else [])
-    assert not one.watch.halted
+    assert not one.watch.is_halted
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -224,19 +224,19 @@ def test_subject_halts_for_good_where_it_is_to_stop_and_else_begins_anew(stop: b
     for round_, known in enumerate("bcd", 1):
         one.identity = Identity(known, START)
         one.open(known, 100 * round_)
-        assert one.watch.halted == stop
+        assert one.watch.is_halted == stop
     assert len(one.losses) == (1 if stop else 3)
 
 
 def test_missing_tables_are_a_sign_where_there_were_some_and_once() -> None:
     one = Watched(stop=True)
     one.renewed(10)
-    assert not one.watch.trouble(StoreUnavailable("away"))
-    assert not StoreWatch("n", stop=True).trouble(SchemaMismatch("no tables"))
-    assert one.watch.trouble(SchemaMismatch("no tables"))
-    assert not one.watch.trouble(SchemaMismatch("no tables"))
+    assert not one.watch.note_trouble(StoreUnavailable("away"))
+    assert not StoreWatch("n", stop=True).note_trouble(SchemaMismatch("no tables"))
+    assert one.watch.note_trouble(SchemaMismatch("no tables"))
+    assert not one.watch.note_trouble(SchemaMismatch("no tables"))
     assert one.times == [(10, 10)]
-    assert one.watch.halted
+    assert one.watch.is_halted
 
 
 # --- watermarks -------------------------------------------------------------------------------------------------------
@@ -269,8 +269,8 @@ def test_of_many_watermarks_those_that_were_seen_last_are_kept(monkeypatch: pyte
 
 
 def test_watermarks_of_before_a_loss_are_no_sign_of_another_one() -> None:
-    emptied: Callable[[Watched], object] = lambda one: one.watch.trouble(SchemaMismatch("no tables"))  # noqa: E731
-    forgot: Callable[[Watched], object] = lambda one: one.watch.forgot("a sign", at(20))  # noqa: E731
+    emptied: Callable[[Watched], object] = lambda one: one.watch.note_trouble(SchemaMismatch("no tables"))  # noqa: E731
+    forgot: Callable[[Watched], object] = lambda one: one.watch.note_sign_of_loss("a sign", at(20))  # noqa: E731
     for loss in (emptied, forgot):
         one = Watched()
         one.looked(10, a=5)
@@ -300,13 +300,13 @@ def test_sign_of_another_part_lies_after_the_last_renewal_before_what_was_forgot
 ) -> None:
     one = Watched()
     one.renewed(10, 20, 90 - ENDS_KEPT, 90)
-    one.watch.forgot("a sign", None if now is None else at(now), at=None if before is None else at(before))
+    one.watch.note_sign_of_loss("a sign", None if now is None else at(now), at=None if before is None else at(before))
     assert one.times == [times]
 
 
 def test_sign_before_there_is_a_session_is_none() -> None:
     watch = StoreWatch("n", stop=False)
-    watch.forgot("a sign", START)
+    watch.note_sign_of_loss("a sign", START)
     assert not watch.has_news
 
 
@@ -314,6 +314,6 @@ def test_signs_soon_after_each_other_are_of_one_loss() -> None:
     one = Watched()
     soon = ONE_LOSS.total_seconds()
     for seconds, found in ((100, 1), (100 + soon / 2, 0), (100 + soon, 1), (100 + 2 * soon - 1, 0), (500, 1)):
-        one.watch.forgot("a sign", at(seconds))
+        one.watch.note_sign_of_loss("a sign", at(seconds))
         assert len(one.losses) == found, seconds
     assert len(one.woken) == 3

@@ -37,12 +37,12 @@ class Scene:
             beat_within=self.beats.append,
         )
         self.lease = SessionLease("s", self.clock)
-        self.lease.confirm(self.lease.ask(), length)
+        self.lease.confirm_renewal(self.lease.note_request(), length)
 
     error: StoreError | None
 
     def keep(self) -> "Scene":
-        self.renewer.keep(self.lease)
+        self.renewer.keep_session(self.lease)
         self.beats.clear()
         return self
 
@@ -63,33 +63,33 @@ class Scene:
 
 def test_session_that_is_kept_from_now_on_is_looked_at_now() -> None:
     scene = Scene()
-    scene.renewer.keep(scene.lease)
+    scene.renewer.keep_session(scene.lease)
     assert scene.beats == [0.0]
 
 
 def test_beat_is_asked_for_when_the_renewal_is_due_and_at_once_if_that_is_over() -> None:
     scene = Scene()
-    scene.renewer.nudge()
+    scene.renewer.reschedule_renewal()
     assert scene.beats == [], "there is no session"
     scene.keep()
     scene.beat(100)
     assert scene.asked == []
-    scene.renewer.nudge()
+    scene.renewer.reschedule_renewal()
     assert scene.beats == [pytest.approx(IDLE - 100)]
     scene.clock.advance(IDLE)
-    scene.renewer.nudge()
+    scene.renewer.reschedule_renewal()
     assert scene.beats[1:] == [0.0]
 
 
 @pytest.mark.parametrize(("holds", "look"), [(True, QUICK_LOOK), (False, IDLE_LOOK)])
 def test_hints_bring_a_renewal_soon_and_not_each_of_them_one(holds: bool, look: float) -> None:
     scene = Scene(holds=holds, length=LEASE).keep()
-    scene.renewer.hint()
+    scene.renewer.renew_soon()
     assert scene.beats == [0.0]
     scene.beat()
     assert len(scene.asked) == 1
     scene.clock.advance(0.2)
-    scene.renewer.hint()
+    scene.renewer.renew_soon()
     assert scene.beats[1:] == [pytest.approx(look - 0.2)]
     assert scene.beat() == pytest.approx(look - 0.2)
     scene.beat(look)
@@ -98,17 +98,17 @@ def test_hints_bring_a_renewal_soon_and_not_each_of_them_one(holds: bool, look: 
 
 def test_hint_delays_no_renewal_that_is_due_before() -> None:
     scene = Scene(timedelta(seconds=3), length=timedelta(seconds=3)).keep()
-    scene.renewer.ask()
+    scene.renewer.request_renewal()
     scene.beat()
-    scene.renewer.hint()
+    scene.renewer.renew_soon()
     scene.beats.clear()
-    scene.renewer.nudge()
+    scene.renewer.reschedule_renewal()
     assert scene.beats == [pytest.approx(1.0)], "a third of the lease, and not the two seconds of an idle look"
 
 
 def test_doubt_brings_a_renewal_at_once_and_once() -> None:
     scene = Scene().keep()
-    scene.renewer.ask()
+    scene.renewer.request_renewal()
     assert scene.beats == [0.0]
     scene.beat()
     scene.beat()
@@ -117,8 +117,8 @@ def test_doubt_brings_a_renewal_at_once_and_once() -> None:
 
 def test_renewal_that_is_asked_for_while_one_is_under_way_follows_it() -> None:
     scene = Scene().keep()
-    scene.renewer.ask()
-    scene.meanwhile = scene.renewer.ask
+    scene.renewer.request_renewal()
+    scene.meanwhile = scene.renewer.request_renewal
     assert scene.beat() == 0.0
     scene.meanwhile = lambda: None
     scene.beat()
@@ -131,7 +131,7 @@ def test_session_that_is_not_there_or_over_is_not_renewed(over: str) -> None:
     if over != "none":
         scene.keep()
     if over == "lost":
-        scene.lease.lose()
+        scene.lease.mark_lost()
     if over == "stopped":
         scene.renewer.stop()
     scene.renewer._asked_for = True
@@ -141,7 +141,7 @@ def test_session_that_is_not_there_or_over_is_not_renewed(over: str) -> None:
 
 def test_answer_that_comes_after_the_stop_is_ignored() -> None:
     scene = Scene().keep()
-    scene.renewer.ask()
+    scene.renewer.request_renewal()
     scene.meanwhile = scene.renewer.stop
     scene.clock.advance(100)
     left = scene.lease.trusted_for
@@ -168,7 +168,7 @@ def test_session_is_renewed_each_third_of_a_short_lease_and_never_later_than_an_
 @pytest.mark.parametrize(("lease", "idle"), [(9, IDLE_LEASE.total_seconds()), (1200, 1200)])
 def test_idle_lease_is_never_shorter_than_that_of_work(lease: float, idle: float) -> None:
     scene = Scene(timedelta(seconds=lease)).keep()
-    scene.renewer.ask()
+    scene.renewer.request_renewal()
     scene.beat()
     assert scene.asked == [("s", timedelta(seconds=lease), timedelta(seconds=idle))]
 
@@ -182,7 +182,7 @@ def test_lease_is_trusted_for_what_the_store_said_and_of_one_that_holds_no_longe
 ) -> None:
     scene = Scene(holds=holds).keep()
     scene.answer = timedelta(seconds=answer)
-    scene.renewer.ask()
+    scene.renewer.request_renewal()
     scene.meanwhile = lambda: scene.clock.advance(1)
     scene.beat()
     assert scene.lease.trusted_for == pytest.approx(trusted * (1 - MARGIN) - 1)
@@ -192,10 +192,10 @@ def test_lease_is_trusted_for_what_the_store_said_and_of_one_that_holds_no_longe
 def test_session_that_the_store_calls_dead_is_trusted_no_more_and_its_owner_told() -> None:
     scene = Scene().keep()
     scene.alive = False
-    scene.renewer.ask()
+    scene.renewer.request_renewal()
     scene.beat()
-    assert scene.lease.lost
-    assert not scene.lease.trusted
+    assert scene.lease.is_lost
+    assert not scene.lease.is_trusted
     assert scene.told == [False]
 
 
@@ -203,7 +203,7 @@ def test_session_that_the_store_calls_dead_is_trusted_no_more_and_its_owner_told
 def test_store_that_cannot_be_asked_is_asked_again_soon_and_ends_no_trust(lease: float, again: float) -> None:
     scene = Scene(timedelta(seconds=lease), holds=True, length=timedelta(seconds=lease)).keep()
     scene.error = StoreUnavailable("away")
-    scene.renewer.ask()
+    scene.renewer.request_renewal()
     left = scene.lease.trusted_for
     assert scene.beat() == pytest.approx(again)
     assert scene.troubles == [scene.error]
@@ -220,6 +220,6 @@ def test_lease_with_time_for_just_enough_renewals_is_not_warned_of(
 ) -> None:
     scene = Scene(timedelta(seconds=0.25 * LEAST))
     for _ in range(MEASURED):
-        scene.renewer._measure(quickest)
+        scene.renewer._measure_renewal(quickest)
     flush(60)
     assert ("is short for a store" in caplog.text) == said

@@ -18,10 +18,10 @@ class Held:
     def __init__(self, session: str) -> None:
         self.session = session
 
-    def step(self, store: Store) -> float:
+    def renew_when_due(self, store: Store) -> float:
         return 10.0
 
-    def lose(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         pass
 
 
@@ -49,15 +49,15 @@ def test_a_lock_that_is_taken_and_released_all_the_time_does_not_wake_the_thread
     host = SessionHost(open_store("memory://woken"), SystemClock(), name="here")
     host._heartbeat._wake = wake = Counted()
     try:
-        kept = Held(host.pin().session)
+        kept = Held(host.pin_session().session)
         host._look_at_store(host.store)
-        host.unpin()
+        host.unpin_session()
         for turn in range(20):
             assert wake.waited_for.wait(PATIENCE), "the thread does not come to rest"
             if turn == 1:
                 before = wake.times
-            host.add(kept, 10.0)
-            host.discard(kept)
+            host.add_resource(kept, 10.0)
+            host.discard_resource(kept)
         assert wake.times == before
     finally:
         host.close()

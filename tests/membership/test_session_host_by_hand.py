@@ -22,7 +22,7 @@ from cronsensus.model.ledger import STORE_EMPTIED, Identity
 from cronsensus.process.logger import flush
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.memory.snapshots import Snapshot, restore
+from cronsensus.stores.memory.snapshots import Snapshot, restore_snapshot
 from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
@@ -92,10 +92,10 @@ class Held:
         self.session = session
         self.lost: list[str] = []
 
-    def step(self, store: object) -> float:
+    def renew_when_due(self, store: object) -> float:
         return 10.0
 
-    def lose(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         self.lost.append(why)
 
 
@@ -116,9 +116,9 @@ class Scene:
         self.listed.append((session, held))
 
     def hold(self) -> Held:
-        held = Held(self.host.pin().session)
-        self.host.add(held, 10.0)
-        self.host.unpin()
+        held = Held(self.host.pin_session().session)
+        self.host.add_resource(held, 10.0)
+        self.host.unpin_session()
         return held
 
     def renew(self, seconds: float = 0.0) -> float:
@@ -126,7 +126,7 @@ class Scene:
         return self.host.renew(self.store)
 
     def empty(self) -> None:
-        restore(self.store, Snapshot({}, {}))
+        restore_snapshot(self.store, Snapshot({}, {}))
         self.store._space.identity = Identity(new_id(), self.store.now())
 
     def open(self) -> list[str]:
@@ -150,34 +150,34 @@ def stopping() -> Iterator[Scene]:
 
 
 def test_host_is_idle_while_nothing_is_held_or_about_to_be(scene: Scene) -> None:
-    assert scene.host.idle
-    lease = scene.host.pin()
-    idle = [scene.host.idle]
-    scene.host.add(held := Held(lease.session), 1.0)
-    scene.host.unpin()
-    idle.append(scene.host.idle)
-    scene.host.discard(held)
-    assert [*idle, scene.host.idle] == [False, False, True]
+    assert scene.host.is_idle
+    lease = scene.host.pin_session()
+    idle = [scene.host.is_idle]
+    scene.host.add_resource(held := Held(lease.session), 1.0)
+    scene.host.unpin_session()
+    idle.append(scene.host.is_idle)
+    scene.host.discard_resource(held)
+    assert [*idle, scene.host.is_idle] == [False, False, True]
     assert scene.beat.members == [scene.host]
 
 
 def test_pin_that_opens_no_session_leaves_nothing_pinned(scene: Scene) -> None:
     scene.store.raises = {"open_session": StoreUnavailable("away")}
     with pytest.raises(StoreUnavailable):
-        scene.host.pin()
-    assert scene.host.idle
+        scene.host.pin_session()
+    assert scene.host.is_idle
 
 
 def test_what_is_held_is_lost_when_the_store_calls_the_session_dead(scene: Scene) -> None:
     by_a_verb = scene.hold()
-    scene.host.session_ended(scene.host.pin())
-    scene.host.unpin()
+    scene.host.session_ended(scene.host.pin_session())
+    scene.host.unpin_session()
     assert by_a_verb.lost == ["its session was ended"]
     by_a_renewal = scene.hold()
     scene.store.close_session(by_a_renewal.session)
     scene.renew(IDLE)
     assert by_a_renewal.lost == ["its session was ended"]
-    assert scene.host.idle
+    assert scene.host.is_idle
 
 
 def test_what_is_held_is_lost_when_another_session_is_opened_after_the_end_of_trust(scene: Scene) -> None:
@@ -192,15 +192,15 @@ def test_what_is_held_is_lost_when_another_session_is_opened_after_the_end_of_tr
 def test_session_that_is_renewed_after_the_end_of_trust_is_watched_again(scene: Scene) -> None:
     first = scene.hold()
     scene.clock.advance(TRUST)
-    scene.host.monitor._look()
+    scene.host.monitor._check_lease()
     assert first.lost
     held = Held(first.session)
-    scene.host.add(held, 1.0)
+    scene.host.add_resource(held, 1.0)
     scene.renew()
-    scene.host.monitor._look()
+    scene.host.monitor._check_lease()
     assert held.lost == []
     scene.clock.advance(TRUST)
-    scene.host.monitor._look()
+    scene.host.monitor._check_lease()
     assert held.lost == ["its session could not be renewed in time"]
 
 
@@ -224,10 +224,10 @@ def unlisted(renewal: Any) -> Any:
 
 
 def test_session_that_is_not_needed_is_closed_after_a_while_and_neither_watched_nor_renewed(scene: Scene) -> None:
-    lease = scene.host.pin()
+    lease = scene.host.pin_session()
     scene.host._loss._session = lease.session
     assert scene.renew(IDLE_FOR) == pytest.approx(IDLE - IDLE_FOR), "it is pinned"
-    scene.host.unpin()
+    scene.host.unpin_session()
     assert scene.renew(20) == pytest.approx(IDLE_FOR - 20)
     assert scene.open() == [lease.session]
     assert scene.renew(IDLE_FOR - 20) == LONGEST_WAIT
@@ -243,9 +243,9 @@ def test_session_that_is_not_needed_is_renewed_until_it_is_closed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "IDLE_FOR", 10 * IDLE)
-    lease = scene.host.pin()
+    lease = scene.host.pin_session()
     scene.host._loss._session = lease.session
-    scene.host.unpin()
+    scene.host.unpin_session()
     assert scene.renew(IDLE - 1) == pytest.approx(1)
     assert "renew" not in scene.store.asked
     assert scene.renew(1) == pytest.approx(IDLE)
@@ -261,7 +261,7 @@ def test_close_ends_the_session_and_ignores_what_is_answered_later(scene: Scene)
     assert scene.open() == []
     assert scene.beat.joined == [JOIN]
     assert scene.host.monitor.timer.closed
-    renewer.ask()
+    renewer.request_renewal()
     renewer.renew(scene.store)
     assert "renew" not in scene.store.asked
 
@@ -277,8 +277,8 @@ def test_close_says_that_something_stays_held_where_the_store_does_not_answer(
     if holds:
         scene.hold()
     else:
-        scene.host.pin()
-    monkeypatch.setattr(module, "within", lambda seconds, do: ends)
+        scene.host.pin_session()
+    monkeypatch.setattr(module, "ended_within", lambda seconds, do: ends)
     scene.host.close()
     flush(60)
     assert ("the store does not answer" in caplog.text) == (holds and not ends)
@@ -340,7 +340,7 @@ def test_session_ends_with_its_process_and_not_with_a_forked_child_of_it(tmp_pat
 
 def test_store_is_asked_which_it_is_a_while_after_the_session_was_opened(scene: Scene) -> None:
     assert scene.host._look_at_store(scene.store) == LONGEST_WAIT, "there is no session"
-    lease = scene.host.pin()
+    lease = scene.host.pin_session()
     assert scene.host._look_at_store(scene.store) == KNOWS_AFTER
     assert "identity" not in scene.store.asked
     scene.clock.advance(KNOWS_AFTER)
@@ -348,7 +348,7 @@ def test_store_is_asked_which_it_is_a_while_after_the_session_was_opened(scene: 
     assert scene.store.asked.count("identity") == 1
     assert scene.host._look_at_store(scene.store) == LONGEST_WAIT
     assert scene.store.asked.count("identity") == 1
-    lease.lose()
+    lease.mark_lost()
     scene.host._loss._session = ""
     assert scene.host._look_at_store(scene.store) == LONGEST_WAIT, "it is over"
     scene.host.close()
@@ -382,13 +382,13 @@ def test_loss_that_is_found_is_told_to_the_store_and_soon(scene: Scene) -> None:
 
 def test_missing_tables_end_the_trust_in_the_session_and_all_that_it_holds(stopping: Scene) -> None:
     held = stopping.hold()
-    lease = stopping.host.pin()
+    lease = stopping.host.pin_session()
     stopping.host.store_failed(SchemaMismatch("no tables"))
-    assert not lease.trusted
+    assert not lease.is_trusted
     assert held.lost == ["the store was emptied"]
     asked = len(stopping.store.asked)
     with pytest.raises(StoreEmptied):
-        stopping.host.pin()
+        stopping.host.pin_session()
     assert len(stopping.store.asked) == asked, "no session is opened that nothing would use"
 
 
@@ -397,7 +397,7 @@ def test_missing_tables_at_the_opening_of_a_session_refuse_it(stopping: Scene) -
     stopping.clock.advance(TRUST)
     stopping.store.raises = {"open_session": SchemaMismatch("no tables")}
     with pytest.raises(StoreEmptied):
-        stopping.host.pin()
+        stopping.host.pin_session()
 
 
 def test_session_that_was_opened_in_another_store_is_closed_and_the_loss_told(stopping: Scene) -> None:
@@ -405,7 +405,7 @@ def test_session_that_was_opened_in_another_store_is_closed_and_the_loss_told(st
     stopping.empty()
     stopping.clock.advance(TRUST)
     with pytest.raises(StoreEmptied):
-        stopping.host.pin()
+        stopping.host.pin_session()
     assert stopping.open() == []
     assert [entry.action for entry in stopping.store.trail(target="")].count(STORE_EMPTIED) == 1
 
@@ -428,6 +428,6 @@ def test_verify_soon_has_the_session_renewed_now(scene: Scene) -> None:
 def test_lease_of_a_host_without_a_session_does_not_end(scene: Scene) -> None:
     assert scene.host.expires_in == LONGEST_WAIT
     scene.host.expire()
-    lease = scene.host.pin()
+    lease = scene.host.pin_session()
     assert scene.host.expires_in == pytest.approx(lease.trusted_for)
     assert timedelta(seconds=scene.host.expires_in) < IDLE_LEASE

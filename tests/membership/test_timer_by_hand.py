@@ -78,9 +78,9 @@ def nothing() -> None: ...
 
 
 def test_thread_sleeps_until_the_first_deadline_and_a_nap_at_most(scene: Scene) -> None:
-    scene.timer.after(2 * LONGEST_NAP, nothing)
+    scene.timer.call_after(2 * LONGEST_NAP, nothing)
     scene.changed.happens = [scene.advance(LONGEST_NAP), scene.advance(LONGEST_NAP)]
-    assert scene.watch._next() is nothing
+    assert scene.watch._next_action() is nothing
     assert scene.changed.waits == [LONGEST_NAP, LONGEST_NAP]
     assert scene.watch._under_way is scene.timer
     assert len(scene.timer) == 0
@@ -88,22 +88,22 @@ def test_thread_sleeps_until_the_first_deadline_and_a_nap_at_most(scene: Scene) 
 
 def test_thread_is_woken_for_a_deadline_that_is_the_first_and_for_no_other(scene: Scene) -> None:
     for seconds, told in ((5, 1), (9, 1), (3, 2)):
-        scene.timer.after(seconds, nothing)
+        scene.timer.call_after(seconds, nothing)
         assert scene.changed.told == told
 
 
 def test_deadline_that_was_cancelled_is_passed_over_and_counted_no_more(scene: Scene) -> None:
-    scene.timer.after(1, lambda: None).cancel()
-    scene.timer.after(2, nothing)
+    scene.timer.call_after(1, lambda: None).cancel()
+    scene.timer.call_after(2, nothing)
     scene.clock.advance(3)
-    assert scene.watch._next() is nothing
+    assert scene.watch._next_action() is nothing
     assert (scene.watch._cancelled, scene.watch._heap) == (0, [])
 
 
 def test_thread_ends_when_nothing_was_to_watch_for_a_while_and_tells_those_that_wait(scene: Scene) -> None:
-    scene.timer.after(1, nothing).cancel()
+    scene.timer.call_after(1, nothing).cancel()
     scene.changed.told = 0
-    assert scene.watch._next() is None
+    assert scene.watch._next_action() is None
     assert scene.changed.waits == [IDLE_SECONDS]
     assert scene.watch._thread is None
     assert scene.changed.told == 2
@@ -112,33 +112,33 @@ def test_thread_ends_when_nothing_was_to_watch_for_a_while_and_tells_those_that_
 
 def test_thread_that_was_woken_with_nothing_to_watch_waits_anew(scene: Scene) -> None:
     scene.changed.happens = [nothing]
-    assert scene.watch._next() is None
+    assert scene.watch._next_action() is None
     assert scene.changed.waits == [IDLE_SECONDS] * 2
 
 
 def test_deadline_that_comes_as_the_thread_is_about_to_end_is_watched(scene: Scene) -> None:
     def too_late(seconds: float) -> bool:
-        scene.timer.after(0, nothing)
+        scene.timer.call_after(0, nothing)
         return False
 
     scene.changed.wait = too_late
-    assert scene.watch._next() is nothing
+    assert scene.watch._next_action() is nothing
 
 
 def test_thread_of_a_timer_that_was_closed_ends_at_once_and_for_others_goes_on(scene: Scene) -> None:
     other = scene.another()
-    other.after(5, nothing)
+    other.call_after(5, nothing)
     scene.timer.close()
     scene.changed.waits.clear()
     scene.changed.happens = [scene.advance(5)]
-    assert scene.watch._next() is nothing
-    assert scene.watch._next() is None
+    assert scene.watch._next_action() is nothing
+    assert scene.watch._next_action() is None
     assert scene.changed.waits == [5.0]
 
 
 def test_close_waits_for_the_thread_only_where_it_ends(scene: Scene) -> None:
     other = scene.another()
-    other.after(5, nothing)
+    other.call_after(5, nothing)
     scene.timer.close()
     assert scene.thread.joined == []
     assert scene.changed.waits == [], "others go on, and no action of its own is under way"
@@ -163,7 +163,7 @@ def test_watch_is_done_with_a_timer_when_its_action_ended_and_the_thread_goes_on
 ) -> None:
     scene.watch._under_way = scene.timer if own else scene.another()
     scene.watch._thread = scene.thread if there else None
-    deadlines = [scene.timer.after(seconds, nothing) for seconds in range(2)] if there else []
+    deadlines = [scene.timer.call_after(seconds, nothing) for seconds in range(2)] if there else []
     for one in deadlines[:cancelled]:
         one.cancel()
     assert scene.watch._is_done_with(scene.timer) == done
@@ -184,7 +184,7 @@ def test_close_is_told_at_once_when_the_action_that_it_waits_for_has_ended(monke
         begun.set()
         goes_on.wait(PATIENCE)
 
-    timer.after(0, action)
+    timer.call_after(0, action)
     assert begun.wait(PATIENCE)
     closing = threading.Thread(target=timer.close, daemon=True)
     closing.start()
@@ -208,7 +208,7 @@ def test_close_is_told_at_once_when_the_action_that_it_waits_for_has_ended(monke
 def test_cancelled_deadlines_are_cleaned_out_where_they_are_many_and_more_than_half(
     scene: Scene, many: int, cancelled: int, left: int
 ) -> None:
-    deadlines = [scene.timer.after(many - number, nothing) for number in range(many)]
+    deadlines = [scene.timer.call_after(many - number, nothing) for number in range(many)]
     for one in reversed(deadlines[-cancelled:]):  # the earliest
         one.cancel()
     heap = scene.watch._heap
@@ -218,5 +218,5 @@ def test_cancelled_deadlines_are_cleaned_out_where_they_are_many_and_more_than_h
 
 
 def test_timers_of_two_clocks_have_two_threads() -> None:
-    assert isinstance(Timer(ManualClock())._watch, _Watch)
-    assert Timer(ManualClock())._watch is not Timer(ManualClock())._watch
+    assert isinstance(Timer(ManualClock())._watch_thread, _Watch)
+    assert Timer(ManualClock())._watch_thread is not Timer(ManualClock())._watch_thread

@@ -279,9 +279,9 @@ ARGUED: dict[str, str] = {
     "node/decide.py: clock_set: before.sample is None or after.sample is None → (before.sample is None)": (
         "after a look there is a sample; said again for mypy"
     ),
-    "membership/heartbeat.py: Heartbeat.remove: self._members or thread is None or store is None → "
+    "membership/heartbeat.py: Heartbeat.remove_member: self._members or thread is None or store is None → "
     "(self._members or store is None)": "thread and handle are set and taken away together; said again for mypy",
-    "membership/heartbeat.py: Heartbeat.remove: self._members or thread is None or store is None → "
+    "membership/heartbeat.py: Heartbeat.remove_member: self._members or thread is None or store is None → "
     "(self._members or thread is None)": "thread and handle are set and taken away together; said again for mypy",
     "membership/session_host.py: SessionHost._look_at_store: lease is None or opened is None or lease.lost or "
     "self._loss.session == lease.session → (lease is None or lease.lost or self._loss.session == lease.session)": (
@@ -293,7 +293,7 @@ ARGUED: dict[str, str] = {
         "so many are all in front, in whichever order they are put: they are ordered again by the instant"
     ),
     "model/step.py: Want.part: rest <= 0 → rest < 0": "of nothing, each part is nothing",
-    "node/reconciling.py: Reconciling.judge: now - at < SETTLE_TIME → now - at <= SETTLE_TIME": (
+    "node/reconciling.py: Reconciling.correct_differences: now - at < SETTLE_TIME → now - at <= SETTLE_TIME": (
         "two equal times: a run is left alone for one renewal more"
     ),
     "stores/sql/postgres/at_once.py: only_end: isinstance(end.then, Final) and end.session is not None "

@@ -48,7 +48,7 @@ class Hands(RecordingExecutor):
     def end(self, call: Call) -> None:
         if self.number not in self.crowd.dead:
             self.calls.remove(call)
-            self.crowd.nodes[self.number].active_runs.ended(call, Ending(kind="returned"))
+            self.crowd.nodes[self.number].active_runs.receive_ending(call, Ending(kind="returned"))
             self.crowd.turn(self.number)
 
 
@@ -140,7 +140,7 @@ class Crowd:
         self.keepers = [self._keeper(number) for number in range(size)]
         self.nodes = [self._node(number) for number in range(size)]
         for number, node in enumerate(self.nodes):
-            node.begin()
+            node.open_session()
             self.after(0.001 * number, partial(self.turn, number))
 
     def _node(self, number: int) -> Round:
@@ -155,7 +155,7 @@ class Crowd:
             new_session=new_session(
                 str(number), id=f"{self.draw}-{number:02}", host=host, pid=1 + number, concurrency=self.concurrency
             ),
-            on_session=self.keepers[number].keep,
+            on_session=self.keepers[number].keep_session,
             on_work=partial(self.keep, number),
             evidence=lambda view: view.host == host and int(view.node) in self.dead,
         )
@@ -222,7 +222,7 @@ class Crowd:
         self._woken.discard(number)
         this = self._turn_of[number] = next(self._order)
         self.turns, self.turning, self.store.busy = self.turns + 1, number, 0.0
-        wait = self.nodes[number].step()
+        wait = self.nodes[number].run_round()
         self._busy_until[number] = self.clock.monotonic() + self.store.busy
         # A few microseconds late, as any thread is, and so never a little before.
         self.after(max(wait, self.store.busy) + 1e-5, partial(self.turn, number, this))

@@ -29,8 +29,8 @@ class RecordingExecutor(Executor):
         error: what ``start`` raises, if anything.
     """
 
-    able = True
-    abandoned = 0
+    is_able = True
+    abandoned_count = 0
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -44,7 +44,7 @@ class RecordingExecutor(Executor):
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         self.stopped.append((call.claim.id, reason, lease_lost))
-        call.run.stop(reason, lease_lost=lease_lost)
+        call.run.request_stop(reason, lease_lost=lease_lost)
 
     def close(self) -> None: ...
 
@@ -52,12 +52,12 @@ class RecordingExecutor(Executor):
 class RoundByHand(Round):
     """Rounds that a test turns: one that comes before its time, and that nothing here asked for, is to look."""
 
-    def step(self) -> float:
+    def run_round(self) -> float:
         active_runs = self.active_runs
-        told = self.notified or active_runs._ended or active_runs.unsettled
+        told = self.notified or active_runs._ended or active_runs.has_unsent_ends
         if self._clock.monotonic() < self._asleep_until and not told:
             self.asked = True
-        return super().step()
+        return super().run_round()
 
 
 def registered(*functions: str) -> dict[str, Registered]:

@@ -74,7 +74,7 @@ class Scene:
         self.clock = ManualClock(START)
         self.store = Answers()
         self.thread, self.process = RecordingExecutor(), RecordingExecutor()
-        self.thread.abandoned = self.process.abandoned = 1
+        self.thread.abandoned_count = self.process.abandoned_count = 1
         self.run_log = Noted()
         self.events: list[str] = []
         registry = {"work": Registered("work", print, "thread"), "apart": Registered("apart", print, "process")}
@@ -94,7 +94,7 @@ class Scene:
 
     def leased(self, session: str) -> SessionLease:
         lease = SessionLease(session, self.clock)
-        lease.claimed(lease.ask(), LEASE)
+        lease.confirm_claim(lease.note_request(), LEASE)
         return lease
 
     def claim(self, number: int = 1, *, session: str = "s1", function: str = "work", **policies: Any) -> Claim:
@@ -106,7 +106,9 @@ class Scene:
 
     def begun(self, number: int = 1, *, lease: SessionLease | None = None, **more: Any) -> Call:
         claim = self.claim(number, **more)
-        self.active_runs.begin(claim, lease or (self.lease if claim.session == "s1" else self.leased(claim.session)))
+        self.active_runs.start_claim(
+            claim, lease or (self.lease if claim.session == "s1" else self.leased(claim.session))
+        )
         held = self.active_runs._held[claim.id, claim.token]
         assert isinstance(held, Running)
         return held.call
@@ -145,24 +147,34 @@ CANCELLED = Ending(kind="cancelled", reason="asked to")
 
 def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(scene):
     active_runs = scene.active_runs
-    assert (bool(active_runs), active_runs.unsettled, active_runs.active, active_runs.slots) == (False, False, 0, 2)
+    assert (bool(active_runs), active_runs.has_unsent_ends, active_runs.active_count, active_runs.slots_taken) == (
+        False,
+        False,
+        0,
+        2,
+    )
     call = scene.begun()
-    assert (bool(active_runs), active_runs.unsettled, active_runs.active, active_runs.slots) == (True, False, 1, 3)
+    assert (bool(active_runs), active_runs.has_unsent_ends, active_runs.active_count, active_runs.slots_taken) == (
+        True,
+        False,
+        1,
+        3,
+    )
     assert scene.events == ["work"]
     assert scene.thread.calls == [call]
     scene.begun(2)
     assert scene.events == ["work"], "told once, where there was nothing"
-    active_runs.ended(call, RETURNED)
+    active_runs.receive_ending(call, RETURNED)
     assert scene.events == ["work", "wake"]
     scene.store.error = StoreUnavailable("away")
     with pytest.raises(StoreUnavailable):
-        active_runs.settle("s1")
-    assert (active_runs.unsettled, active_runs.active, active_runs.slots) == (True, 2, 3)
-    assert active_runs.known() == {KEY, (2, 102)}
+        active_runs.send_report("s1")
+    assert (active_runs.has_unsent_ends, active_runs.active_count, active_runs.slots_taken) == (True, 2, 3)
+    assert active_runs.list_open_claims() == {KEY, (2, 102)}
     scene.store.error = None
-    assert active_runs.settle("s1")
-    assert (bool(active_runs), active_runs.unsettled, active_runs.known()) == (True, False, {(2, 102)})
-    assert not active_runs.settle("s1")
+    assert active_runs.send_report("s1")
+    assert (bool(active_runs), active_runs.has_unsent_ends, active_runs.list_open_claims()) == (True, False, {(2, 102)})
+    assert not active_runs.send_report("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED] * 2
     assert [one for one in scene.run_log.told if one[0] == "settled"]
     assert KEY not in active_runs._held
@@ -179,14 +191,14 @@ def test_each_kind_of_thing_alone_is_protected_by_the_lease(scene):
         nothing = getattr(place, attribute)
         setattr(place, attribute, something)
         assert active_runs
-        assert active_runs.unsettled is (attribute == "owed")
+        assert active_runs.has_unsent_ends is (attribute == "owed")
         scene.events.clear()
-        active_runs.doubt()
+        active_runs.doubt_claims()
         assert scene.events == []
         active_runs.in_doubt = False
         setattr(place, attribute, nothing)
         assert not active_runs
-    active_runs.doubt()
+    active_runs.doubt_claims()
     assert (active_runs.in_doubt, scene.events) == (True, ["work"])
 
 
@@ -197,32 +209,32 @@ def test_only_what_is_no_thread_can_be_stopped(scene):
     call = scene.begun(2, function="apart")
     assert scene.process.calls == [call]
     assert active_runs.can_be_stopped
-    active_runs.ended(call, RETURNED)
+    active_runs.receive_ending(call, RETURNED)
     assert not active_runs.can_be_stopped
 
 
 def test_an_executor_that_can_run_nothing_is_told_once(scene, caplog):
-    assert scene.active_runs.unable() == set()
-    scene.thread.able = False
-    assert scene.active_runs.unable() == {"thread"}
+    assert scene.active_runs.find_unable_executors() == set()
+    scene.thread.is_able = False
+    assert scene.active_runs.find_unable_executors() == {"thread"}
     scene.clock.advance(PAUSE_OF_A_LOOP)
-    assert scene.active_runs.unable() == {"thread"}
-    assert scene.active_runs.unable() == {"thread"}
+    assert scene.active_runs.find_unable_executors() == {"thread"}
+    assert scene.active_runs.find_unable_executors() == {"thread"}
     assert len(caplog.records) == 1
-    scene.thread.able = True
-    assert scene.active_runs.unable() == set()
+    scene.thread.is_able = True
+    assert scene.active_runs.find_unable_executors() == set()
     assert len(caplog.records) == 1
 
 
 def test_a_loop_that_pauses_as_granian_does_before_it_serves_is_not_told(scene, caplog):
-    scene.thread.able = False
-    assert scene.active_runs.unable() == {"thread"}
+    scene.thread.is_able = False
+    assert scene.active_runs.find_unable_executors() == {"thread"}
     scene.clock.advance(0.02)
-    scene.thread.able = True
-    assert scene.active_runs.unable() == set()
+    scene.thread.is_able = True
+    assert scene.active_runs.find_unable_executors() == set()
     scene.clock.advance(PAUSE_OF_A_LOOP)
-    scene.thread.able = False
-    assert scene.active_runs.unable() == {"thread"}
+    scene.thread.is_able = False
+    assert scene.active_runs.find_unable_executors() == {"thread"}
     assert not caplog.records
 
 
@@ -231,22 +243,22 @@ def test_a_session_must_hold_what_runs_or_waits_and_was_not_given_up(scene):
     first, lost, done = scene.begun(1), scene.begun(2), scene.begun(3)
     scene.begun(4, session="s2")
     scene.clock.advance(1)
-    active_runs.begin_at(99.0, scene.claim(5), scene.lease)
-    active_runs.begin_at(99.0, scene.claim(6, session="s2"), scene.lease)
+    active_runs.start_claim_at(99.0, scene.claim(5), scene.lease)
+    active_runs.start_claim_at(99.0, scene.claim(6, session="s2"), scene.lease)
     lost.run.lease_lost.set()
     committed(done)
     now = scene.clock.monotonic()
-    assert active_runs.working("s1") == {KEY: now - 1, (5, 105): now}
-    assert active_runs.working("s2") == {(4, 104): now - 1, (6, 106): now}
-    assert active_runs.bounds("s1") == (2, 4)
-    assert active_runs.bounds("s2") == (2, 2)
-    assert (active_runs.count("s1"), active_runs.count("s2"), active_runs.count("s3")) == (4, 2, 0)
-    assert active_runs.runs(first.run)
-    assert not active_runs.runs(structs.replace(first, run=object()).run)
-    active_runs.ended(first, RETURNED)
-    active_runs.collect()
-    assert (active_runs.count("s1"), active_runs.count("s3")) == (4, 1)
-    assert not active_runs.runs(first.run)
+    assert active_runs.list_held_claims("s1") == {KEY: now - 1, (5, 105): now}
+    assert active_runs.list_held_claims("s2") == {(4, 104): now - 1, (6, 106): now}
+    assert active_runs.bound_run_count("s1") == (2, 4)
+    assert active_runs.bound_run_count("s2") == (2, 2)
+    assert (active_runs.count_claims("s1"), active_runs.count_claims("s2"), active_runs.count_claims("s3")) == (4, 2, 0)
+    assert active_runs.is_running(first.run)
+    assert not active_runs.is_running(structs.replace(first, run=object()).run)
+    active_runs.receive_ending(first, RETURNED)
+    active_runs.collect_endings()
+    assert (active_runs.count_claims("s1"), active_runs.count_claims("s3")) == (4, 1)
+    assert not active_runs.is_running(first.run)
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -255,20 +267,20 @@ def test_a_session_must_hold_what_runs_or_waits_and_was_not_given_up(scene):
 @pytest.mark.parametrize("why", ["unknown", "not trusted", "unable"])
 def test_what_cannot_be_started_here_goes_back_as_never_begun(scene, why):
     if why == "not trusted":
-        scene.lease.lose()
-    scene.thread.able = why != "unable"
-    scene.active_runs.begin(scene.claim(function="nobody has it" if why == "unknown" else "work"), scene.lease)
+        scene.lease.mark_lost()
+    scene.thread.is_able = why != "unable"
+    scene.active_runs.start_claim(scene.claim(function="nobody has it" if why == "unknown" else "work"), scene.lease)
     assert scene.thread.calls == []
     assert scene.events == ["work"]
-    assert scene.active_runs.settle("s1")
+    assert scene.active_runs.send_report("s1")
     assert scene.gone_back() == [(1, None)]
     assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
 
 
 def test_what_an_executor_refuses_to_start_has_failed(scene, caplog):
     scene.thread.error = RuntimeError("no more threads")
-    scene.active_runs.begin(scene.claim(), scene.lease)
-    scene.active_runs.settle("s1")
+    scene.active_runs.start_claim(scene.claim(), scene.lease)
+    scene.active_runs.send_report("s1")
     (outcome,) = scene.finished()
     assert outcome.state is State.FAILED
     assert outcome.error is not None
@@ -279,11 +291,11 @@ def test_what_an_executor_refuses_to_start_has_failed(scene, caplog):
 def test_what_was_claimed_ahead_begins_at_its_time_and_in_its_order(scene):
     active_runs, now = scene.active_runs, scene.clock.monotonic()
     active_runs.begin_due()
-    active_runs.begin_at(now + 2, scene.claim(1), scene.lease)
+    active_runs.start_claim_at(now + 2, scene.claim(1), scene.lease)
     assert scene.events == ["work"]
-    active_runs.begin_at(now + 1, scene.claim(2), scene.lease)
+    active_runs.start_claim_at(now + 1, scene.claim(2), scene.lease)
     assert scene.events == ["work"], "told once, where there was nothing"
-    assert (active_runs.active, active_runs.slots) == (2, 4)
+    assert (active_runs.active_count, active_runs.slots_taken) == (2, 4)
     assert active_runs.begins_in == 1
     active_runs.begin_due()
     assert scene.thread.calls == []
@@ -304,9 +316,9 @@ def test_what_was_claimed_ahead_begins_at_its_time_and_in_its_order(scene):
 def test_cancel_stops_only_runs_of_the_listed_tokens(scene):
     active_runs = scene.active_runs
     scene.begun(1), scene.begun(2), scene.begun(3)
-    active_runs.cancel({1: "enough", 2: "enough"}, held=[(1, 101), (2, 999), (3, 103)])
+    active_runs.cancel_runs({1: "enough", 2: "enough"}, held=[(1, 101), (2, 999), (3, 103)])
     assert scene.thread.stopped == [(1, "enough", False)]
-    active_runs.cancel({1: "again", 2: "enough"})
+    active_runs.cancel_runs({1: "again", 2: "enough"})
     assert scene.thread.stopped == [(1, "enough", False), (2, "enough", False)]
     assert scene.interrupted == set()
 
@@ -326,7 +338,7 @@ def test_a_lost_session_stops_its_runs_once_and_those_of_no_other(scene):
 
 def test_run_asked_to_stop_by_an_operator_is_not_interrupted_by_the_node(scene):
     scene.begun()
-    scene.active_runs.cancel({1: "enough"})
+    scene.active_runs.cancel_runs({1: "enough"})
     scene.active_runs.stop_all("the node stops")
     assert scene.interrupted == set()
 
@@ -334,14 +346,14 @@ def test_run_asked_to_stop_by_an_operator_is_not_interrupted_by_the_node(scene):
 def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
     active_runs = scene.active_runs
     call = scene.begun(1)
-    active_runs.begin_at(99.0, scene.claim(2), scene.lease)
-    assert active_runs.disown(KEY, "nobody knows it") is call.claim
+    active_runs.start_claim_at(99.0, scene.claim(2), scene.lease)
+    assert active_runs.disown_run(KEY, "nobody knows it") is call.claim
     assert scene.thread.stopped == [(1, "lease lost: nobody knows it", True)]
-    found = active_runs.disown((2, 102), "nobody knows it")
+    found = active_runs.disown_run((2, 102), "nobody knows it")
     assert found is not None
     assert (found.id, active_runs.begins_in) == (2, None)
     assert (2, 102) not in active_runs._held
-    assert active_runs.disown((2, 102), "nobody knows it") is None
+    assert active_runs.disown_run((2, 102), "nobody knows it") is None
 
 
 # --- what follows an ending -------------------------------------------------------------------------------------------
@@ -372,8 +384,8 @@ def test_outcome_of_each_ending(scene, ending, before, becomes):
         scene.active_runs.lose_session(scene.lease)
     if "committed" in before:
         committed(call)
-    scene.active_runs.ended(call, ending)
-    assert scene.active_runs.settle("s1")
+    scene.active_runs.receive_ending(call, ending)
+    assert scene.active_runs.send_report("s1")
     assert scene.interrupted == set()
     assert not scene.active_runs
     outcomes = [one.state.value for one in scene.finished()]
@@ -389,9 +401,9 @@ def test_outcome_of_each_ending(scene, ending, before, becomes):
 
 def test_an_end_that_comes_twice_counts_once(scene):
     call = scene.begun()
-    scene.active_runs.ended(call, RETURNED)
-    scene.active_runs.ended(call, CANCELLED)
-    scene.active_runs.settle("s1")
+    scene.active_runs.receive_ending(call, RETURNED)
+    scene.active_runs.receive_ending(call, CANCELLED)
+    scene.active_runs.send_report("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED]
 
 
@@ -399,14 +411,14 @@ def test_an_end_that_comes_twice_counts_once(scene):
 def test_what_still_runs_when_the_node_ends_is_cut_off_and_what_waits_never_began(scene, on_crash, lost):
     call = scene.begun(1, on_crash=on_crash)
     ends = scene.begun(3)
-    scene.active_runs.begin_at(99.0, scene.claim(2), scene.lease)
+    scene.active_runs.start_claim_at(99.0, scene.claim(2), scene.lease)
     if lost:
         call.run.lease_lost.set()
-    scene.active_runs.ended(ends, RETURNED)
+    scene.active_runs.receive_ending(ends, RETURNED)
     scene.active_runs.cut_off_all()
-    scene.active_runs.settle("s1")
+    scene.active_runs.send_report("s1")
     assert not scene.active_runs
-    assert scene.active_runs.active == 0
+    assert scene.active_runs.active_count == 0
     states = {one.id: one for one in scene.finished()}
     assert states.pop(3).state is State.SUCCEEDED
     if on_crash == "fail":
@@ -428,24 +440,24 @@ def test_an_end_that_was_accepted_can_be_said_again(scene, accepts, how):
     scene.store.accepts = accepts
     if how != "plain":
         committed(call, surely=False)
-    scene.active_runs.ended(call, RETURNED if how != "fails" else Ending(kind="raised"))
-    scene.active_runs.settle("s1")
+    scene.active_runs.receive_ending(call, RETURNED if how != "fails" else Ending(kind="raised"))
+    scene.active_runs.send_report("s1")
     again = scene.active_runs.report.send_again(KEY)
     assert again is accepts
     if not again:
-        assert not scene.active_runs.unsettled
+        assert not scene.active_runs.has_unsent_ends
     elif how == "commits":
         assert scene.active_runs.report.given_back == [GiveBack(claim=call.claim, cut="stopped")]
     else:
-        (outcome,) = scene.active_runs.report.ends
+        (outcome,) = scene.active_runs.report.unsent_ends
         assert outcome.state is (State.FAILED if how == "fails" else State.SUCCEEDED)
 
 
 def test_claims_go_back_in_one_step_however_they_were_cut_off(scene):
     for number, cut in ((1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")):
         claim = scene.claim(number)
-        scene.active_runs.report.give_back(claim, cut)
-    scene.active_runs.settle("s1")
+        scene.active_runs.report.record_release(claim, cut)
+    scene.active_runs.send_report("s1")
     assert scene.gone_back() == [(1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")]
     assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
     assert not scene.active_runs
@@ -454,33 +466,36 @@ def test_claims_go_back_in_one_step_however_they_were_cut_off(scene):
 
 
 def test_what_may_have_gone_back_is_no_refusal_and_is_remembered(scene):
-    scene.active_runs.report.give_back(scene.claim(), None)
+    scene.active_runs.report.record_release(scene.claim(), None)
     scene.store.error = StoreUnavailable("the answer is lost")
     with pytest.raises(StoreUnavailable):
-        scene.active_runs.settle("s1")
+        scene.active_runs.send_report("s1")
     scene.store.error, scene.store.accepts = None, False
-    scene.active_runs.settle("s1")
+    scene.active_runs.send_report("s1")
     assert scene.run_log.of("refused") == []
     assert scene.active_runs.report.send_again(KEY)
     scene.active_runs.report.owed.clear()
-    scene.active_runs.report.give_back(scene.claim(), None)
-    scene.active_runs.settle("s1")
+    scene.active_runs.report.record_release(scene.claim(), None)
+    scene.active_runs.send_report("s1")
     assert scene.run_log.of("refused") == [(1, 101, State.PENDING)]
     assert not scene.active_runs.report.send_again(KEY)
 
 
 def test_what_may_have_run_unheard_of_has_failed(scene):
     claim = scene.claim()
-    scene.active_runs.close_unheard_of(claim, "nobody knows")
-    (outcome,) = scene.active_runs.report.ends
+    scene.active_runs.fail_unknown_claim(claim, "nobody knows")
+    (outcome,) = scene.active_runs.report.unsent_ends
     assert (outcome.state, outcome.then.reason) == (State.FAILED, "crashed: nobody knows")
     assert scene.run_log.of("ended") == [(claim, outcome, None)]
 
 
 def test_a_result_that_came_before_the_lease_was_lost_counts(scene):
     call = scene.begun()
-    scene.active_runs.ended(call, RETURNED)
+    scene.active_runs.receive_ending(call, RETURNED)
     scene.active_runs.lose_session(scene.lease)
-    scene.active_runs.settle("s1")
+    scene.active_runs.send_report("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED]
-    assert scene.clock.monotonic() - scene.active_runs.said.said_at(KEY) < timedelta(seconds=1).total_seconds()
+    assert (
+        scene.clock.monotonic() - scene.active_runs.accepted_ends.accepted_at(KEY)
+        < timedelta(seconds=1).total_seconds()
+    )

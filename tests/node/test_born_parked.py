@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.after.room import after
+from cronsensus.after.room import make_after
 from cronsensus.after.waking import Ended
 from cronsensus.model.ends import End, Final
 from cronsensus.model.gate import After, Rule, Which
@@ -68,9 +68,9 @@ class Night:
         self.nodes = {name: self._node(name) for name in "PE"}
 
     def _node(self, name: str) -> Waking:
-        node = Waking(self.store, self.clock, {}, lambda: self.woken.append(name), [after])
+        node = Waking(self.store, self.clock, {}, lambda: self.woken.append(name), [make_after])
         node.on_told = lambda: None
-        node.learn(self.store.look())
+        node.learn_view(self.store.look())
         return node
 
     def do(self, step: str) -> None:
@@ -78,20 +78,20 @@ class Night:
             case "P commits":
                 assert carry_out(self.store, [self.down]) == [True]
             case "P looks":
-                self.nodes["P"].planned((self.down,))
-                self.nodes["P"].look()
+                self.nodes["P"].queue_plans((self.down,))
+                self.nodes["P"].wake_due()
             case "E commits" if self.ends is None:
                 assert carry_out(self.store, [self.up]) == [True]
             case "E commits":
                 then = Final(self.ends or State.SUCCEEDED)
                 assert settle(self.store, [End.of(self.claim, then)])[0].accepted
             case "E looks" if self.ends is None:
-                self.nodes["E"].planned((self.up,))
-                self.nodes["E"].look()
+                self.nodes["E"].queue_plans((self.up,))
+                self.nodes["E"].wake_due()
             case _:
                 [waker] = self.nodes["E"].wakers
-                self.nodes["E"].tell([(waker, Ended("up", TIME))])
-                self.nodes["E"].look()
+                self.nodes["E"].queue_triggers([(waker, Ended("up", TIME))])
+                self.nodes["E"].wake_due()
 
 
 @pytest.fixture(params=["memory", "sqlite"])

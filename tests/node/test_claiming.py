@@ -75,7 +75,7 @@ class Claims:
 class Bench(Scene):
     def __init__(self) -> None:
         super().__init__()
-        self.thread.abandoned = self.process.abandoned = 0
+        self.thread.abandoned_count = self.process.abandoned_count = 0
         self.claims = Claims(self)
         self.claiming = Claiming(
             self.claims,  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ class Bench(Scene):
 
     def takes(self, limit: int = 4, *, lease: SessionLease | None = None, sample: ClockSample | None = None) -> int:
         """Claim; return how many runs were won."""
-        return len(self.claiming.step(lease or self.lease, Firing(want=limit), sample).claims)
+        return len(self.claiming.carry_out_step(lease or self.lease, Firing(want=limit), sample).claims)
 
     def taken(self, number: int = 1, *, due_in: timedelta = timedelta(0)) -> Any:
         now = self.clock.now()
@@ -107,7 +107,7 @@ def bench() -> Bench:
 
 def test_a_node_asks_for_functions_that_it_can_run(bench):
     bench.takes()
-    bench.thread.able = False
+    bench.thread.is_able = False
     bench.takes(2)
     assert bench.claims.asked == [(4, ["apart", "work"]), (2, ["apart"])]
 
@@ -121,7 +121,7 @@ def test_a_node_whose_lease_is_not_trusted_asks_for_nothing(bench, monkeypatch):
 
     monkeypatch.setattr(bench.claims, "step", step)
     bench.clock.advance(LEASE)
-    bench.claiming.step(bench.lease, Work(want=4, reserve=2))
+    bench.claiming.carry_out_step(bench.lease, Work(want=4, reserve=2))
     assert [one.want for one in asked] == [None]
 
 
@@ -136,10 +136,10 @@ def test_each_tenth_claim_that_brings_work_is_without_classes(bench):
 
 
 def test_a_node_has_as_much_room_as_slots_are_free(bench):
-    assert bench.claiming.free == 4
+    assert bench.claiming.free_slots == 4
     for number in (7, 8, 9, 10, 11):
         bench.begun(number)
-    assert bench.claiming.free == 0
+    assert bench.claiming.free_slots == 0
 
 
 @pytest.mark.parametrize("due_in", [timedelta(0), timedelta(microseconds=1), SOON])
@@ -188,7 +188,7 @@ def test_nothing_won_is_nothing_told(bench):
 
 def test_what_was_won_makes_the_lease_as_long_as_a_claim_does(bench):
     lease = bench.leased("s2")
-    lease.confirm(lease.ask(), LEASE * 10)
+    lease.confirm_renewal(lease.note_request(), LEASE * 10)
     bench.claims.given = [bench.taken()]
     bench.takes(lease=lease)
     assert lease.length == LEASE
@@ -198,32 +198,32 @@ def test_a_session_that_is_lost_has_its_runs_stopped(bench):
     bench.begun(7)
     bench.claims.lost = True
     assert bench.takes() == 0
-    assert bench.lease.lost
+    assert bench.lease.is_lost
     assert bench.thread.stopped == [(7, "lease lost", True)]
     assert not bench.active_runs.in_doubt
 
 
 def test_what_was_won_begins_although_others_cannot_be_told_what_went_back(bench):
     bench.claims.given = [bench.claim()]
-    bench.active_runs.give_back(bench.claim(2))
+    bench.active_runs.release_claim(bench.claim(2))
     bench.claims.returned = (True,)
     bench.claims.notify = Mock(side_effect=StoreUnavailable("away"))
     with pytest.raises(StoreUnavailable):
-        bench.claiming.step(bench.lease, Work(want=3))
-    assert bench.active_runs.known() == {(1, 101)}
+        bench.claiming.carry_out_step(bench.lease, Work(want=3))
+    assert bench.active_runs.list_open_claims() == {(1, 101)}
     assert [call.claim.id for call in bench.thread.calls] == [1]
     bench.claims.notify.assert_called_once()
 
 
 def test_an_answer_that_is_lost_leaves_a_doubt_and_a_short_lease(bench):
     lease = bench.leased("s2")
-    lease.confirm(lease.ask(), LEASE * 10)
+    lease.confirm_renewal(lease.note_request(), LEASE * 10)
     bench.claims.given = StoreUnavailable("lost")
     with pytest.raises(StoreUnavailable):
         bench.takes(lease=lease)
     assert bench.active_runs.in_doubt
     assert lease.trusted_for < LEASE.total_seconds()
-    bench.claiming.begin()
+    bench.claiming.reset_doubt()
     assert not bench.active_runs.in_doubt
 
 
@@ -232,7 +232,7 @@ def test_what_the_store_gives_again_that_was_over_is_a_sign(bench):
     bench.claiming.on_forgotten = lambda *told: signs.append(told)
     bench.claims.given = [bench.taken(1), bench.taken(2)]
     over = an_end(id=1, token=50, session="s1", state=State.SUCCEEDED)
-    bench.active_runs.said.remember((1, 50), over)
+    bench.active_runs.accepted_ends.remember_end((1, 50), over)
     bench.takes()
     assert len(signs) == 1
     assert "gave occurrence 1 of 'work' again" in signs[0][0]
@@ -271,10 +271,10 @@ def test_claims_unknown_to_the_node_are_found(bench, running):
 @pytest.mark.parametrize("due_in", [timedelta(0), SOON])
 def test_adoption_starts_claims_at_their_due_time_and_clears_the_doubt(bench, running, due_in):
     bench.claims.running = [replace(running, due_at=START + due_in)]
-    bench.active_runs.doubt()
+    bench.active_runs.doubt_claims()
     bench.claiming.adopt_lost(bench.lease)
     assert not bench.active_runs.in_doubt
-    assert bench.active_runs.known() == {key(running)}
+    assert bench.active_runs.list_open_claims() == {key(running)}
     assert len(bench.run_log.of("started")) == 1
     assert bench.waits() == pytest.approx([due_in.total_seconds()] if due_in else [])
 
@@ -283,16 +283,16 @@ def test_a_look_tells_of_a_claim_only_after_an_answer_was_lost(bench, running):
     mine = SimpleNamespace(id="s1", holds=1, expires_in=SECOND)
     view: Any = SimpleNamespace(holders=[SimpleNamespace(id="s0", holds=9, expires_in=SECOND), mine])
     bench.claims.running = [running]
-    bench.claiming.look(bench.lease, view, bench.lease.ask())
-    assert not bench.active_runs.known()
+    bench.claiming.adopt_unknown_claims(bench.lease, view, bench.lease.note_request())
+    assert not bench.active_runs.list_open_claims()
     bench.claiming._answers_lost = True
     mine.holds = 0
-    bench.claiming.look(bench.lease, view, bench.lease.ask())
-    bench.claiming.look(bench.lease, SimpleNamespace(holders=[]), bench.lease.ask())
-    assert not bench.active_runs.known()
+    bench.claiming.adopt_unknown_claims(bench.lease, view, bench.lease.note_request())
+    bench.claiming.adopt_unknown_claims(bench.lease, SimpleNamespace(holders=[]), bench.lease.note_request())
+    assert not bench.active_runs.list_open_claims()
     mine.holds = 1
-    bench.claiming.look(bench.lease, view, bench.lease.ask())
-    assert bench.active_runs.known() == {key(running)}
+    bench.claiming.adopt_unknown_claims(bench.lease, view, bench.lease.note_request())
+    assert bench.active_runs.list_open_claims() == {key(running)}
     assert bench.lease.trusted_for < SECOND.total_seconds()
 
 
@@ -306,9 +306,9 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
     other = bench.claim(99)
     monkeypatch.setattr("cronsensus.node.claiming.unheard_of", lambda *_: iter([other, claim]))
     bench.claiming._answers_lost = answers_lost
-    bench.claiming.adopt(bench.lease, {(claim.id, claim.token)})
+    bench.claiming.adopt_runs(bench.lease, {(claim.id, claim.token)})
     assert [call.claim.id for call in bench.thread.calls] == [claim.id] * runs
-    assert [one.then.reason for one in bench.active_runs.report.ends] == [f"crashed: {UNRECORDED}"] * (not runs)
+    assert [one.then.reason for one in bench.active_runs.report.unsent_ends] == [f"crashed: {UNRECORDED}"] * (not runs)
 
 
 BEHIND = JobSpec(name="second", function="f", policies=Policies(overlap="allow"), after=After((Rule("first"),)))
@@ -324,14 +324,14 @@ def test_claims_of_which_one_cannot_be_asked_about_all_go_back_and_none_is_settl
             return answer
         raise StoreUnavailable("it is away")
 
-    monkeypatch.setattr(Gates, "decide", decide)
+    monkeypatch.setattr(Gates, "decide_gate", decide)
     now = bench.clock.now()
     bench.claims.given = [structs.replace(bench.taken(one), scheduled_for=now, spec=BEHIND) for one in (1, 2)]
     monkeypatch.setattr(Waking, "store", bench.claims)
     bench.waking.on_told = lambda: None
     bench.takes(2)
-    assert (len(bench.active_runs.known()), bench.active_runs.begins_in) == (2, None)
-    bench.waking.look()
-    bench.active_runs.collect()
-    assert not bench.active_runs.report.ends
+    assert (len(bench.active_runs.list_open_claims()), bench.active_runs.begins_in) == (2, None)
+    bench.waking.wake_due()
+    bench.active_runs.collect_endings()
+    assert not bench.active_runs.report.unsent_ends
     assert [one.claim.id for one in bench.active_runs.report.given_back] == [1, 2]

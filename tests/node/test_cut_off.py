@@ -39,17 +39,17 @@ def stand_still_beyond_the_lease(bench: Bench) -> None:
     bench.round.active_runs.lose_session(lease)
     for call in list(bench.hands.calls):
         bench.hands.calls.remove(call)
-        bench.round.active_runs.ended(call, Ending(kind="cancelled", reason="lease lost"))
+        bench.round.active_runs.receive_ending(call, Ending(kind="cancelled", reason="lease lost"))
 
 
 def test_a_job_that_makes_its_node_lose_the_lease_is_started_as_often_as_max_crashes_allows():
     bench = Bench(job(max_crashes=2))
-    bench.round.step()
+    bench.round.run_round()
     (made,) = bench.store.enqueue([Item(job="work")])
     attempts = []
     for _ in range(10):
         for _ in range(3):
-            bench.round.step()
+            bench.round.run_round()
             bench.keeper.renew(bench.store)
             bench.clock.advance(0.1)
         attempts += [call.claim.attempt for call in bench.hands.calls]
@@ -64,17 +64,17 @@ def test_a_job_that_makes_its_node_lose_the_lease_is_started_as_often_as_max_cra
 
 def test_a_claim_that_was_never_begun_is_no_crash_and_gives_its_attempt_back():
     bench = Bench(job(max_crashes=1))
-    bench.round.step()
+    bench.round.run_round()
     (made,) = bench.store.enqueue([Item(job="work")])
     lease = bench.round.lease
     assert lease is not None
-    asked = lease.ask()
+    asked = lease.note_request()
     (claim,) = take(bench.store, lease.session, 1, ["work"], lease=LEASE)
-    lease.claimed(asked, LEASE)
+    lease.confirm_claim(asked, LEASE)
     bench.clock.advance(LEASE * 2)
-    bench.round.active_runs.begin(claim, lease)
+    bench.round.active_runs.start_claim(claim, lease)
     assert bench.hands.calls == []
-    bench.round.active_runs.settle(lease.session)
+    bench.round.active_runs.send_report(lease.session)
     found = bench.store.occurrence(made.id)
     assert found is not None
     assert (found.state, found.attempt, found.crashes) == (State.PENDING, 0, 0)
@@ -83,15 +83,15 @@ def test_a_claim_that_was_never_begun_is_no_crash_and_gives_its_attempt_back():
 @pytest.mark.parametrize("begun", [True, False])
 def test_what_was_stopped_before_its_function_was_called_did_not_begin(begun):
     bench = Bench(job(max_crashes=1))
-    bench.round.step()
+    bench.round.run_round()
     (made,) = bench.store.enqueue([Item(job="work")])
-    bench.round.step()
+    bench.round.run_round()
     (call,) = bench.hands.calls
     lease = bench.round.lease
     assert lease is not None
     bench.round.active_runs.lose_session(lease)
-    bench.round.active_runs.ended(call, Ending(kind="cancelled", reason="lease lost", begun=begun))
-    bench.round.active_runs.settle(lease.session)
+    bench.round.active_runs.receive_ending(call, Ending(kind="cancelled", reason="lease lost", begun=begun))
+    bench.round.active_runs.send_report(lease.session)
     found = bench.store.occurrence(made.id)
     assert found is not None
     if begun:
@@ -102,10 +102,10 @@ def test_what_was_stopped_before_its_function_was_called_did_not_begin(begun):
 
 def test_what_a_node_that_stops_cuts_off_is_no_crash_and_keeps_its_number():
     bench = Bench(job(max_crashes=1))
-    bench.round.step()
+    bench.round.run_round()
     (made,) = bench.store.enqueue([Item(job="work")])
-    bench.round.step()
-    bench.round.end()
+    bench.round.run_round()
+    bench.round.close_session()
     found = bench.store.occurrence(made.id)
     assert found is not None
     assert (found.state, found.attempt, found.crashes) == (State.PENDING, 1, 0)
@@ -151,8 +151,8 @@ def test_a_function_is_not_called_when_its_lease_ran_out_before_it_could_begin(k
     function = note_that_it_was_awaited if kind == "async" else note_that_it_was_called
     clock = ManualClock()
     lease = SessionLease("s", clock)
-    lease.confirm(lease.ask(), timedelta(seconds=10))
-    run = Run(a_claim(), trusted=lambda: lease.trusted)
+    lease.confirm_renewal(lease.note_request(), timedelta(seconds=10))
+    run = Run(a_claim(), trusted=lambda: lease.is_trusted)
     clock.advance(60)  # as after a SIGSTOP: the claim was handed over before it, and nobody has looked since
     try:
         executor.start(Call(a_claim(), run, Registered("work", function, kind)))

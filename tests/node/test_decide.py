@@ -16,7 +16,7 @@ from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, JOURNEYS, Ab
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node import careful, decide
-from cronsensus.node.backoff import MOST_DOUBLINGS, backoff
+from cronsensus.node.backoff import MOST_DOUBLINGS, backoff_seconds
 from cronsensus.node.careful import Careful
 from cronsensus.node.decide import (
     AFTER_A_LOST_RACE,
@@ -43,8 +43,8 @@ from cronsensus.node.turn_order import (
     STAGGER,
     SWEEP,
     is_in_front,
-    lookout,
-    place,
+    place_of,
+    seconds_to_lookout,
     turn_of,
 )
 from cronsensus.stores.values import AT_ONCE, Partition, View
@@ -55,7 +55,7 @@ WATCH = 0.5
 MS = timedelta(milliseconds=1)
 LEAD = LeadTime().seconds
 BOTH = ("a", "b")
-FIRST, SECOND_ONE = sorted(BOTH, key=lambda one: place(one, BOTH, NOW))
+FIRST, SECOND_ONE = sorted(BOTH, key=lambda one: place_of(one, BOTH, NOW))
 CROWD = tuple(f"s{number:02}" for number in range(3 * IN_FRONT))
 LATE = max(CROWD, key=lambda one: turn_of(one, CROWD, NOW + SECOND))
 PART = Herd(Partition(0, 2))
@@ -265,7 +265,7 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"sleep": AGAIN_AFTER * ABSENT_FOR},
     ),
     "a neighbour's sign of life has been gone for two looks": (
-        Situation(view=ABSENT, memory={"absences": Absences().after(ABSENT, HERE - 1, HERE - 1)}),
+        Situation(view=ABSENT, memory={"absences": Absences().update_absences(ABSENT, HERE - 1, HERE - 1)}),
         {"reclaim": ("b",), "look": True},
     ),
     "another node runs something": (Situation(view=view(holders=(holder(),))), {"sleep": WATCH}),
@@ -449,7 +449,7 @@ def test_each_node_wakes_at_its_turn_for_the_next_due_time_and_the_first_before_
     seen = view(*(() if known else (job(700 * MS),)), sessions=four, **known)
     due = NOW + 700 * MS
     for session in four:
-        number = place(session, four, due)
+        number = place_of(session, four, due)
         expected = 0.7 - LEAD if number == 0 else 0.7 + number * STAGGER / SECOND
         assert Situation(session=session, view=seen).follows() == {"sleep": pytest.approx(expected)}
 
@@ -518,7 +518,7 @@ def test_nodes_without_notifications_look_in_turns_with_short_gaps(count: int) -
         mine = []
         while at < NOW + 20 * SECOND:
             # An estimate of the store's clock may be a little off.
-            at += lookout(session, crowd, at + 5 * MS) + 3 * MS
+            at += seconds_to_lookout(session, crowd, at + 5 * MS) + 3 * MS
             mine.append(at)
         assert max(later - earlier for earlier, later in pairwise(mine)) <= min(count * LOOKOUT, POLL_UNTOLD) + 20 * MS
         looks.append(mine)
@@ -633,17 +633,17 @@ BOUNDS = (0.1, 5.0)
 
 def test_backoff_grows_up_to_a_bound() -> None:
     for seed in ("node-1", "node-2", ""):
-        waits = [backoff(failures, BOUNDS, seed) for failures in range(12)]
+        waits = [backoff_seconds(failures, BOUNDS, seed) for failures in range(12)]
         assert 0.05 <= waits[0] <= 0.1
         assert all(2.5 <= wait <= 5.0 for wait in waits[6:])
         assert waits[6] > 4 * waits[2]
-    assert backoff(5000, BOUNDS, "a") <= 5.0
-    assert backoff(MOST_DOUBLINGS, (0.1, 1e9), "a") <= 0.1 * 2**MOST_DOUBLINGS
+    assert backoff_seconds(5000, BOUNDS, "a") <= 5.0
+    assert backoff_seconds(MOST_DOUBLINGS, (0.1, 1e9), "a") <= 0.1 * 2**MOST_DOUBLINGS
 
 
 def test_backoff_differs_from_node_to_node_and_from_time_to_time() -> None:
-    waits = sorted(backoff(7, BOUNDS, f"session-{number}") for number in range(30))
+    waits = sorted(backoff_seconds(7, BOUNDS, f"session-{number}") for number in range(30))
     assert waits[-1] - waits[0] > 1.5
     assert len({round(wait, 2) for wait in waits}) > 20
-    assert len({backoff(failures, BOUNDS, "node-1") for failures in range(6, 16)}) == 10
-    assert backoff(3, BOUNDS, "node-1") == backoff(3, BOUNDS, "node-1")
+    assert len({backoff_seconds(failures, BOUNDS, "node-1") for failures in range(6, 16)}) == 10
+    assert backoff_seconds(3, BOUNDS, "node-1") == backoff_seconds(3, BOUNDS, "node-1")

@@ -51,7 +51,7 @@ class Bench:
         self.verbs: list[str] = []
         self.define("30s")
         self.round = node_by_hand(self.store, self.clock, self.hands, lease=LEASE, concurrency=concurrency)
-        self.round.step()
+        self.round.run_round()
 
     def define(self, interval: str) -> None:
         spec = JobSpec(name="work", function="work", trigger=every(interval), policies=Policies(overlap=self.overlap))
@@ -61,15 +61,15 @@ class Bench:
         """Let time pass until ``seconds`` before the due time, and turn the crank."""
         self.clock.advance(timedelta(seconds=30 - seconds) - (self.clock.now() - ManualClock().now()))
         self.verbs.clear()
-        return self.round.step()
+        return self.round.run_round()
 
     def play(self, runs: int) -> list[timedelta]:
         """Turn the crank until so many runs have begun, each of which ends at once; return how late each began."""
         for _ in range(40 * runs):
             ended = len(self.hands.late)
-            wait = self.round.step()
+            wait = self.round.run_round()
             for call in self.hands.calls[ended:]:
-                self.round.active_runs.ended(call, Ending(kind="returned"))
+                self.round.active_runs.receive_ending(call, Ending(kind="returned"))
             if len(self.hands.late) >= runs:
                 return self.hands.late
             self.clock.advance(max(wait, INSTANT) if ended == len(self.hands.late) else 0.0)
@@ -78,8 +78,8 @@ class Bench:
     def end(self) -> None:
         """Let every run succeed."""
         for call in self.hands.calls:
-            self.round.active_runs.ended(call, Ending(kind="returned"))
-        self.round.step()
+            self.round.active_runs.receive_ending(call, Ending(kind="returned"))
+        self.round.run_round()
 
     def started(self) -> list[Any]:
         return [call.claim.scheduled_for for call in self.hands.calls]
@@ -102,7 +102,7 @@ def test_the_node_decides_shortly_before_the_due_time(bench):
     assert bench.step_at(LEAD) == pytest.approx(LEAD)
     assert bench.verbs == ["look", "step"]
     assert bench.round.stats.fired == 1
-    assert bench.round.active_runs.active == 1
+    assert bench.round.active_runs.active_count == 1
 
 
 def test_round_that_begins_within_the_slack_decides_ahead(bench):
@@ -137,7 +137,7 @@ def test_a_round_starts_what_was_decided_and_does_not_look(bench, monkeypatch):
         monkeypatch.setattr(bench.store, verb, partial(slowly, getattr(bench.store, verb)))
     bench.clock.advance(bench.step_at(LEAD))
     bench.verbs.clear()
-    bench.round.step()
+    bench.round.run_round()
     assert len(bench.started()) == 1
     assert bench.verbs == []
 
@@ -156,7 +156,7 @@ def test_a_wrong_idea_of_the_time_fires_nothing_early(bench):
     bench.step_at(1)
     bench.clock.step(-1)  # the store's clock; the node counts on by the other
     bench.clock.advance(1)
-    bench.round.step()
+    bench.round.run_round()
     assert bench.started() == []
     assert bench.round.stats.fired == 0
 
@@ -213,7 +213,7 @@ def test_what_was_fired_in_the_same_round_is_looked_at_again_before_it_is_decide
     bench.define("10ms")
     assert bench.step_at(0) == pytest.approx(0.0)
     bench.verbs.clear()
-    assert bench.round.step() == pytest.approx(0.01)
+    assert bench.round.run_round() == pytest.approx(0.01)
     assert bench.verbs == ["look", "step"]
     assert bench.round.stats.lost_races == 0
 
@@ -221,7 +221,7 @@ def test_what_was_fired_in_the_same_round_is_looked_at_again_before_it_is_decide
 def test_a_session_that_is_lost_between_decision_and_start_starts_nothing(bench):
     bench.step_at(LEAD)
     bench.store.reclaim([bench.round.lease.session])
-    bench.round.lease.lose()
+    bench.round.lease.mark_lost()
     bench.step_at(0)
     assert bench.started() == [bench.clock.now()]
     assert [call.claim.session for call in bench.hands.calls] == [bench.round.lease.session]
@@ -229,7 +229,7 @@ def test_a_session_that_is_lost_between_decision_and_start_starts_nothing(bench)
 
 def test_a_node_that_leaves_gives_back_what_has_not_begun(bench):
     bench.step_at(LEAD)
-    bench.round.end()
+    bench.round.close_session()
     [one] = bench.store.occurrences(OccurrenceFilter())
     assert (one.state, one.attempt) == (State.PENDING, 0)
 
@@ -245,7 +245,7 @@ def test_slow_store_lengthens_the_lead_time(bench, monkeypatch):
     bench.step_at(LEAD)
     bench.step_at(-1)
     bench.end()
-    assert bench.round.step() == pytest.approx(29 - 0.02 - RESERVE * 0.02), "the end of the run took a step, too"
+    assert bench.round.run_round() == pytest.approx(29 - 0.02 - RESERVE * 0.02), "the end of the run took a step, too"
 
 
 @pytest.mark.parametrize(
@@ -263,32 +263,32 @@ def test_slow_store_lengthens_the_lead_time(bench, monkeypatch):
 def test_the_lead_time_is_as_long_as_deciding_takes_and_bounded_by_the_round_trip(trip, took, seconds):
     lead = LeadTime()
     for _ in range(50):
-        lead = lead.after_look(trip).after(took)
+        lead = lead.after_look(trip).measured_after(took)
     assert lead.seconds == pytest.approx(seconds)
-    assert timedelta(seconds=lead.most + SLACK) < MOST_AHEAD
+    assert timedelta(seconds=lead.longest_seconds + SLACK) < MOST_AHEAD
 
 
 def test_lead_time_shrinks_gradually_after_one_slow_step():
-    first = LeadTime().after(0.05)
-    assert LEADS[0] < first.after(0.001).seconds < first.seconds
+    first = LeadTime().measured_after(0.05)
+    assert LEADS[0] < first.measured_after(0.001).seconds < first.seconds
 
 
 def test_one_slow_look_does_not_lengthen_the_lead_time():
     lead = LeadTime()
     for _ in range(LOOKS):
-        assert lead.most == LEADS[1]
+        assert lead.longest_seconds == LEADS[1]
         lead = lead.after_look(0.04)
-    assert lead.most == pytest.approx(TRIPS * 0.04)
-    assert lead.after_look(5.0).trip == 0.04
-    assert lead.after_look(0.001).most == LEADS[1]
+    assert lead.longest_seconds == pytest.approx(TRIPS * 0.04)
+    assert lead.after_look(5.0).trip_seconds == 0.04
+    assert lead.after_look(0.001).longest_seconds == LEADS[1]
 
 
 def test_lead_time_is_as_long_as_a_look_and_a_step_took_and_bounded_by_the_round_trip():
     lead = LeadTime()
     for _ in range(50):
-        lead = lead.after_look(0.04).after(0.12 + 0.04)
+        lead = lead.after_look(0.04).measured_after(0.12 + 0.04)
     assert lead.seconds == pytest.approx(RESERVE * (0.12 + 0.04))
-    assert lead.after(10.0).seconds == lead.most == pytest.approx(TRIPS * 0.04)
+    assert lead.measured_after(10.0).seconds == lead.longest_seconds == pytest.approx(TRIPS * 0.04)
 
 
 @pytest.mark.parametrize(("trip", "most"), [(0.01, LEADS[1]), (0.04, TRIPS * 0.04)])
@@ -300,7 +300,7 @@ def test_lead_time_where_a_look_that_shows_jobs_takes_three_trips_is_bounded_by_
     bench.play(12)
     claimed = [call.claim.due_at - call.claim.claimed_at for call in bench.hands.calls]
     assert max(claimed[4:]) <= timedelta(seconds=most + SLACK)
-    assert bench.round._memory.lead.trip == pytest.approx(trip)
+    assert bench.round._memory.lead.trip_seconds == pytest.approx(trip)
 
 
 @pytest.mark.parametrize("trips", [1, 4])
@@ -327,16 +327,16 @@ def test_far_from_the_store_a_pause_within_the_longer_lead_time_comes_too_late(b
     for verb in ("look", "step"):
         monkeypatch.setattr(bench.store, verb, partial(_from_afar, bench.clock, trip, getattr(bench.store, verb)))
     for _ in range(LOOKS):
-        bench.round.step()
-    bench.clock.advance(bench.round.step())
+        bench.round.run_round()
+    bench.clock.advance(bench.round.run_round())
     lead = bench.round._memory.lead.seconds
     assert lead == pytest.approx(RESERVE * 2 * trip)
     assert lead > LEADS[1]
-    bench.round.step()
+    bench.round.run_round()
     bench.store.pause("work", by="ann", why="maintenance")
     assert bench.started() == []
     bench.clock.advance(bench.round.active_runs.begins_in)
-    bench.round.step()
+    bench.round.run_round()
     (started,) = bench.started()
     assert timedelta(0) <= bench.clock.now() - started <= timedelta(seconds=1.5 * trip)
     assert audit(bench.store).ok

@@ -42,7 +42,7 @@ def begun(caplog: pytest.LogCaptureFixture, *, stop: bool) -> tuple[Bench, Troub
     """Return a node that knows its store, and has lost its session there."""
     caplog.set_level(logging.INFO, "cronsensus")
     bench = Bench(job(trigger=every("30s")), store=Troubled, stop=stop)
-    bench.round.step()
+    bench.round.run_round()
     lose(bench)
     assert isinstance(bench.store, Troubled)
     return bench, bench.store
@@ -51,7 +51,7 @@ def begun(caplog: pytest.LogCaptureFixture, *, stop: bool) -> tuple[Bench, Troub
 def lose(bench: Bench) -> None:
     lease = bench.round.lease
     assert lease is not None
-    lease.lose()
+    lease.mark_lost()
     bench.store.close_session(lease.session)
 
 
@@ -71,13 +71,13 @@ def unavailable() -> None:
 def test_a_store_that_is_emptied_between_the_look_and_the_opening_stops_a_node_that_is_to_stop(caplog):
     bench, store = begun(caplog, stop=True)
     store.on_open = lambda: empty(store)
-    assert bench.round.step() == HALTED
+    assert bench.round.run_round() == HALTED
     assert store.sessions() == []
     assert said(caplog) == 1
     assert emptied(bench) == 1
     assert "cannot be used" not in caplog.text  # it is not tried again, and nothing says so
     bench.clock.advance(HALTED)
-    assert bench.round.step() == HALTED
+    assert bench.round.run_round() == HALTED
     assert (store.sessions(), bench.round.stats.store_errors) == ([], 0)
 
 
@@ -86,19 +86,19 @@ def test_the_session_that_cannot_be_closed_in_a_store_that_was_emptied_stops_it_
     store.on_open = lambda: empty(store)
     with monkeypatch.context() as patch:
         patch.setattr(store, "close_session", lambda _: unavailable())
-        assert bench.round.step() == HALTED
+        assert bench.round.run_round() == HALTED
     assert bench.round.lease is not None
-    assert bench.round.lease.lost
+    assert bench.round.lease.is_lost
     assert bench.hands.calls == []
 
 
 def test_a_node_that_goes_on_works_in_a_store_that_was_emptied_just_before_it_opened_its_session(caplog):
     bench, store = begun(caplog, stop=False)
     store.on_open = lambda: empty(store)
-    bench.round.step()
+    bench.round.run_round()
     assert len(store.sessions()) == 1
     assert said(caplog) == 1
-    bench.round.step()
+    bench.round.run_round()
     assert emptied(bench) == 1
 
 
@@ -106,7 +106,7 @@ def test_a_node_that_is_stopped_says_so_with_the_word_that_locks_and_calls_use(c
     bench, store = begun(caplog, stop=True)
     store.on_open = lambda: empty(store)
     with pytest.raises(StoreEmptied, match="restart") as raised:
-        bench.round.begin()
+        bench.round.open_session()
     assert not raised.value.retryable
 
 
@@ -114,13 +114,13 @@ def test_a_store_that_cannot_say_which_one_it_is_is_asked_again(caplog):
     bench, store = begun(caplog, stop=True)
     store.on_identity = unavailable
     store.asked = 0
-    bench.round.step()  # opens a session, and does not learn where
+    bench.round.run_round()  # opens a session, and does not learn where
     lease = bench.round.lease
     assert lease is not None
     assert bench.round.watch.session != lease.session
-    bench.round.step()
+    bench.round.run_round()
     assert (bench.round.watch.session, bench.round.lease, store.asked) == (lease.session, lease, 2)
-    bench.round.step()
+    bench.round.run_round()
     assert store.asked == 2
 
 
@@ -128,6 +128,6 @@ def test_a_store_that_was_emptied_before_it_could_say_which_one_it_is_is_noticed
     bench, store = begun(caplog, stop=True)
     store.on_open = lambda: empty(store)
     store.on_identity = unavailable
-    assert bench.round.step() < HALTED
-    assert bench.round.step() == HALTED
+    assert bench.round.run_round() < HALTED
+    assert bench.round.run_round() == HALTED
     assert (store.sessions(), emptied(bench)) == ([], 1)

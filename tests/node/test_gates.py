@@ -25,7 +25,7 @@ class AtGate(Scene):
     def __init__(self) -> None:
         super().__init__()
         self.asked = self.claim()
-        self.active_runs.begin_if(self.clock.monotonic(), self.asked, self.lease)
+        self.active_runs.start_claim_if_admitted(self.clock.monotonic(), self.asked, self.lease)
 
     def answer(self, answer: Answer) -> None:
         """Answer on another thread, as the watch does."""
@@ -36,7 +36,7 @@ class AtGate(Scene):
     def next_round(self) -> None:
         """Do what a round does of it."""
         self.active_runs.begin_due()
-        self.active_runs.collect()
+        self.active_runs.collect_endings()
 
     @property
     def begun(self) -> list[int]:  # type: ignore[override]
@@ -44,7 +44,7 @@ class AtGate(Scene):
 
     @property
     def ends(self) -> list[Any]:
-        return [one.then for one in self.active_runs.report.ends]
+        return [one.then for one in self.active_runs.report.unsent_ends]
 
     @property
     def back(self) -> list[int]:
@@ -58,8 +58,12 @@ def scene() -> AtGate:
 
 def test_a_claim_at_its_gate_is_held_takes_a_slot_and_is_due_never(scene: AtGate) -> None:
     active_runs = scene.active_runs
-    assert active_runs.known() == set(active_runs.working("s1")) == {KEY}
-    assert (active_runs.count("s1"), active_runs.bounds("s1"), active_runs.slots) == (1, (1, 1), 2 + 1)
+    assert active_runs.list_open_claims() == set(active_runs.list_held_claims("s1")) == {KEY}
+    assert (active_runs.count_claims("s1"), active_runs.bound_run_count("s1"), active_runs.slots_taken) == (
+        1,
+        (1, 1),
+        2 + 1,
+    )
     assert (active_runs.begins_in, bool(active_runs)) == (None, True), "or the node would never look again"
     scene.clock.advance(3600)
     scene.next_round()
@@ -70,14 +74,14 @@ def test_what_its_gate_lets_through_begins_on_the_thread_that_asked(scene: AtGat
     scene.answer(RUN)
     assert scene.begun == [1]
     scene.next_round()
-    assert (scene.begun, scene.active_runs.known()) == ([1], {KEY})
+    assert (scene.begun, scene.active_runs.list_open_claims()) == ([1], {KEY})
     assert len(scene.run_log.of("started")) == 1
 
 
 def test_what_is_claimed_ahead_begins_at_its_time_and_not_when_its_gate_says_yes() -> None:
     scene = AtGate()
     later = scene.claim(2)
-    scene.active_runs.begin_if(scene.clock.monotonic() + 5, later, scene.lease)
+    scene.active_runs.start_claim_if_admitted(scene.clock.monotonic() + 5, later, scene.lease)
     scene.waking.on_answer(later, RUN)
     scene.next_round()
     assert (scene.begun, scene.active_runs.begins_in) == ([], 5)
@@ -89,10 +93,10 @@ def test_what_is_claimed_ahead_begins_at_its_time_and_not_when_its_gate_says_yes
 @pytest.mark.parametrize("end", [WAIT, SKIP])
 def test_what_it_does_not_let_through_is_settled_once_by_the_next_round(scene: AtGate, end: Any) -> None:
     scene.answer(end)
-    assert (scene.ends, scene.active_runs.known()) == ([], {KEY})
+    assert (scene.ends, scene.active_runs.list_open_claims()) == ([], {KEY})
     for _ in range(2):
         scene.next_round()
-        assert (scene.ends, scene.begun, scene.active_runs.known()) == ([end], [], {KEY})
+        assert (scene.ends, scene.begun, scene.active_runs.list_open_claims()) == ([end], [], {KEY})
 
 
 def test_what_cannot_be_asked_goes_back(scene: AtGate) -> None:
@@ -108,9 +112,9 @@ def test_what_is_withdrawn_while_it_is_asked_about_is_neither_begun_nor_settled_
 ) -> None:
     match way:
         case "cancelled":
-            scene.active_runs.cancel({1: "enough"})
+            scene.active_runs.cancel_runs({1: "enough"})
         case "disowned":
-            assert scene.active_runs.disown(KEY, "nobody knows it") is scene.asked
+            assert scene.active_runs.disown_run(KEY, "nobody knows it") is scene.asked
         case _:
             scene.active_runs.cut_off_all()
     scene.next_round()
@@ -121,17 +125,17 @@ def test_what_is_withdrawn_while_it_is_asked_about_is_neither_begun_nor_settled_
 
 
 def test_what_its_gate_lets_through_under_a_lost_lease_goes_back(scene: AtGate) -> None:
-    scene.lease.lose()
+    scene.lease.mark_lost()
     scene.answer(RUN)
-    assert (scene.begun, scene.active_runs.known()) == ([], {KEY})
+    assert (scene.begun, scene.active_runs.list_open_claims()) == ([], {KEY})
     scene.next_round()
     assert (scene.begun, scene.back) == ([], [1])
 
 
 def test_a_reserved_claim_waits_for_its_gate_and_then_for_a_slot(scene: AtGate) -> None:
-    reserved, slots = structs.replace(scene.claim(2), reserved=True), scene.active_runs.slots
-    scene.active_runs.begin_if(scene.clock.monotonic(), reserved, scene.lease)
-    assert scene.active_runs.slots == slots, "or the node would begin less while the store is asked"
+    reserved, slots = structs.replace(scene.claim(2), reserved=True), scene.active_runs.slots_taken
+    scene.active_runs.start_claim_if_admitted(scene.clock.monotonic(), reserved, scene.lease)
+    assert scene.active_runs.slots_taken == slots, "or the node would begin less while the store is asked"
     scene.waking.on_answer(reserved, RUN)
     scene.next_round()
     assert (scene.begun, len(scene.active_runs.reserved)) == ([], 1)
@@ -145,12 +149,12 @@ def test_an_error_of_the_store_at_a_gate_tells_of_each_claim_that_is_left(
     def away(*_: Any) -> Any:
         raise StoreUnavailable("it is away")
 
-    monkeypatch.setattr(UpstreamAdmission, "concerns", lambda *_: True)
-    monkeypatch.setattr(UpstreamAdmission, "admit", away)
+    monkeypatch.setattr(UpstreamAdmission, "concerns_claim", lambda *_: True)
+    monkeypatch.setattr(UpstreamAdmission, "admit_claims", away)
     monkeypatch.setattr(Waking, "store", scene.store)
     scene.waking.on_told = lambda: None
-    scene.waking.ask([scene.asked], ())
-    scene.waking.look()
+    scene.waking.ask_about_claims([scene.asked], ())
+    scene.waking.wake_due()
     scene.next_round()
     assert (scene.back, scene.ends) == ([1], [])
 
@@ -163,13 +167,13 @@ def test_a_claim_is_at_each_moment_known_while_another_thread_begins_it(scene: A
 
     def look() -> None:
         while not stop.is_set():
-            if KEY not in active_runs.known() or not active_runs.count("s1"):
+            if KEY not in active_runs.list_open_claims() or not active_runs.count_claims("s1"):
                 missing.append(1)
 
     thread = threading.Thread(target=look)
     thread.start()
     scene.answer(RUN)
-    active_runs.ended(scene.thread.calls[0], RETURNED)
+    active_runs.receive_ending(scene.thread.calls[0], RETURNED)
     stop.set()
     thread.join()
     assert (scene.begun, missing) == ([1], [])

@@ -12,7 +12,7 @@ from cronsensus import at
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.node.herd import MOST_DUE
-from cronsensus.node.turn_order import place
+from cronsensus.node.turn_order import place_of
 from tests.node.crowd import A_PLAN, SECOND, Crowd, lateness, latest
 
 MS = timedelta(milliseconds=1)
@@ -69,7 +69,7 @@ class Herd(Crowd):
     def first(self) -> int:
         """Return the node whose turn it is first."""
         ids = tuple(sorted(self.sessions))
-        return self.sessions[min(ids, key=lambda one: place(one, ids, self.due))]
+        return self.sessions[min(ids, key=lambda one: place_of(one, ids, self.due))]
 
     @property
     def lost_races(self) -> int:

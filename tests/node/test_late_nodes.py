@@ -13,7 +13,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.decide import HINTED
 from cronsensus.node.settings import WATCH
-from cronsensus.node.turn_order import IN_FRONT, STAGGER, TERM, is_in_front, place
+from cronsensus.node.turn_order import IN_FRONT, STAGGER, TERM, is_in_front, place_of
 from cronsensus.timing.clock import ManualClock
 from tests.node.crowd import LEASE, SECOND, Crowd, lateness, latest
 
@@ -164,7 +164,7 @@ def test_two_nodes_that_end_silently_before_their_turn_make_no_due_time_late(sec
     crowd.put("job", "1s", overlap="allow")
     crowd.run(second - 0.4)
     due = crowd.ran()[0].due_at + len(crowd.ran()) * SECOND
-    order = sorted(crowd.sessions, key=lambda one: place(one, tuple(crowd.sessions), due))
+    order = sorted(crowd.sessions, key=lambda one: place_of(one, tuple(crowd.sessions), due))
     crowd.dead |= {crowd.sessions[one] for one in order[:2]}
     before = len(crowd.ran())
     crowd.run(5)

@@ -27,8 +27,8 @@ class Scene:
         self.store.enqueue([Item(job="work", key=str(number)) for number in range(waiting)])
         self.started = RecordingExecutor()
         self.round = node_by_hand(self.store, ManualClock(), self.started, lease=LEASE)
-        self.round.step()
-        self.round.step()
+        self.round.run_round()
+        self.round.run_round()
         assert len(self.started.calls) == 1
         self.verbs: list[str] = []
 
@@ -37,8 +37,8 @@ class Scene:
         with pytest.MonkeyPatch.context() as patch:
             for verb in ("look", "step"):
                 patch.setattr(self.store, verb, _noting(self.verbs, verb, getattr(self.store, verb)))
-            self.round.active_runs.ended(self.started.calls[0], Ending(kind=kind))
-            self.round.step()
+            self.round.active_runs.receive_ending(self.started.calls[0], Ending(kind=kind))
+            self.round.run_round()
         return self.verbs
 
 
@@ -74,8 +74,8 @@ def test_what_a_dead_node_left_is_claimed_right_after_it_was_taken_back() -> Non
     with pytest.MonkeyPatch.context() as patch:
         for verb in ("look", "reclaim", "step"):
             patch.setattr(scene.store, verb, _noting(verbs, verb, getattr(scene.store, verb)))
-        other.step()
-        other.step()
+        other.run_round()
+        other.run_round()
     assert len(hands.calls) == 1
     assert [verb for verb in verbs if verb != "look"][-2:] == ["reclaim", "step"]
     assert verbs[verbs.index("reclaim") + 1] == "step"

@@ -50,16 +50,16 @@ class Bench:
             executors={"thread": self.hands},
             new_session=new_session(concurrency=20),
             declare=lambda store: bool(store.define_jobs(self.specs, release="1").superseded),
-            on_session=self.keeper.keep,
-            ask_again=self.keeper.ask,
+            on_session=self.keeper.keep_session,
+            ask_again=self.keeper.request_renewal,
         )
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
-        self.round.active_runs.cancel(renewal.cancel, renewal.held)
-        self.round.reconciling.heard(lease, renewal.held, asked)
+        self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
+        self.round.reconciling.compare_renewal(lease, renewal.held, asked)
 
     def end(self, number: int = 0) -> None:
-        self.round.active_runs.ended(self.hands.calls.pop(number), Ending(kind="returned"))
+        self.round.active_runs.receive_ending(self.hands.calls.pop(number), Ending(kind="returned"))
 
     @property
     def left(self) -> float:
@@ -80,11 +80,11 @@ def test_after_firing_the_node_sleeps_until_that_job_is_due_again():
     started: list[float] = []
     rounds = 0
     while len(started) < 4:
-        wait = bench.round.step()
+        wait = bench.round.run_round()
         while bench.hands.calls:
             started.append(bench.clock.monotonic())
             bench.end()
-            wait = bench.round.step()
+            wait = bench.round.run_round()
         bench.clock.advance(wait)
         bench.keeper.renew(bench.store)
         rounds += 1
@@ -96,7 +96,7 @@ def test_a_start_that_jitter_delays_is_neither_early_nor_slept_through():
     bench = Bench(job(trigger=every("60s", jitter="20s")))
     late = []
     for _ in range(30):
-        bench.clock.advance(bench.round.step())
+        bench.clock.advance(bench.round.run_round())
         bench.keeper.renew(bench.store)
         for call in bench.hands.calls[:]:
             late.append(call.claim.claimed_at - call.claim.due_at)
@@ -107,10 +107,10 @@ def test_a_start_that_jitter_delays_is_neither_early_nor_slept_through():
 
 def test_a_backlog_larger_than_one_plan_is_fired_by_the_next_rounds_at_once():
     bench = Bench(job(trigger=every("1s"), catch_up="all", overlap="allow"), concurrency=1)
-    bench.round.step()
+    bench.round.run_round()
     bench.clock.advance(2500)
     rounds = 0
-    while bench.round.step() == 0.0:
+    while bench.round.run_round() == 0.0:
         rounds += 1
     assert rounds == 3, "the first one learns that its session is lost"
     assert bench.round.stats.fired == 2500
@@ -118,24 +118,24 @@ def test_a_backlog_larger_than_one_plan_is_fired_by_the_next_rounds_at_once():
 
 def test_jobs_that_only_leave_verdicts_do_not_hide_the_jobs_behind_them():
     bench = Bench(*(job(f"job-{number:03}", trigger=every("10s")) for number in range(450)), concurrency=500)
-    bench.round.step()
+    bench.round.run_round()
     bench.clock.advance(10)
-    while (wait := bench.round.step()) < 1.0:
+    while (wait := bench.round.run_round()) < 1.0:
         bench.clock.advance(wait)
     assert bench.round.stats.fired == 450
     bench.clock.advance(10)
-    while (wait := bench.round.step()) < 1.0:
+    while (wait := bench.round.run_round()) < 1.0:
         bench.clock.advance(wait)
     assert all(len(bench.store.ranges(f"job-{number:03}")) == 1 for number in range(450))
 
 
 def test_a_call_that_cannot_be_started_fails_and_is_not_forgotten():
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     bench.hands.error = RuntimeError("can't start new thread")
     (item,) = bench.store.enqueue([Item(job="work")])
-    bench.round.step()
-    bench.round.step()
+    bench.round.run_round()
+    bench.round.run_round()
     one = bench.store.occurrence(item.id)
     assert one is not None
     assert one.error is not None
@@ -147,29 +147,29 @@ def test_a_call_that_cannot_be_started_fails_and_is_not_forgotten():
 
 def test_work_waiting_for_a_busy_node_is_claimed_when_a_slot_is_free():
     bench = Bench(job(), concurrency=1)
-    bench.round.step()
+    bench.round.run_round()
     bench.store.enqueue([Item(job="work"), Item(job="work")])
-    bench.round.step()
+    bench.round.run_round()
     assert len(bench.hands.calls) == 1
     bench.end()
-    bench.round.step()
+    bench.round.run_round()
     assert len(bench.hands.calls) == 1
     assert bench.round.stats.settled == 1
 
 
 def test_old_occurrences_are_pruned_in_slices_that_hold_nothing_up():
     bench = Bench(job(keep="1h"), concurrency=3000)
-    bench.round.step()
+    bench.round.run_round()
     bench.store.enqueue([Item(job="work") for _ in range(2500)])
-    bench.round.step()
+    bench.round.run_round()
     for _ in range(2500):
         bench.end()
-    bench.round.step()
+    bench.round.run_round()
     bench.clock.advance(7300)
     bench.keeper.renew(bench.store)
     # The session slept for two hours, so the first of these rounds opens another.
     rounds = 1
-    while bench.round.step() == 0.0:
+    while bench.round.run_round() == 0.0:
         rounds += 1
     assert rounds >= 3
     assert bench.store.occurrences(OccurrenceFilter()) == []
@@ -190,7 +190,7 @@ def turn(bench: Bench, seconds: float) -> list[float]:
 
 def test_an_idle_session_is_renewed_rarely_and_never_runs_out():
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     assert bench.left == IDLE_LEASE.total_seconds()
     left = turn(bench, 3600)
     assert len(left) <= 40
@@ -199,16 +199,16 @@ def test_an_idle_session_is_renewed_rarely_and_never_runs_out():
 
 def test_a_working_session_is_renewed_every_third_of_its_lease_until_it_is_idle():
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     bench.store.enqueue([Item(job="work")])
     turn(bench, 200)
-    bench.round.step()
+    bench.round.run_round()
     assert bench.left == LEASE.total_seconds()
     left = turn(bench, 60)
     assert min(left) >= LEASE.total_seconds() * 0.6
     assert max(left) <= LEASE.total_seconds()
     bench.end()
-    bench.round.step()
+    bench.round.run_round()
     left = turn(bench, 3600)
     assert min(left) > 0
     assert max(left) > 100
@@ -216,59 +216,59 @@ def test_a_working_session_is_renewed_every_third_of_its_lease_until_it_is_idle(
 
 def test_a_long_lease_whose_answer_comes_after_that_of_a_claim_is_not_trusted():
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     lease = bench.round.lease
     assert lease is not None
     bench.clock.advance(250)
-    asked = lease.ask()
+    asked = lease.note_request()
     renewal = bench.store.renew(lease.session, lease=LEASE, idle_lease=IDLE_LEASE)
     assert renewal.lease == IDLE_LEASE
     bench.store.enqueue([Item(job="work")])
-    bench.round.step()
-    lease.confirm(asked, renewal.lease)
+    bench.round.run_round()
+    lease.confirm_renewal(asked, renewal.lease)
     assert lease.length == LEASE
     assert 0 < lease.trusted_for < bench.left == LEASE.total_seconds()
 
 
 def test_a_short_lease_counts_whatever_was_answered_meanwhile():
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     bench.store.enqueue([Item(job="work")])
-    bench.round.step()
+    bench.round.run_round()
     lease = bench.round.lease
     assert lease is not None
-    slow_claim = lease.ask()
+    slow_claim = lease.note_request()
     bench.clock.advance(5)
-    renewal = lease.ask()
-    lease.confirm(renewal, LEASE)
+    renewal = lease.note_request()
+    lease.confirm_renewal(renewal, LEASE)
     trusted_for = lease.trusted_for
-    lease.claimed(slow_claim, LEASE)
+    lease.confirm_claim(slow_claim, LEASE)
     assert lease.trusted_for == trusted_for
-    lease.confirm(renewal, LEASE)
+    lease.confirm_renewal(renewal, LEASE)
     assert lease.trusted_for == trusted_for
 
 
 def test_a_renewal_that_is_carried_out_after_a_claim_leaves_the_lease_short():
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     lease = bench.round.lease
     assert lease is not None
     bench.store.enqueue([Item(job="work")])
-    bench.round.step()
+    bench.round.run_round()
     bench.store.renew(lease.session, lease=LEASE, idle_lease=IDLE_LEASE)
     assert bench.left == LEASE.total_seconds()
 
 
 def test_a_node_that_does_not_know_what_it_claimed_trusts_no_long_lease(monkeypatch):
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     bench.store.enqueue([Item(job="work")])
 
     def away(*_: object, **__: object) -> list[Claim]:
         raise StoreUnavailable
 
     monkeypatch.setattr(bench.store, "step", away)
-    bench.round.step()
+    bench.round.run_round()
     bench.clock.advance(5)
     bench.keeper.renew(bench.store)
     lease = bench.round.lease
@@ -279,14 +279,14 @@ def test_a_node_that_does_not_know_what_it_claimed_trusts_no_long_lease(monkeypa
 
 def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     bench.store.enqueue([Item(job="work")])
-    bench.round.step()
+    bench.round.run_round()
     bench.keeper.renew(bench.store)
-    bench.keeper.hint()
+    bench.keeper.renew_soon()
     bench.keeper.renew(bench.store)
     bench.store.cancel(bench.hands.calls[0].claim.id, by="ada", why="enough")
-    bench.keeper.hint()
+    bench.keeper.renew_soon()
     wait = bench.keeper.renew(bench.store)
     assert 0 < wait <= 0.5
     assert not bench.hands.stopped
@@ -300,28 +300,28 @@ def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():
 
 def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeypatch):
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     (item,) = bench.store.enqueue([Item(job="work")])
-    bench.round.step()
+    bench.round.run_round()
     run = bench.hands.calls[0].run
     woken: list[int] = []
     notes = ProgressBuffer(bench.clock, lambda: woken.append(1))
-    notes.progress(run, 1, 10)
-    notes.progress(run, 2, 10)
-    notes.line(run, LogLine(bench.clock.now(), "INFO", "one"))
+    notes.note_progress(run, 1, 10)
+    notes.note_progress(run, 2, 10)
+    notes.note_line(run, LogLine(bench.clock.now(), "INFO", "one"))
     assert (len(woken), notes.wanted_in) == (1, 0.0)
 
     def away(*_: object) -> list[bool]:
-        notes.line(run, LogLine(bench.clock.now(), "INFO", "two"))
+        notes.note_line(run, LogLine(bench.clock.now(), "INFO", "two"))
         raise StoreUnavailable
 
-    with pytest.raises(StoreUnavailable), notes.writing():
+    with pytest.raises(StoreUnavailable), notes.open_writing():
         away()
-    notes.progress(run, 3, 10)
-    with notes.writing() as said:
+    notes.note_progress(run, 3, 10)
+    with notes.open_writing() as said:
         say(bench.store, said)
     wanted: list[float | None] = [notes.wanted_in]
-    notes.progress(run, 4, 10)
+    notes.note_progress(run, 4, 10)
     wanted.append(notes.wanted_in)
     assert wanted == [None, 0.5]
     one = bench.store.occurrence(item.id)
@@ -332,20 +332,20 @@ def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeyp
 
 def test_a_run_that_cannot_be_stopped_keeps_its_slot_until_it_returns():
     bench = Bench(JobSpec(name="work", function="work", trigger=None), concurrency=2)
-    bench.round.begin()
+    bench.round.open_session()
     bench.store.enqueue([Item(job="work", key=str(number)) for number in range(3)])
-    bench.hands.abandoned = 2
-    assert bench.round.step() <= WATCH  # nobody tells when a slot comes free
+    bench.hands.abandoned_count = 2
+    assert bench.round.run_round() <= WATCH  # nobody tells when a slot comes free
     assert bench.hands.calls == []
-    bench.hands.abandoned = 1
-    bench.round.step()
+    bench.hands.abandoned_count = 1
+    bench.round.run_round()
     assert len(bench.hands.calls) == 1
 
 
 def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another_and_each_minute(monkeypatch, caplog):
     caplog.set_level("INFO", "cronsensus.node")
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     why = "refused"
 
     def away(*_: object, **__: object) -> None:
@@ -354,10 +354,10 @@ def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another
     monkeypatch.setattr(bench.store, "look", away)
     for second in range(120):
         why = "refused" if second < 70 else "full"
-        bench.round.step()
+        bench.round.run_round()
         bench.clock.advance(1)
     monkeypatch.undo()
-    bench.round.step()
+    bench.round.run_round()
     # Not what a keeper of the test before has logged on a thread of its own.
     messages = [record.message for record in caplog.records if record.message.startswith("the store")]
     told = [text for text in messages if "cannot be used" in text or "again" in text]
@@ -370,13 +370,13 @@ def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another
 def test_one_round_that_failed_is_no_error(monkeypatch, caplog):
     caplog.set_level("INFO", "cronsensus.node")
     bench = Bench(job())
-    bench.round.step()
+    bench.round.run_round()
     for error, levels in ((StoreUnavailable("cut"), {"WARNING"}), (StoreCorrupt("bad"), {"ERROR"})):
         caplog.clear()
         with monkeypatch.context() as patched:
             patched.setattr(bench.store, "look", Mock(side_effect=error))
-            bench.round.step()
-        bench.round.step()
+            bench.round.run_round()
+        bench.round.run_round()
         told = [record for record in caplog.records if record.message.startswith("the store")]
         assert {record.levelname for record in told} == levels | {"INFO"}
 
@@ -392,10 +392,10 @@ class CannotTake(MemoryStore):
 
 def test_a_plan_that_the_store_cannot_take_keeps_no_other_job_from_running(caplog):
     bench = Bench(*(job(name, trigger=every("10s")) for name in ("a", "broken", "c", "d")), store=CannotTake)
-    bench.round.step()
+    bench.round.run_round()
     bench.clock.advance(10)
     for _ in range(8):
-        bench.clock.advance(min(1.0, bench.round.step()))
+        bench.clock.advance(min(1.0, bench.round.run_round()))
     assert sorted(call.claim.job for call in bench.hands.calls) == ["a", "c", "d"]
     assert caplog.text.count("job 'broken' cannot be fired") == 1
 
@@ -414,13 +414,13 @@ class CannotClaimBesideResults(MemoryStore):
 
 def test_a_claim_that_fails_each_time_keeps_no_result_from_the_store():
     bench = Bench(job(), concurrency=1, store=CannotClaimBesideResults)
-    bench.round.step()
+    bench.round.run_round()
     bench.store.enqueue([Item(job="work")] * 4)
     for ended in range(1, 5):
-        bench.round.step()
+        bench.round.run_round()
         bench.end()
         for _ in range(2):
-            bench.round.step()
+            bench.round.run_round()
         assert bench.round.stats.settled == ended
     assert isinstance(bench.store, CannotClaimBesideResults)
     assert bench.store.failed >= 3
@@ -436,18 +436,18 @@ def decides(bench: Bench) -> bool:
 def test_a_node_decides_until_twice_the_sleep_that_it_planned_has_passed():
     bench = Bench(job(trigger=every("1h")))
     assert not decides(bench)
-    planned = bench.round.step()
+    planned = bench.round.run_round()
     bench.clock.advance(planned + max(planned, GRACE) - 0.01)
     assert decides(bench)
     bench.clock.advance(0.02)
     assert not decides(bench)
-    bench.round.step()
+    bench.round.run_round()
     assert decides(bench)
 
 
 def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
     bench = Bench(job(trigger=every("1h")))
-    bench.round.step()
+    bench.round.run_round()
     assert decides(bench)
 
     def away(*_: object, **__: object) -> None:
@@ -456,27 +456,27 @@ def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(bench.store, "_look", away)
         bench.clock.advance(60)
-        bench.round.step()
+        bench.round.run_round()
         assert not decides(bench)
     bench.clock.advance(60)
-    bench.round.step()
+    bench.round.run_round()
     assert decides(bench)
-    bench.round.drain()
+    bench.round.drain_node()
     assert not decides(bench)
 
 
 def test_what_ends_on_a_node_that_drains_is_told_to_those_that_may_claim_what_waits_for_it(monkeypatch):
     bench = Bench(job())
     bench.store.define_jobs([job()], release="1")
-    bench.round.step()
+    bench.round.run_round()
     bench.store.enqueue([Item(job="work"), Item(job="work")])
-    bench.round.step()
+    bench.round.run_round()
     notify = Mock()
     monkeypatch.setattr(bench.store, "notify", notify)
     bench.end()
-    bench.round.step()
+    bench.round.run_round()
     notify.assert_not_called()
-    bench.round.drain()
+    bench.round.drain_node()
     bench.end()
-    bench.round.step()
+    bench.round.run_round()
     notify.assert_called_once_with()

@@ -55,8 +55,8 @@ def node(noted: Noted) -> Iterator[Node]:
         declare=lambda _: False,
         heartbeat=cast("Heartbeat", noted),
     )
-    made.round.begin()
-    made._round()
+    made.round.open_session()
+    made._do_round()
     noted.order.clear()
     yield made
     for executor in made._executors.values():
@@ -67,7 +67,7 @@ def test_notification_is_answered_by_a_claim_before_the_session_is_renewed_for_i
     node._store.enqueue([Item(job="work")])
     noted.order.clear()
     node._on_hint()
-    node._round()
+    node._do_round()
     # The renewal would lock the session's row, and the claim would wait for its commit.
     assert noted.order[0] == "step"
     assert noted.order[-1] == "heartbeat"
@@ -75,18 +75,18 @@ def test_notification_is_answered_by_a_claim_before_the_session_is_renewed_for_i
 
 def test_notification_without_work_has_the_session_renewed_all_the_same(node: Node, noted: Noted) -> None:
     node._on_hint()
-    node._round()
+    node._do_round()
     assert noted.order[-1] == "heartbeat"
 
 
 def test_claim_wakes_the_heartbeat_no_earlier_than_a_renewal_is_due(node: Node, noted: Noted) -> None:
     assert node.round.lease is not None
-    node.round.lease.confirm(node.round.lease.ask(), timedelta(seconds=10))
+    node.round.lease.confirm_renewal(node.round.lease.note_request(), timedelta(seconds=10))
     node._renewer.renew(node._store)
     node._store.enqueue([Item(job="work")])
     noted.within.clear()
     node._on_hint()
-    node._round()
+    node._do_round()
     # Its thread would compete for the interpreter with the run that begins.
     assert noted.within
     assert min(noted.within) >= 0.5

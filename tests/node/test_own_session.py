@@ -49,7 +49,7 @@ class Scene:
 @pytest.mark.parametrize("lease", [LEASE, IDLE_LEASE, 2 * IDLE_LEASE])
 def test_session_that_holds_nothing_has_a_long_lease_and_never_a_shorter_one_than_was_asked(lease: timedelta) -> None:
     scene = Scene(lease)
-    scene.own.open()
+    scene.own.open_session()
     (session,) = scene.store.sessions()
     assert session.expires_in == max(lease, IDLE_LEASE)
 
@@ -58,27 +58,27 @@ def test_session_whose_declaration_failed_is_closed_before_the_next_is_opened() 
     scene = Scene()
     scene.comes = [ValueError("refused")]
     with pytest.raises(ValueError, match="refused"):
-        scene.own.open()
+        scene.own.open_session()
     assert len(scene.live()) == 1
     assert scene.own.lease is None
-    lease = scene.own.open()
+    lease = scene.own.open_session()
     assert scene.live() == [lease.session]
 
 
 def test_session_that_is_closed_is_trusted_no_more_and_the_others_hear_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
-    lease = scene.own.open()
+    lease = scene.own.open_session()
     heard: list[Any] = []
     monkeypatch.setattr(scene.store, "notify", lambda: heard.append(scene.live()))
-    assert lease.trusted
-    scene.own.close()
-    assert lease.lost
+    assert lease.is_trusted
+    scene.own.close_session()
+    assert lease.is_lost
     assert heard == [[]], "once the store knows"
 
 
 def test_node_declares_once_more_after_a_while_and_then_as_long_as_a_newer_release_is_there() -> None:
     scene = Scene()
-    scene.own.open()
+    scene.own.open_session()
     scene.comes = [True, False]
     for seconds, declared in ((SAY_AGAIN, 1), (1, 2), (SAY_AGAIN, 2), (1, 3), (SAY_AGAIN + 1, 3)):
         scene.clock.advance(timedelta(seconds=seconds))

@@ -50,22 +50,22 @@ def notes(wakes: list[None]) -> ProgressBuffer:
 
 
 def flush(notes: ProgressBuffer, taking: Taking) -> None:
-    with notes.writing() as said:
+    with notes.open_writing() as said:
         taking.note(list(said))
 
 
 def test_what_a_run_says_in_its_transaction_is_left_for_the_transaction(notes, wakes):
     taking = Taking()
-    notes.hold(ONE.id, ONE.token)
-    notes.line(ONE, line("inside"))
-    notes.progress(ONE, 1, 2)
+    notes.hold_notes(ONE.id, ONE.token)
+    notes.note_line(ONE, line("inside"))
+    notes.note_progress(ONE, 1, 2)
     assert (notes.wanted_in, wakes) == (None, [])
-    notes.line(OTHER, line("of another"))
+    notes.note_line(OTHER, line("of another"))
     flush(notes, taking)
     assert taking.taken == [(OTHER.id, None, ["of another"])]
-    note = notes.held(ONE.id, ONE.token)
+    note = notes.held_notes(ONE.id, ONE.token)
     assert note == Note(ONE.id, ONE.token, (1, 2), (line("inside"),), "s")
-    notes.line(ONE, line("after the last look"))
+    notes.note_line(ONE, line("after the last look"))
     notes.let_go(ONE.id, ONE.token, note)
     flush(notes, taking)
     assert taking.taken[1:] == [(ONE.id, None, ["after the last look"])]
@@ -73,9 +73,9 @@ def test_what_a_run_says_in_its_transaction_is_left_for_the_transaction(notes, w
 
 def test_progress_not_written_in_a_transaction_is_flushed_afterwards(notes, wakes):
     taking = Taking()
-    notes.hold(ONE.id, ONE.token)
-    notes.line(ONE, line("undone"))
-    assert notes.held(ONE.id, ONE.token) is not None
+    notes.hold_notes(ONE.id, ONE.token)
+    notes.note_line(ONE, line("undone"))
+    assert notes.held_notes(ONE.id, ONE.token) is not None
     notes.let_go(ONE.id, ONE.token)
     assert len(wakes) == 1
     assert notes.wanted_in == 0.0
@@ -84,8 +84,8 @@ def test_progress_not_written_in_a_transaction_is_flushed_afterwards(notes, wake
 
 
 def test_a_run_that_says_nothing_has_nothing_to_be_written(notes):
-    notes.hold(ONE.id, ONE.token)
-    assert notes.held(ONE.id, ONE.token) is None
+    notes.hold_notes(ONE.id, ONE.token)
+    assert notes.held_notes(ONE.id, ONE.token) is None
     notes.let_go(ONE.id, ONE.token)
     assert notes.wanted_in is None
 
@@ -93,14 +93,16 @@ def test_a_run_that_says_nothing_has_nothing_to_be_written(notes):
 def test_a_transaction_that_keeps_the_store_from_writing_takes_over_what_is_on_its_way(notes):
     taking = Taking()
     taking.go_on.clear()
-    notes.line(ONE, line("on its way"))
+    notes.note_line(ONE, line("on its way"))
     flushing = threading.Thread(target=flush, args=(notes, taking), daemon=True)
     flushing.start()
     assert taking.reached.wait(60)
-    notes.line(ONE, line("later"))
-    notes.hold(OTHER.id, OTHER.token)  # nothing of it is on its way: there is nothing to wait for
-    notes.hold(ONE.id, ONE.token, most=0.01)
-    assert notes.held(ONE.id, ONE.token) == Note(ONE.id, ONE.token, None, (line("on its way"), line("later")), "s")
+    notes.note_line(ONE, line("later"))
+    notes.hold_notes(OTHER.id, OTHER.token)  # nothing of it is on its way: there is nothing to wait for
+    notes.hold_notes(ONE.id, ONE.token, most=0.01)
+    assert notes.held_notes(ONE.id, ONE.token) == Note(
+        ONE.id, ONE.token, None, (line("on its way"), line("later")), "s"
+    )
     taking.go_on.set()
     flushing.join(60)
 
@@ -109,14 +111,14 @@ def test_what_is_on_its_way_to_the_store_is_waited_for_before_a_transaction_begi
     # It would arrive when the transaction is over, and be refused: the run would have ended without it.
     taking = Taking()
     taking.go_on.clear()
-    notes.line(ONE, line("before"))
+    notes.note_line(ONE, line("before"))
     flushing = threading.Thread(target=flush, args=(notes, taking), daemon=True)
     flushing.start()
     assert taking.reached.wait(60)
     held = threading.Event()
 
     def hold() -> None:
-        notes.hold(ONE.id, ONE.token)
+        notes.hold_notes(ONE.id, ONE.token)
         held.set()
 
     holding = threading.Thread(target=hold, daemon=True)
@@ -132,12 +134,12 @@ def test_what_is_on_its_way_to_the_store_is_waited_for_before_a_transaction_begi
 def test_what_the_store_could_not_take_stays_in_its_order(notes):
     taking = Taking()
     taking.fails = True
-    notes.line(ONE, line("1"))
-    notes.progress(ONE, 1, 9)
+    notes.note_line(ONE, line("1"))
+    notes.note_progress(ONE, 1, 9)
     with pytest.raises(StoreUnavailable):
         flush(notes, taking)
-    notes.line(ONE, line("2"))
-    notes.progress(ONE, 2, 9)
+    notes.note_line(ONE, line("2"))
+    notes.note_progress(ONE, 2, 9)
     taking.fails = False
     flush(notes, taking)
     assert taking.taken == [(ONE.id, (2, 9), ["1", "2"])]

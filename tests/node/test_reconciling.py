@@ -19,7 +19,7 @@ from cronsensus.node.executors.base import Call
 from cronsensus.node.reconciling import SETTLE_TIME
 from cronsensus.node.said import Said
 from cronsensus.node.session import SAY_AGAIN
-from cronsensus.stores.memory.snapshots import restore, take
+from cronsensus.stores.memory.snapshots import restore_snapshot, take_snapshot
 from cronsensus.testing.conformance import steps
 from cronsensus.triggers import every
 from tests.node.test_node_crank import LEASE, Bench
@@ -42,7 +42,7 @@ class Forgetful(Bench):
 
     def step(self) -> None:
         """Turn the node's cranks once, and let a moment pass."""
-        self.round.step()
+        self.round.run_round()
         self.clock.advance(TICK)
         self.keeper.renew(self.store)
         self.clock.advance(TICK)
@@ -60,11 +60,11 @@ class Forgetful(Bench):
     def finish(self, call: Call | None = None, ending: Ending | None = None) -> None:
         call = call or self.hands.calls[0]
         self.hands.calls.remove(call)
-        self.round.active_runs.ended(call, ending or Ending(kind="returned", result='"done"'))
+        self.round.active_runs.receive_ending(call, ending or Ending(kind="returned", result='"done"'))
         self.step()
 
     def forget(self, since: Any) -> None:
-        restore(self.store, since)
+        restore_snapshot(self.store, since)
 
     def look(self, number: int) -> Occurrence:
         found = self.store.occurrence(number)
@@ -93,7 +93,7 @@ def test_an_end_that_the_store_forgot_is_said_again_and_not_run_again(on_crash):
     bench = Forgetful(job(on_crash=on_crash))
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     assert bench.look(number).state is State.SUCCEEDED
     bench.forget(before)
@@ -116,7 +116,7 @@ def test_each_kind_of_forgotten_end_is_reported_again(ending, state):
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish(ending=ending)
     bench.forget(before)
     bench.go_on()
@@ -128,7 +128,7 @@ def test_forgotten_retry_is_run_again():
     bench = Forgetful(job(retries=1, retry_delay="0s"))
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish(ending=Ending(kind="raised"))
     bench.forget(before)
     bench.go_on(LEASE.total_seconds())
@@ -140,7 +140,7 @@ def test_a_schedule_behind_a_forgotten_end_goes_on():
     bench = Forgetful(job(trigger=every("2s"), overlap="skip"))
     while not bench.hands.calls:
         bench.go_on()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.forget(before)
     for _ in range(30):
@@ -155,7 +155,7 @@ def test_a_node_that_drains_says_a_forgotten_end_again():
     bench = Forgetful()
     (first, second) = bench.enqueue(count=2)
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.round.draining = True
     bench.forget(before)
@@ -172,8 +172,8 @@ def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_aga
     with monkeypatch.context() as patch:
         patch.setattr(bench.round.active_runs, "_registry", {})  # as if the function was not here
         bench.step()
-        before = take(bench.store)
-        bench.round.active_runs.settle(lease.session)
+        before = take_snapshot(bench.store)
+        bench.round.active_runs.send_report(lease.session)
     assert bench.look(number).state is State.PENDING
     bench.forget(before)
     assert bench.look(number).state is State.RUNNING
@@ -187,7 +187,7 @@ def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again(monkeypatc
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.forget(before)
     bench.go_on()
@@ -203,7 +203,7 @@ def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_ag
     bench = Forgetful(job(on_crash="fail"))
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.forget(before)
     bench.go_on()
@@ -218,7 +218,7 @@ def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_ag
 def test_a_run_whose_claim_the_store_forgot_is_stopped_and_run_again_under_another_token():
     bench = Forgetful()
     (number,) = bench.enqueue()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.step()
     (first,) = bench.hands.calls
     bench.forget(before)
@@ -241,7 +241,7 @@ def test_a_forgotten_end_and_a_forgotten_claim_are_told_apart_though_the_number_
     bench = Forgetful(concurrency=1)
     (first, second) = bench.enqueue(count=2)
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.finish()
     bench.step()
     assert [call.claim.id for call in bench.hands.calls] == [second]
@@ -253,7 +253,7 @@ def test_a_forgotten_end_and_a_forgotten_claim_are_told_apart_though_the_number_
 
 def test_nominal_times_that_were_forgotten_are_decided_again():
     bench = Forgetful(job(trigger=every("2s"), overlap="allow"))
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     while len(bench.begun) < 2:
         bench.go_on()
     decided = [call.claim.scheduled_for for call in bench.begun]
@@ -273,11 +273,11 @@ def test_nominal_times_that_were_forgotten_are_decided_again():
 def test_what_was_claimed_ahead_and_forgotten_is_not_begun():
     bench = Forgetful()
     (number,) = bench.enqueue()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     (claim,) = steps.take(bench.store, bench.session, 1, ["work"], lease=LEASE)
     lease = bench.round.lease
     assert lease is not None
-    bench.round.active_runs.begin_at(bench.clock.monotonic() + 30, claim, lease)
+    bench.round.active_runs.start_claim_at(bench.clock.monotonic() + 30, claim, lease)
     bench.forget(before)
     bench.go_on()
     assert [(call.claim.id, call.claim.token > claim.token) for call in bench.begun] == [(number, True)]
@@ -294,7 +294,7 @@ def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_
 
     monkeypatch.setattr(bench.store, "step", is_lost)
     while not bench.begun:
-        bench.round.step()
+        bench.round.run_round()
         bench.clock.advance(0.002)
         bench.keeper.renew(bench.store)
         bench.begun += bench.hands.calls
@@ -308,7 +308,7 @@ def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_
 def test_a_session_that_the_store_forgot_is_followed_by_a_new_one():
     bench = Bench(job())
     bench.store.define_jobs(bench.specs, release="1")
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     node = Forgetful.__new__(Forgetful)
     node.__dict__.update(bench.__dict__, begun=[])
     node.step()
@@ -326,7 +326,7 @@ def test_a_session_that_the_store_forgot_is_followed_by_a_new_one():
 def test_an_idle_node_notices_at_its_next_look_that_its_session_is_forgotten():
     bench = Bench(job(trigger=every("10s")))
     bench.store.define_jobs(bench.specs, release="1")
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     node = Forgetful.__new__(Forgetful)
     node.__dict__.update(bench.__dict__, begun=[])
     node.step()
@@ -341,9 +341,9 @@ def test_a_renewal_that_the_store_forgot_costs_nothing():
     bench = Forgetful()
     bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     bench.go_on(2)
-    bench.keeper.ask()
+    bench.keeper.request_renewal()
     bench.step()
     bench.forget(before)
     bench.go_on(3 * LEASE.total_seconds())
@@ -355,7 +355,7 @@ def test_a_note_that_the_store_forgot_changes_nothing_about_the_run():
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
-    before = take(bench.store)
+    before = take_snapshot(bench.store)
     call = bench.hands.calls[0]
     call.run.line(LogLine(bench.clock.now(), "info", "a line"))
     call.run.progress(1, 2)
@@ -374,7 +374,7 @@ def test_definitions_that_the_store_forgot_are_declared_again(monkeypatch):
     before: list[Any] = []
 
     def with_a_look_before(*args: Any, **kwargs: Any) -> Any:
-        before.append(take(bench.store))
+        before.append(take_snapshot(bench.store))
         return put(*args, **kwargs)
 
     monkeypatch.setattr(bench.store, "define_jobs", with_a_look_before)
@@ -401,10 +401,10 @@ def test_one_renewal_alone_stops_no_run():
     bench.step()
     lease = bench.round.lease
     assert lease is not None
-    asked = lease.ask()
+    asked = lease.note_request()
     bench.clock.advance(TICK)
-    bench.round.reconciling.heard(lease, (), asked)
-    bench.round.step()
+    bench.round.reconciling.compare_renewal(lease, (), asked)
+    bench.round.run_round()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
 
@@ -412,13 +412,13 @@ def test_a_renewal_asked_before_a_claim_was_answered_says_nothing_about_that_cla
     bench = Forgetful()
     lease = bench.round.lease
     assert lease is not None
-    early = [lease.ask(), lease.ask()]
+    early = [lease.note_request(), lease.note_request()]
     bench.clock.advance(TICK)
     bench.enqueue()
     bench.step()
     for asked in early:
-        bench.round.reconciling.heard(lease, (), asked)
-        bench.round.step()
+        bench.round.reconciling.compare_renewal(lease, (), asked)
+        bench.round.run_round()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
 
@@ -430,12 +430,12 @@ def test_a_renewal_asked_before_an_end_was_answered_says_nothing_about_that_run(
     call = bench.hands.calls[0]
     assert lease is not None
     key = (call.claim.id, call.claim.token)
-    early = [lease.ask(), lease.ask()]
+    early = [lease.note_request(), lease.note_request()]
     bench.clock.advance(TICK)
     bench.finish()
     for asked in early:
-        bench.round.reconciling.heard(lease, (key,), asked)
-        bench.round.step()
+        bench.round.reconciling.compare_renewal(lease, (key,), asked)
+        bench.round.run_round()
     assert bench.round.stats.settled == 1
 
 
@@ -481,7 +481,7 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
     monkeypatch.setattr(bench.store, "renew", lists_a_ghost)
     monkeypatch.setattr(bench.store, "step", counts)
     for _ in range(300):
-        bench.keeper.ask()
+        bench.keeper.request_renewal()
         bench.step()
         bench.clock.advance(0.1)
     assert 1 <= said <= 300 * (0.1 + 2 * TICK) / SETTLE_TIME + 2
@@ -493,7 +493,7 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
 
 def test_ends_are_kept_for_a_minute_and_no_longer():
     bench = Forgetful()
-    said: Said = bench.round.active_runs.said
+    said: Said = bench.round.active_runs.accepted_ends
     bench.enqueue()
     bench.step()
     bench.finish()

@@ -71,19 +71,21 @@ class Compared:
     def hears(self, *held: Key, after: float = 1.0) -> None:
         """Hear a renewal that is asked so many seconds later."""
         self.clock.advance(after)
-        self.compare.heard(self.lease, held, self.lease.ask())
+        self.compare.compare_renewal(self.lease, held, self.lease.note_request())
 
     def judges(self, *held: Key, times: int = 2) -> None:
         for _ in range(times):
             self.hears(*held)
-            self.compare.judge(self.lease)
+            self.compare.correct_differences(self.lease)
 
     def looks(self, holds: int, *, alive: bool = True, others: int = 1) -> int:
         """Look; return how many renewals that asks for."""
         before = self.asked
         others_named = tuple(f"o{number}" for number in range(others))
         shown = (replace(holder(MINE), holds=holds),)
-        self.compare.look(self.lease, view(sessions=(*others_named, *((MINE,) if alive else ())), holders=shown))
+        self.compare.compare_view(
+            self.lease, view(sessions=(*others_named, *((MINE,) if alive else ())), holders=shown)
+        )
         return self.asked - before
 
 
@@ -172,7 +174,7 @@ def test_two_renewals_asked_before_the_first_is_judged_count_as_one():
     scene.ours.runs = {KEY: -1.0}
     scene.judges(times=1)
     scene.hears(after=0)
-    scene.compare.judge(scene.lease)
+    scene.compare.correct_differences(scene.lease)
     assert scene.ours.stopped == []
     scene.judges(times=1)
     assert scene.ours.stopped == [KEY]
@@ -185,8 +187,8 @@ def test_renewal_of_a_session_that_is_over_sets_nothing_right(how):
     scene.judges(times=1)
     scene.hears()
     if how == "lost":
-        scene.lease.lose()
+        scene.lease.mark_lost()
     else:
         scene.lease = SessionLease("s2", scene.clock)
-    scene.compare.judge(scene.lease)
+    scene.compare.correct_differences(scene.lease)
     assert scene.ours.stopped == []

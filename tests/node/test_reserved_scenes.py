@@ -52,14 +52,14 @@ class Node:
             concurrency=SLOTS,
             functions=["work", "broken"],
             reserves=reserves,
-            on_session=self.renewer.keep,
-            ask_again=self.renewer.ask,
+            on_session=self.renewer.keep_session,
+            ask_again=self.renewer.request_renewal,
         )
-        self.round.step()
+        self.round.run_round()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
-        self.round.active_runs.cancel(renewal.cancel, renewal.held)
-        self.round.reconciling.heard(lease, renewal.held, asked)
+        self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
+        self.round.reconciling.compare_renewal(lease, renewal.held, asked)
 
     @property
     def begun(self) -> list[int]:
@@ -68,7 +68,7 @@ class Node:
     @property
     def reserved(self) -> list[int]:
         reserved = self.round.active_runs.reserved
-        return [number for number, _ in reserved.keys()]  # noqa: SIM118 - it is no mapping
+        return [number for number, _ in reserved.list_keys()]
 
     @property
     def session(self) -> str:
@@ -79,7 +79,7 @@ class Node:
         """End the runs that began first."""
         for call in self.executor.calls[self.ended : self.ended + count]:
             self.ended += 1
-            self.round.active_runs.ended(call, Ending(kind="returned"))
+            self.round.active_runs.receive_ending(call, Ending(kind="returned"))
 
 
 class Scene:
@@ -95,7 +95,7 @@ class Scene:
         self.a = Node(store.sibling(), clock, "a", reserves=reserves)
         self.nodes = [self.a]
         self.a.end()
-        self.a.round.step()
+        self.a.round.run_round()
         assert self.a.begun == self.ids[:3]
         assert bool(self.a.reserved) is reserves
 
@@ -112,7 +112,7 @@ class Scene:
         """Turn nodes, or all, and end what they run, until nothing is active."""
         for _ in range(400):
             for node in nodes or self.nodes:
-                node.round.step()
+                node.round.run_round()
                 node.renewer.renew(node.store)
                 node.end(SLOTS)
             self.clock.advance(TICK)
@@ -150,7 +150,7 @@ BOTH = pytest.mark.parametrize("store", ["memory", "sqlite"], indirect=True)
 
 @pytest.fixture
 def scene(store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(pace.Pace, "reserve", RESERVED)
+    monkeypatch.setattr(pace.Pace, "reserve_limit", RESERVED)
     made = Scene(store, clock)
     yield made
     for node in made.nodes:
@@ -191,9 +191,9 @@ def test_step_with_results_and_reserved_claims_whose_answer_is_lost_is_said_agai
 @BOTH
 def test_reserved_claims_that_a_node_has_not_heard_of_are_adopted_as_reserved(scene: Scene) -> None:
     held, begun = scene.a.reserved, scene.a.begun
-    scene.a.round.active_runs.reserved.take_all()
-    scene.a.round.active_runs.doubt()
-    scene.a.round.step()
+    scene.a.round.active_runs.reserved.withdraw_all()
+    scene.a.round.active_runs.doubt_claims()
+    scene.a.round.run_round()
     assert (sorted(scene.a.reserved), scene.a.begun) == (held, begun)
     scene.go_on()
     scene.each_ran_once()
@@ -205,11 +205,11 @@ def test_session_that_is_lost_with_much_reserved_begins_nothing_of_it(scene: Sce
     begun = scene.a.begun
     scene.store.reclaim([scene.a.session])
     assert [scene.look(number).crashes for number in held] == [0] * len(held)
-    scene.a.renewer.ask()
+    scene.a.renewer.request_renewal()
     scene.a.renewer.renew(scene.a.store)
     scene.a.end(SLOTS)
     assert scene.a.begun == begun
-    scene.a.round.step()
+    scene.a.round.run_round()
     other = scene.another()
     scene.go_on()
     assert other.begun
@@ -241,9 +241,9 @@ def test_store_that_is_away_takes_back_what_was_reserved_when_it_answers(
             patch.setattr(scene.a.store, verb, lambda *_, **__: _unavailable())
         scene.clock.advance(STALLED + TICK)
         for _ in range(3):
-            scene.a.round.step()
+            scene.a.round.run_round()
         assert scene.a.reserved == []
-    scene.a.round.step()
+    scene.a.round.run_round()
     assert [scene.look(number).attempt for number in held] == [0] * len(held)
     scene.go_on()
     scene.each_ran_once()
@@ -258,10 +258,10 @@ def _unavailable() -> None:
 
 def test_node_that_drains_begins_nothing_reserved_and_hands_it_back_at_once(scene: Scene) -> None:
     begun = scene.a.begun
-    scene.a.round.drain()
+    scene.a.round.drain_node()
     scene.a.end()
     assert scene.a.begun == begun, "the slot of a run that ended does not pass on"
-    scene.a.round.step()
+    scene.a.round.run_round()
     assert scene.a.reserved == []
     assert scene.another().begun, "the other node has it at once"
     scene.go_on()
@@ -271,9 +271,9 @@ def test_node_that_drains_begins_nothing_reserved_and_hands_it_back_at_once(scen
 def test_node_that_stops_while_much_is_reserved_leaves_it_as_if_it_had_not_been_claimed(scene: Scene) -> None:
     held = scene.a.reserved
     scene.a.end(SLOTS)
-    scene.a.round.end()
+    scene.a.round.close_session()
     for call in scene.a.executor.calls:
-        scene.a.round.active_runs.ended(call, Ending(kind="returned"))
+        scene.a.round.active_runs.receive_ending(call, Ending(kind="returned"))
     waits = [scene.look(number) for number in held if number not in scene.a.begun]
     assert {(one.state, one.attempt, one.session) for one in waits} == {(State.PENDING, 0, None)}
     scene.go_on(scene.another())
@@ -313,10 +313,10 @@ def test_two_nodes_share_a_long_queue_of_which_each_reserves_a_part(scene: Scene
 def test_run_that_is_cancelled_while_it_is_reserved_never_begins(scene: Scene) -> None:
     first, second, *_ = scene.a.reserved
     scene.store.cancel(first, by="ann", why="wrong")
-    scene.a.renewer.ask()
+    scene.a.renewer.request_renewal()
     scene.a.renewer.renew(scene.a.store)
     scene.clock.advance(GATHER)
-    scene.a.round.step()
+    scene.a.round.run_round()
     assert (scene.look(first).state, scene.look(first).attempt) == (State.CANCELLED, 0)
     scene.go_on()
     assert first not in scene.a.begun
@@ -327,11 +327,11 @@ def test_run_that_is_cancelled_while_it_is_reserved_never_begins(scene: Scene) -
 def test_run_that_begins_just_before_its_node_hears_that_it_is_cancelled_is_stopped(scene: Scene) -> None:
     first = scene.a.reserved[0]
     scene.store.cancel(first, by="ann", why="wrong")
-    scene.a.renewer.ask()
+    scene.a.renewer.request_renewal()
     scene.a.renewer.renew(scene.a.store)
     scene.a.end()
     assert scene.a.begun[-1] == first
-    scene.a.round.step()
+    scene.a.round.run_round()
     assert scene.a.executor.stopped == [(first, "operator: wrong", False)]
 
 
@@ -356,7 +356,7 @@ def test_higher_priority_that_comes_in_waits_for_no_more_than_what_was_reserved(
     [urgent] = scene.store.enqueue([Item(job="work", priority=9)])
     scene.a.round.notified = True
     while urgent.id not in scene.a.begun:
-        scene.a.round.step()
+        scene.a.round.run_round()
         scene.clock.advance(TICK)
         scene.a.end()
     assert set(scene.a.begun[3:-1]) <= set(held)
@@ -396,7 +396,7 @@ def test_claim_that_fails_each_time_undoes_a_result_once(scene: Scene, monkeypat
     monkeypatch.setattr(scene.a.store, "step", poisoned)
     for _ in range(40):
         scene.a.end(SLOTS)
-        scene.a.round.step()
+        scene.a.round.run_round()
         scene.clock.advance(GATHER)
     undone = [(one, after) for one, after in pairwise(asked) if one.want is not None and one.ends]
     assert undone
@@ -409,7 +409,7 @@ def test_claim_that_fails_each_time_undoes_a_result_once(scene: Scene, monkeypat
 def test_run_that_expires_while_it_is_reserved_is_missed_if_it_is_handed_back(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace.Pace, "reserve", RESERVED)
+    monkeypatch.setattr(pace.Pace, "reserve_limit", RESERVED)
     scene = Scene(store, clock, expires_in=timedelta(seconds=STALLED / 2))
     held = scene.a.reserved
     clock.advance(STALLED + TICK)

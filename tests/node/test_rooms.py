@@ -9,8 +9,8 @@ import pytest
 
 import cronsensus.node
 from cronsensus import Run, Scheduler, every, rooms
-from cronsensus.after.room import after
-from cronsensus.batching.room import batching
+from cronsensus.after.room import make_after
+from cronsensus.batching.room import make_batching
 from cronsensus.errors import StoreCorrupt
 from cronsensus.insight.waiting import why_it_waits
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
@@ -92,12 +92,12 @@ def test_what_a_feature_stumbles_over_is_not_looked_at_again_and_the_others_go_o
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Stumbles(Waker):
-        def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+        def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
             seen.extend(told)
             raise ValueError("a mistake")
 
     class Goes(Waker):
-        def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+        def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
             seen.extend(told)
             told.clear()
             return ()
@@ -108,9 +108,9 @@ def test_what_a_feature_stumbles_over_is_not_looked_at_again_and_the_others_go_o
     ])  # fmt: skip
     made.on_told = lambda: None
     stumbles, goes = made.wakers
-    made.tell([(stumbles, "x"), (goes, "y")])
+    made.queue_triggers([(stumbles, "x"), (goes, "y")])
     for _ in range(3):
-        made.look()
+        made.wake_due()
     assert seen == ["x", "y"]
     assert "a mistake in cronsensus" in caplog.text
 
@@ -119,7 +119,7 @@ def test_what_a_feature_stumbles_over_is_not_looked_at_again_and_the_others_go_o
 def test_a_room_that_is_taken_out_takes_nothing_else_with_it(
     left: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = {"batching": batching, "after": after}
+    kept = {"batching": make_batching, "after": make_after}
     monkeypatch.setattr(rooms, "ROOMS", tuple(kept[name] for name in left))
     scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
 
@@ -152,17 +152,21 @@ def test_a_room_that_is_taken_out_takes_nothing_else_with_it(
 
 def test_what_one_feature_cannot_ask_sends_back_no_claim_of_another(tmp_path: Path) -> None:
     class Cannot(Admission):
-        def concerns(self, claim: Claim) -> bool:
+        def concerns_claim(self, claim: Claim) -> bool:
             return claim.id == 1
 
-        def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin]:
+        def admit_claims(
+            self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
+        ) -> Mapping[int, Begin]:
             raise StoreCorrupt("a result that is no JSON")
 
     class Can(Admission):
-        def concerns(self, claim: Claim) -> bool:
+        def concerns_claim(self, claim: Claim) -> bool:
             return claim.id == 2
 
-        def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin]:
+        def admit_claims(
+            self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
+        ) -> Mapping[int, Begin]:
             return {claim.id: Begin({"by": "can"}) for claim in claims}
 
     rooms_of = [lambda _: Hooks(Cannot()), lambda _: Hooks(Can())]
@@ -170,8 +174,8 @@ def test_what_one_feature_cannot_ask_sends_back_no_claim_of_another(tmp_path: Pa
     made.on_told = lambda: None
     told: list[tuple[int, bool]] = []
     made.on_answer = lambda claim, answer: told.append((claim.id, isinstance(answer, Begin)))
-    made.ask([Scene().claim(1), Scene().claim(2)], ())
-    made.look()
+    made.ask_about_claims([Scene().claim(1), Scene().claim(2)], ())
+    made.wake_due()
     assert told == [(1, False), (2, True)]
 
 
@@ -179,10 +183,10 @@ def test_what_is_told_while_it_is_looked_at_waits_for_the_next_look(tmp_path: Pa
     """Each end of an item would have the database asked at once, just when it is busiest."""
 
     class Asks(Waker):
-        def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+        def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
             asked.append(list(told))
             told.clear()
-            made.tell([(made.wakers[0], len(asked))])
+            made.queue_triggers([(made.wakers[0], len(asked))])
             return ()
 
     asked: list[list[Hashable]] = []
@@ -190,10 +194,10 @@ def test_what_is_told_while_it_is_looked_at_waits_for_the_next_look(tmp_path: Pa
         open_store(f"memory://{tmp_path.name}"), ManualClock(START), {}, lambda: None, [lambda _: Hooks(waker=Asks())]
     )
     made.on_told = lambda: None
-    made.tell([(made.wakers[0], 0)])
-    made.look()
+    made.queue_triggers([(made.wakers[0], 0)])
+    made.wake_due()
     assert asked == [[0]]
-    made.look()
+    made.wake_due()
     assert asked == [[0], [1]]
 
 
@@ -201,7 +205,7 @@ def test_a_feature_that_is_wrong_about_a_claim_sends_it_back_and_the_thread_live
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Wrong(Admission):
-        def concerns(self, claim: Claim) -> bool:
+        def concerns_claim(self, claim: Claim) -> bool:
             raise ValueError("a mistake")
 
     made = Waking(
@@ -210,7 +214,7 @@ def test_a_feature_that_is_wrong_about_a_claim_sends_it_back_and_the_thread_live
     made.on_told = lambda: None
     told: list[tuple[int, object]] = []
     made.on_answer = lambda claim, answer: told.append((claim.id, answer))
-    made.ask([Scene().claim(1)], ())
-    made.look()
+    made.ask_about_claims([Scene().claim(1)], ())
+    made.wake_due()
     assert told == [(1, None)]
     assert "a mistake in cronsensus" in caplog.text

@@ -28,7 +28,7 @@ def asked_to_close(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_node_that_never_had_a_session_ends_without_a_word_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     closed = asked_to_close(bench, monkeypatch)
-    bench.round.end()
+    bench.round.close_session()
     assert closed == []
 
 
@@ -36,19 +36,19 @@ def test_node_that_could_not_declare_its_jobs_leaves_no_session_behind(monkeypat
     bench = Bench(job())
     monkeypatch.setattr(bench.store, "define_jobs", refused)
     with pytest.raises(StoreUnavailable):
-        bench.round.begin()
+        bench.round.open_session()
     assert len(bench.store.sessions()) == 1
-    bench.round.end()
+    bench.round.close_session()
     assert bench.store.sessions() == []
 
 
 def test_node_that_lost_its_session_does_not_close_it(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(job())
-    bench.round.begin()
+    bench.round.open_session()
     assert bench.round.lease is not None
-    bench.round.lease.lose()
+    bench.round.lease.mark_lost()
     closed = asked_to_close(bench, monkeypatch)
-    bench.round.end()
+    bench.round.close_session()
     assert closed == []
 
 
@@ -56,10 +56,10 @@ def test_node_that_gets_no_session_tries_again_later(monkeypatch: pytest.MonkeyP
     bench = Bench(job())
     with monkeypatch.context() as away:
         away.setattr(bench.store, "open_session", refused)
-        waits = [bench.round.step() for _ in range(3)]
+        waits = [bench.round.run_round() for _ in range(3)]
     assert all(PATIENCE[0] / 2 <= wait <= PATIENCE[1] for wait in waits)
     assert bench.round.lease is None
-    bench.round.step()
+    bench.round.run_round()
     assert bench.round.lease is not None
 
 
@@ -71,7 +71,7 @@ def test_job_that_cannot_be_planned_is_told_of_once(
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
             bench.clock.advance(100)
-            bench.round.step()
+            bench.round.run_round()
     told = [one for one in caplog.records if "cannot plan job" in one.getMessage()]
     assert len(told) == 1
     assert told[0].exc_info is not None

@@ -51,12 +51,12 @@ def ended(**changes: Any) -> RunEnded:
 def test_nothing_is_made_or_kept_where_nobody_subscribed():
     bus = Emitted()
     events = RunEvents(bus, "me")
-    events.begun(CLAIM)
-    events.settled(Settled(7, 9, True, State.FAILED), an_end(id=7, token=9, state=State.FAILED))
-    events.returned(GiveBack(claim=CLAIM), accepted=True)
-    events.taken([Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed")], {})
-    events.fired([])
-    events.lost("s", [1])
+    events.publish_start(CLAIM)
+    events.publish_end(Settled(7, 9, True, State.FAILED), an_end(id=7, token=9, state=State.FAILED))
+    events.publish_release(GiveBack(claim=CLAIM), accepted=True)
+    events.publish_takeovers([Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed")], {})
+    events.publish_plans([])
+    events.publish_loss("s", [1])
     assert (bus.events, events._begun) == ([], {})
 
 
@@ -76,9 +76,9 @@ def test_the_end_of_a_run_is_what_the_store_has_made_of_it(said, accepted, stand
     bus = Emitted("run.ended")
     events = RunEvents(bus, "me")
     outcome = an_end(id=7, token=9, state=said, reason="why", error=ERROR, elapsed=timedelta(seconds=3))
-    events.begun(CLAIM)
-    events.settled(Settled(7, 9, accepted, stands), outcome)
-    events.settled(Settled(7, 9, accepted, stands), outcome)  # said again: told once
+    events.publish_start(CLAIM)
+    events.publish_end(Settled(7, 9, accepted, stands), outcome)
+    events.publish_end(Settled(7, 9, accepted, stands), outcome)  # said again: told once
     as_said = {"reason": "why", "error": ERROR} if said is stands else {}
     assert bus.events == [ended(end=told, seconds=3.0, **as_said)]
 
@@ -86,9 +86,9 @@ def test_the_end_of_a_run_is_what_the_store_has_made_of_it(said, accepted, stand
 def test_a_run_that_had_committed_has_succeeded_without_the_error_that_came_later():
     bus = Emitted("run.ended")
     events = RunEvents(bus, "me")
-    events.remember(CLAIM)
+    events.remember_claim(CLAIM)
     outcome = an_end(id=7, token=9, state=State.FAILED, error=ERROR, elapsed=timedelta(seconds=1))
-    events.settled(Settled(7, 9, True, State.SUCCEEDED), outcome)
+    events.publish_end(Settled(7, 9, True, State.SUCCEEDED), outcome)
     assert bus.events == [ended(end="succeeded", seconds=1.0)]
 
 
@@ -104,14 +104,14 @@ def test_a_run_that_had_committed_has_succeeded_without_the_error_that_came_late
 def test_a_run_that_was_started_and_given_back_has_an_end(cut, accepted, told):
     bus = Emitted("run.ended")
     events = RunEvents(bus, "me")
-    events.begun(CLAIM)
-    events.returned(GiveBack(claim=CLAIM, cut=cut), accepted=accepted)
+    events.publish_start(CLAIM)
+    events.publish_release(GiveBack(claim=CLAIM, cut=cut), accepted=accepted)
     assert bus.events == [ended(end=told)]
 
 
 def test_a_claim_that_was_given_back_and_never_started_has_none():
     bus = Emitted("run.ended")
-    RunEvents(bus, "me").returned(GiveBack(claim=CLAIM), accepted=True)
+    RunEvents(bus, "me").publish_release(GiveBack(claim=CLAIM), accepted=True)
     assert bus.events == []
 
 
@@ -121,7 +121,7 @@ def test_each_dead_session_is_a_takeover_with_its_own_runs():
         Takeover(number, "work", "k", 9, session, State.PENDING, "crashed")
         for number, session in ((1, "b"), (3, "a"), (2, "a"))
     )
-    RunEvents(bus, "me").taken([one, two, three], {"a": "web-1"})
+    RunEvents(bus, "me").publish_takeovers([one, two, three], {"a": "web-1"})
     assert bus.events == [
         TakenOver(node="me", session="a", dead_node="web-1", runs=(three, two)),
         TakenOver(node="me", session="b", dead_node=None, runs=(one,)),
@@ -131,15 +131,15 @@ def test_each_dead_session_is_a_takeover_with_its_own_runs():
 def test_a_lost_session_is_told_once_though_rounds_that_fail_come_by_again():
     bench, bus = Bench(store=Troubled), Emitted("session.lost")
     bench.round._run_events = RunEvents(bus, "me")
-    bench.round.step()
+    bench.round.run_round()
     assert bench.round.lease is not None
     session = bench.round.lease.session
-    bench.round.lease.lose()
+    bench.round.lease.mark_lost()
     assert isinstance(bench.store, Troubled)
     bench.store.on_open = unavailable
-    bench.round.step()
+    bench.round.run_round()
     assert bench.round.stats.store_errors == 1
-    bench.round.step()
+    bench.round.run_round()
     assert bench.round.lease.session != session
     assert bus.events == [SessionLost(node="me", session=session, runs=())]
 
@@ -147,10 +147,10 @@ def test_a_lost_session_is_told_once_though_rounds_that_fail_come_by_again():
 def test_a_node_that_an_emptied_store_stops_tells_once_that_its_session_is_lost():
     bench, bus = Bench(store=Troubled, stop=True), Emitted("session.lost")
     bench.round._run_events = RunEvents(bus, "me")
-    bench.round.step()
+    bench.round.run_round()
     assert bench.round.lease is not None
     session = bench.round.lease.session
-    bench.round.lease.lose()
+    bench.round.lease.mark_lost()
     empty(bench.store)
-    assert bench.round.step() == bench.round.step() == HALTED
+    assert bench.round.run_round() == bench.round.run_round() == HALTED
     assert bus.events == [SessionLost(node="me", session=session, runs=())]

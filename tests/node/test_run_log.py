@@ -120,8 +120,8 @@ def test_a_percent_sign_in_a_jobs_name_is_no_format(caplog):
     error = RunError(type="ValueError", message="100 %d", traceback="Traceback of another")
     outcome = an_end(id=7, token=9, state=State.FAILED, error=error)
     claim = a_claim(spec=JobSpec(name="50%s off", function="work"))
-    run_log.ended(claim, outcome)
-    run_log.settled(Settled(7, 9, True, State.FAILED), outcome)
+    run_log.remember_end(claim, outcome)
+    run_log.log_end(Settled(7, 9, True, State.FAILED), outcome)
     assert told(caplog) == [
         ("ERROR", "run 7 of '50%s off' (k) failed at attempt 2: ValueError: 100 %d\nTraceback of another")
     ]
@@ -130,11 +130,11 @@ def test_a_percent_sign_in_a_jobs_name_is_no_format(caplog):
 def test_an_ending_that_the_store_refused_is_not_told(caplog):
     run_log = RunLog(NodeStats())
     outcome = an_end(id=7, token=9, state=State.FAILED, error=RunError(type="ValueError", message="x"))
-    run_log.ended(a_claim(), outcome)
-    run_log.settled(Settled(7, 9, False, None), outcome)
+    run_log.remember_end(a_claim(), outcome)
+    run_log.log_end(Settled(7, 9, False, None), outcome)
     assert told(caplog) == []
-    run_log.ended(a_claim(), outcome)
-    run_log.settled(Settled(7, 9, True, State.FAILED), outcome)
+    run_log.remember_end(a_claim(), outcome)
+    run_log.log_end(Settled(7, 9, True, State.FAILED), outcome)
     assert len(told(caplog)) == 1
 
 
@@ -142,8 +142,8 @@ def test_takeover_is_logged_with_the_run_and_both_nodes(caplog):
     caplog.set_level(logging.INFO)
     run_log = RunLog(NodeStats())
     lost = Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed: process gone")
-    run_log.taken([lost], "web-2", {"s-1": "web-1"})
-    run_log.started([a_claim(crashes=1), a_claim()])
+    run_log.log_takeovers([lost], "web-2", {"s-1": "web-1"})
+    run_log.log_starts([a_claim(crashes=1), a_claim()])
     gone = "web-2: run 7 of 'work' (k) was running on web-1, which is gone (crashed: process gone)"
     assert told(caplog) == [
         ("WARNING", f"{gone}; it waits for the next free node"),
@@ -153,7 +153,7 @@ def test_takeover_is_logged_with_the_run_and_both_nodes(caplog):
 
 def test_a_run_that_failed_for_good_because_its_process_died_is_an_error_with_job_and_time(caplog):
     lost = Takeover(7, "a 100% job", "@2026-03-01T00:00:00Z", 9, "s-1", State.FAILED, "crashed: process gone")
-    RunLog(NodeStats()).taken([lost], "web-2", {"s-1": "web-1"})
+    RunLog(NodeStats()).log_takeovers([lost], "web-2", {"s-1": "web-1"})
     [(level, text)] = told(caplog)
     assert (level, caplog.records[0].job) == ("ERROR", "a 100% job")
     assert text == (
@@ -172,7 +172,7 @@ def test_what_an_outage_cost_is_told_once_for_all_jobs(caplog):
         )  # fmt: skip
 
     later = T0 + timedelta(minutes=1)
-    RunLog(NodeStats()).fired(
+    RunLog(NodeStats()).log_plans(
         [
             plan("a", VerdictRange(T0, later, State.SKIPPED, "coalesced", 12)),
             plan("b", VerdictRange(later, later, State.MISSED, "late", 1)),

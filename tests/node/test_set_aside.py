@@ -47,7 +47,7 @@ class Scene:
 
     def go_on(self, time: timedelta) -> None:
         for _ in range(int(time / timedelta(seconds=0.5))):
-            self.round.step()
+            self.round.run_round()
             self.clock.advance(0.5)
 
 
@@ -70,7 +70,7 @@ def test_a_session_that_begins_anew_sets_nothing_aside_since_ids_may_be_of_anoth
     scene = Scene(StoreCorrupt("so it is"))
     lease = scene.round.lease
     assert lease is not None
-    lease.lose()
+    lease.mark_lost()
     scene.store.close_session(lease.session)
     scene.go_on(EVERY)
     assert scene.executor.calls

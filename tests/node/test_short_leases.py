@@ -42,11 +42,11 @@ def told(caplog: pytest.LogCaptureFixture, takes: list[float]) -> list[str]:
     )
     spec = SessionSpec(id=new_id(), node="a", host="h", pid=1, pid_started=1, release="1", concurrency=20, version="0")
     lease = SessionLease(spec.id, clock)
-    lease.confirm(lease.ask(), timedelta(seconds=2))
+    lease.confirm_renewal(lease.note_request(), timedelta(seconds=2))
     store.open_session(spec, lease=timedelta(seconds=2))
-    keeper.keep(lease)
+    keeper.keep_session(lease)
     while store.takes:
-        keeper.ask()
+        keeper.request_renewal()
         keeper.renew(store)
         keeper._asked_for = False
     flush(60)

@@ -763,7 +763,7 @@ def test_the_end_may_be_written_into_a_transaction_of_the_users_own(node, shop, 
 
 def test_a_transaction_of_the_users_own_does_not_wait_for_a_node_that_waits_for_it(node, shop, tmp_path, monkeypatch):
     locked, writes, stood = threading.Event(), threading.Event(), list[float]()
-    real = ProgressBuffer.writing
+    real = ProgressBuffer.open_writing
 
     @contextmanager
     def writing(notes: ProgressBuffer) -> Iterator[Any]:
@@ -772,7 +772,7 @@ def test_a_transaction_of_the_users_own_does_not_wait_for_a_node_that_waits_for_
                 writes.set()  # the step that follows waits for the lock that the job has
             yield said
 
-    monkeypatch.setattr(ProgressBuffer, "writing", writing)
+    monkeypatch.setattr(ProgressBuffer, "open_writing", writing)
 
     @node.job()
     def other() -> None:

@@ -20,9 +20,9 @@ from cronsensus.node.turn_order import (
     SWEEP,
     TERM,
     is_in_front,
-    lookout,
     next_sweep,
-    place,
+    place_of,
+    seconds_to_lookout,
     turn_of,
 )
 
@@ -51,11 +51,11 @@ def test_of_many_nodes_four_are_in_front_for_a_term_and_others_in_the_next() -> 
 def test_each_node_has_a_place_of_its_own_and_all_come_to_the_same_order(count: int) -> None:
     for instant in TERMS:
         nodes = CROWD[:count]
-        assert sorted(place(one, nodes, instant) for one in nodes) == list(range(count))
+        assert sorted(place_of(one, nodes, instant) for one in nodes) == list(range(count))
 
 
 def test_each_of_those_in_front_is_first_now_and_then() -> None:
-    first = {one for second in range(9) for one in CROWD if place(one, CROWD, TERM_BEGINS + second * SECOND) == 0}
+    first = {one for second in range(9) for one in CROWD if place_of(one, CROWD, TERM_BEGINS + second * SECOND) == 0}
     assert first <= in_front(TERM_BEGINS)
     assert len(first) > 1, "a term has one node do all"
 
@@ -63,7 +63,7 @@ def test_each_of_those_in_front_is_first_now_and_then() -> None:
 @pytest.mark.parametrize(("count", "front"), [(0, True), (IN_FRONT - 1, True), (IN_FRONT, False)])
 def test_node_that_a_look_does_not_show_yet_comes_after_all_that_it_shows(count: int, front: bool) -> None:
     for instant in TERMS:
-        assert place("new", CROWD[:count], instant) == count
+        assert place_of("new", CROWD[:count], instant) == count
         assert is_in_front("new", CROWD[:count], instant) is front
 
 
@@ -94,7 +94,7 @@ def test_late_node_looks_before_its_own_term_and_after_those_in_front(before: fl
         instant = term - before * SECOND
         now, then = in_front(instant), in_front(term)
         for one in set(CROWD) - now:
-            anyway = min((place(one, CROWD, instant) - IN_FRONT + 1) * LATE_STEP, LATEST)
+            anyway = min((place_of(one, CROWD, instant) - IN_FRONT + 1) * LATE_STEP, LATEST)
             after = turn_of(one, CROWD, instant) - instant
             if one in then and term - instant < anyway:
                 assert after == max(IN_FRONT * STAGGER, term - instant - IN_TIME)
@@ -127,15 +127,15 @@ def test_node_in_front_sees_to_what_is_parked_every_five_seconds_and_each_other_
 @pytest.mark.parametrize("count", [2, 4])
 def test_where_nothing_is_told_one_node_looks_a_third_of_a_second_after_the_other(count: int) -> None:
     for now in TERMS:
-        turns = sorted(lookout(one, CROWD[:count], now) for one in CROWD[:count])
+        turns = sorted(seconds_to_lookout(one, CROWD[:count], now) for one in CROWD[:count])
         assert all(b - a == LOOKOUT for a, b in pairwise(turns))
         assert LOOKOUT / 2 <= turns[0] < turns[-1] <= POLL_UNTOLD
 
 
 def test_node_looks_out_every_two_seconds_if_it_is_alone_or_unknown_and_not_less_often_among_many() -> None:
-    assert lookout("a", ("a",), TERM_BEGINS) == POLL_UNTOLD
-    assert lookout("new", ("a", "b"), TERM_BEGINS) == POLL_UNTOLD
-    assert all(lookout(one, CROWD, TERM_BEGINS) <= POLL_UNTOLD + LOOKOUT / 2 for one in CROWD)
+    assert seconds_to_lookout("a", ("a",), TERM_BEGINS) == POLL_UNTOLD
+    assert seconds_to_lookout("new", ("a", "b"), TERM_BEGINS) == POLL_UNTOLD
+    assert all(seconds_to_lookout(one, CROWD, TERM_BEGINS) <= POLL_UNTOLD + LOOKOUT / 2 for one in CROWD)
 
 
 # --- of many runs that are fired at once ------------------------------------------------------------------------------

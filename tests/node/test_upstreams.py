@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.after.room import after
+from cronsensus.after.room import make_after
 from cronsensus.after.upstreams import Gates
 from cronsensus.after.waking import Ended, Held
 from cronsensus.model.ends import End, Parked
@@ -75,16 +75,16 @@ def store() -> Counted:
 
 
 def watch(store: Counted, woken: list[None]) -> Waking:
-    found = Waking(store, ManualClock(START), {}, lambda: woken.append(None), [after])
+    found = Waking(store, ManualClock(START), {}, lambda: woken.append(None), [make_after])
     found.on_told = lambda: None  # each test turns it by hand: its own thread would be quicker at times
-    found.learn(store.look())
+    found.learn_view(store.look())
     store.reads.clear()
     return found
 
 
 def tell(waking: Waking, *told: Any) -> None:
     [waker] = waking.wakers
-    waking.tell([(waker, what) for what in told])
+    waking.queue_triggers([(waker, what) for what in told])
 
 
 def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_counts(store):
@@ -94,15 +94,15 @@ def test_all_nights_of_one_upstream_are_read_together_and_the_newest_of_each_cou
     store.retry(next(one.id for one in ends if one.scheduled_for == again.scheduled_for), by="test")
     store.reads.clear()
     gates, sleepers = Gates(store), store.parked(limit=NIGHTS)
-    gates.read([(SECOND_JOB, one) for one in sleepers])
-    decided = {one.scheduled_for: gates.decide(SECOND_JOB, one)[0].decision for one in sleepers}
+    gates.read_upstreams([(SECOND_JOB, one) for one in sleepers])
+    decided = {one.scheduled_for: gates.decide_gate(SECOND_JOB, one)[0].decision for one in sleepers}
     assert store.reads["occurrences"] == 1
     assert [time for time, decision in decided.items() if decision != "wait"] == [TIMES[4]]
 
 
 def test_what_is_known_to_be_active_is_not_asked_for(store):
     sleeper = Sleeper(1, "second", "upstreams", TIMES[0], TIMES[0])
-    assert Gates(store, {("first", TIMES[0])}).decide(SECOND_JOB, sleeper)[0].reason == "for first"
+    assert Gates(store, {("first", TIMES[0])}).decide_gate(SECOND_JOB, sleeper)[0].reason == "for first"
     assert store.reads["occurrences"] == 0
 
 
@@ -110,7 +110,7 @@ def test_one_that_waits_for_nothing_else_is_woken_by_one_read_however_many_sleep
     woken: list[None] = []
     waking = watch(store, woken)
     tell(waking, Ended("first", TIMES[7]))
-    waking.look()
+    waking.wake_due()
     assert (store.reads["occurrences"], store.reads["sleeping"]) == (1, 0)
     assert TIMES[7] not in {one.scheduled_for for one in store.parked(limit=NIGHTS)}
     assert len(store.parked(limit=NIGHTS)) == NIGHTS - 1
@@ -120,7 +120,7 @@ def test_one_that_waits_for_nothing_else_is_woken_by_one_read_however_many_sleep
 def test_many_that_may_go_on_are_found_by_one_look_at_all_that_sleep(store):
     waking = watch(store, [])
     tell(waking, *(Ended("first", time) for time in TIMES[:20]))
-    waking.look()
+    waking.wake_due()
     assert (store.reads["occurrences"], store.reads["sleeping"]) == (0, 1)
     assert len(store.parked(limit=NIGHTS)) == NIGHTS - 20
 
@@ -128,10 +128,10 @@ def test_many_that_may_go_on_are_found_by_one_look_at_all_that_sleep(store):
 def test_what_has_just_ended_goes_before_a_second_look_at_what_fell_asleep(store):
     [waker] = watch(store, []).wakers
     told: dict[Any, None] = {Held(one): None for one in store.parked(limit=NIGHTS)}
-    waker.ready(store, told)
+    waker.find_wakeable(store, told)
     assert len(told) == NIGHTS - 8
     told[Ended("first", TIMES[0])] = None
-    assert len(waker.ready(store, told)) == 1
+    assert len(waker.find_wakeable(store, told)) == 1
     assert len(told) == NIGHTS - 8
 
 
@@ -146,8 +146,8 @@ def test_a_claim_that_stood_at_its_gate_while_its_upstream_ended_is_claimed_anew
     [first] = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for == TIMES[0]]
     store._world.clock.advance(after)
     settle(store, [an_end(id=first.id, token=first.token, session="node", state=State.SUCCEEDED)])
-    found.ask([claim], ())
-    found.look()
+    found.ask_about_claims([claim], ())
+    found.wake_due()
     assert told == [(claim.id, decision)]
 
 
@@ -160,6 +160,6 @@ def test_what_became_of_many_nights_is_read_in_some_ten_reads(store):
     times = [TIMES[-1] + number * SECOND for number in range(1, NIGHTS + 1)]
     gates = Gates(store)
     sleepers = [Sleeper(number, "second", "upstreams", time, time) for number, time in enumerate(times, 1)]
-    gates.read([(SECOND_JOB, one) for one in sleepers])
-    assert {gates.decide(SECOND_JOB, one)[0].reason for one in sleepers} == {"upstream skipped: first"}
+    gates.read_upstreams([(SECOND_JOB, one) for one in sleepers])
+    assert {gates.decide_gate(SECOND_JOB, one)[0].reason for one in sleepers} == {"upstream skipped: first"}
     assert sum(store.reads.values()) <= 2

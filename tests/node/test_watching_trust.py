@@ -27,20 +27,20 @@ def test_a_claim_is_told_also_where_a_run_of_the_session_before_is_still_held():
         declare=lambda store: bool(store.define_jobs([JobSpec(name="work", function="work")], release="1").superseded),
         on_work=lambda: told.append(left()),
     )
-    round_.begin()
+    round_.open_session()
     store.enqueue([Item(job="work", key="a")])
-    round_.step()
-    assert round_.active_runs.active == 1
+    round_.run_round()
+    assert round_.active_runs.active_count == 1
     assert round_.lease is not None
-    round_.lease.lose()
-    round_.step()
+    round_.lease.mark_lost()
+    round_.run_round()
     # A new session, which holds nothing and may be trusted for long; the node still holds the run of the one before.
-    assert round_.active_runs.active == 1
+    assert round_.active_runs.active_count == 1
     assert left() > LEASE.total_seconds()
     told.clear()
     store.enqueue([Item(job="work", key="b")])
-    round_.step()
-    assert round_.active_runs.active == 2
+    round_.run_round()
+    assert round_.active_runs.active_count == 2
     # Without it the watch would come when the long lease ends: long after another node has taken this run over.
     assert told
     assert told[-1] < LEASE.total_seconds()

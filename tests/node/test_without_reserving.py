@@ -17,7 +17,7 @@ from tests.node.test_reserved_scenes import RESERVED, SLOTS, WAITING, Node, Scen
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(pace.Pace, "reserve", RESERVED)
+    monkeypatch.setattr(pace.Pace, "reserve_limit", RESERVED)
     clock = ManualClock()
     made = Scene(MemoryStore(clock=clock), clock, reserves=False)
     yield made
@@ -43,7 +43,7 @@ def test_two_nodes_that_reserve_nothing_share_a_long_queue_of_which_each_holds_w
         note_steps(node, steps, monkeypatch)
     for _ in range(WAITING):
         for node in nodes:
-            node.round.step()
+            node.round.run_round()
             held = scene.store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=WAITING)
             assert len(held) <= SLOTS * len(nodes)
             assert not any(one.reserved for one in held)

@@ -38,10 +38,12 @@ class FileAdmission(Admission):
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def concerns(self, claim: Claim) -> bool:
+    def concerns_claim(self, claim: Claim) -> bool:
         return path_of(self._host, claim.spec.function) is not None
 
-    def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin | Then]:
+    def admit_claims(
+        self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
+    ) -> Mapping[int, Begin | Then]:
         return {claim.id: self._ask(path_of(self._host, claim.spec.function)) for claim in claims}
 
     def _ask(self, path: Path | None) -> Begin | Then:
@@ -64,16 +66,16 @@ class FileWaker(Waker):
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def ended(self, claim: Claim, then: Then) -> Hashable | None:
+    def trigger_of_end(self, claim: Claim, then: Then) -> Hashable | None:
         parked = isinstance(then, Parked) and then.on == PARKED_ON
         return _Held(claim.id, claim.spec.function) if parked else None
 
-    def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+    def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
         held = [one for one in told if isinstance(one, _Held)]
         told.clear()
         return [one.number for one in held if self._is_there(one.function)]
 
-    def sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:
+    def start_sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:
         return lambda page: [one.id for one in page if self._is_there(one.job)]
 
     def _is_there(self, function: str) -> bool:

@@ -203,7 +203,7 @@ def test_call_without_patience_returns_what_runs_and_is_noted_only_if_it_waits(c
 
 def test_circle_of_calls_leaves_no_waiter(claims, running, monkeypatch):
     acts: list[Any] = []
-    monkeypatch.setattr(module, "submit", acts.append)
+    monkeypatch.setattr(module, "submit_act", acts.append)
     claims.takes, claims.circle = [running], True
     with pytest.raises(ConfigurationError):
         win(claims)
@@ -215,7 +215,7 @@ def test_circle_of_calls_leaves_no_waiter(claims, running, monkeypatch):
 
 def test_wait_that_ends_in_order_submits_no_cleanup(claims, running, view, monkeypatch):
     acts: list[Any] = []
-    monkeypatch.setattr(module, "submit", acts.append)
+    monkeypatch.setattr(module, "submit_act", acts.append)
     claims.takes, claims.views, claims.looks = [running], [view], [replace(running, state=State.FAILED)]
     win(claims)
     assert acts == []

@@ -39,7 +39,7 @@ KEEP = HOUR
 MICROSECOND = timedelta(microseconds=1)
 SPEC = JobSpec(name="once:work", function="work", policies=Policies(keep=KEEP))
 WANTED = CallKey(SPEC, "k")
-SLOT = CallKey.slot(SPEC, START)
+SLOT = CallKey.for_slot(SPEC, START)
 
 
 def payload(value: str) -> str:
@@ -75,17 +75,17 @@ def store(clock: ManualClock) -> MemoryStore:
 @pytest.fixture
 def claims(store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Claims:
     """Return claims whose threads do nothing, so that only the test does."""
-    monkeypatch.setattr(Heartbeat, "_turn", lambda *_: None)
+    monkeypatch.setattr(Heartbeat, "_beat_once", lambda *_: None)
     made = Claims(store, clock, name="me", release=lambda: "r1", lease=LEASE, fast_evidence=True)
     made._monitor = Noted()  # type: ignore[assignment]
-    monkeypatch.setattr(made.background, "add", lambda act: act())
+    monkeypatch.setattr(made.background, "add_act", lambda act: act())
     made.waiters = Noted()  # type: ignore[assignment]
     return made
 
 
 def taken(claims: Claims, wanted: CallKey = WANTED, ticket: Ticket | None = None) -> tuple[OwnedClaim, Ticket]:
     ticket = ticket or Ticket()
-    held = claims.take(wanted, ticket)
+    held = claims.acquire_claim(wanted, ticket)
     assert isinstance(held, OwnedClaim)
     held.begun = True
     return held, ticket
@@ -136,31 +136,31 @@ def another(store: MemoryStore, key: str = "k", session: str = "theirs", *, fing
 
 
 def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
-    assert claims.idle
+    assert claims.is_idle
     held, _ = taken(claims)
-    assert not claims.idle
+    assert not claims.is_idle
     assert kept(claims) == {held, claims._sweep}
-    assert claims._monitor.told == [("begin", held)]
-    claims.settle(held, outcome(held))
-    assert claims.idle
+    assert claims._monitor.told == [("monitor_lease", held)]
+    claims.record_end(held, outcome(held))
+    assert claims.is_idle
     claims._asked[PendingAcquire(WANTED, Ticket())] = None
-    assert not claims.idle
+    assert not claims.is_idle
     claims._asked.clear()
-    assert claims.idle
+    assert claims.is_idle
     claims.waiters = [1]
-    assert not claims.idle
+    assert not claims.is_idle
 
 
 def test_settled_claim_is_dropped_and_waiters_are_notified(claims, clock):
     held, ticket = taken(claims)
     assert holds(ticket)
     clock.advance(2)
-    assert claims.settle(held, outcome(held)).accepted
+    assert claims.record_end(held, outcome(held)).accepted
     assert held.is_over
     assert not holds(ticket)
     assert kept(claims) == {claims._sweep}
     watched: Any = claims._monitor
-    assert watched.told == [("begin", held), ("end", held)]
+    assert watched.told == [("monitor_lease", held), ("drop_lease", held)]
     number = held.claim.id
     assert claims.waiters.told == [("wake", number), ("tell", number, ("ran_for", 2.0), ("attempt", 1))]
     assert [one.state for one in recorded(claims)] == [State.SUCCEEDED]
@@ -180,26 +180,26 @@ def test_a_process_that_closes_gives_everything_back_and_watches_nothing(claims,
 def test_the_session_stays_while_a_call_needs_it_and_no_longer(claims):
     held, _ = taken(claims)
     assert claims._host._pins == 0
-    assert claims.take(WANTED, Ticket()).state is State.RUNNING
+    assert claims.acquire_claim(WANTED, Ticket()).state is State.RUNNING
     assert claims._host._pins == 0
-    claims.settle(held, outcome(held))
-    claims.sweep()
-    assert claims._host.idle
+    claims.record_end(held, outcome(held))
+    claims.settle_leftovers()
+    assert claims._host.is_idle
 
 
 def test_a_definition_is_put_once(claims, monkeypatch):
     calls = away(monkeypatch, "define_jobs", StoreUnavailable("no"), times=0)
     held, _ = taken(claims)
-    claims.settle(held, outcome(held))
-    claims.take(WANTED, Ticket())
+    claims.record_end(held, outcome(held))
+    claims.acquire_claim(WANTED, Ticket())
     assert len(calls) == 1
-    claims.take(replace(WANTED, spec=replace(SPEC, policies=Policies(keep=2 * KEEP))), Ticket())
+    claims.acquire_claim(replace(WANTED, spec=replace(SPEC, policies=Policies(keep=2 * KEEP))), Ticket())
     assert len(calls) == 2
 
 
 def test_a_job_that_the_store_forgot_is_defined_again(claims, monkeypatch):
     held, _ = taken(claims)
-    claims.settle(held, outcome(held))
+    claims.record_end(held, outcome(held))
     calls = away(monkeypatch, "define_jobs", StoreUnavailable("no"), times=0)
     acquire, answers = claims.store.acquire, [[(NotWon.UNKNOWN,)]]
     monkeypatch.setattr(claims.store, "acquire", lambda *a, **k: answers.pop() if answers else acquire(*a, **k))
@@ -214,7 +214,7 @@ def test_into_a_store_that_was_emptied_nothing_is_written(claims, monkeypatch):
     monkeypatch.setattr(SessionHost, "refuse_if_emptied", refuse)
     calls = away(monkeypatch, "define_jobs", StoreUnavailable("no"), times=0)
     with pytest.raises(StoreEmptied):
-        claims.take(WANTED, Ticket())
+        claims.acquire_claim(WANTED, Ticket())
     assert calls == []
 
 
@@ -224,7 +224,7 @@ def test_an_answer_that_is_lost_leaves_a_short_lease_and_is_told(claims, monkeyp
     lost = StoreUnavailable("the answer is lost")
     away(monkeypatch, "acquire", lost, times=1)
     with pytest.raises(StoreUnavailable):
-        claims.take(WANTED, Ticket())
+        claims.acquire_claim(WANTED, Ticket())
     assert told == [lost]
     assert claims._host._lease.length == LEASE
 
@@ -239,7 +239,7 @@ def test_a_store_that_is_busy_is_asked_three_times(claims, monkeypatch, busy, wi
         taken(claims)
     else:
         with pytest.raises(StoreBusy):
-            claims.take(WANTED, Ticket())
+            claims.acquire_claim(WANTED, Ticket())
     assert len(calls) == 3
 
 
@@ -256,8 +256,8 @@ def test_a_session_that_the_store_calls_dead_is_left_for_a_new_one(claims, monke
 def test_acquire_raises_when_a_second_session_is_dead_too(claims, monkeypatch):
     away(monkeypatch, "acquire", LeaseLost("dead"))
     with pytest.raises(LeaseLost):
-        claims.take(WANTED, Ticket())
-    assert claims.idle
+        claims.acquire_claim(WANTED, Ticket())
+    assert claims.is_idle
     assert claims._host._pins == 0
 
 
@@ -270,7 +270,7 @@ def test_a_call_that_is_cut_off_while_it_asks_is_still_known_to_have_asked(claim
 
     monkeypatch.setattr(MemoryStore, "acquire", cut)
     with pytest.raises(Cut):
-        claims.take(WANTED, Ticket())
+        claims.acquire_claim(WANTED, Ticket())
     assert [one.wanted for one in claims._asked] == [WANTED]
     assert kept(claims) == {claims._sweep}
 
@@ -279,8 +279,8 @@ def test_a_call_that_is_cut_off_while_it_asks_is_still_known_to_have_asked(claim
 @pytest.mark.parametrize("reason", [NOT_ASKED_FOR, "an operator said so"])
 def test_only_a_key_closed_as_abandoned_is_forgotten_at_the_next_call(claims, state, reason):
     held, _ = taken(claims)
-    claims.settle(held, outcome(held, state, reason=reason))
-    found = claims.take(WANTED, Ticket())
+    claims.record_end(held, outcome(held, state, reason=reason))
+    found = claims.acquire_claim(WANTED, Ticket())
     if state is State.CANCELLED and reason == NOT_ASKED_FOR:
         assert isinstance(found, OwnedClaim)
         assert found.claim.id != held.claim.id
@@ -305,7 +305,7 @@ def test_a_key_that_comes_and_goes_is_an_error_after_ten_looks(claims, monkeypat
     tries = losing(claims, monkeypatch)
     monkeypatch.setattr(claims, "_is_paused", lambda _: True)
     with pytest.raises(StoreBusy, match="comes and goes"):
-        claims._take(WANTED, Ticket())
+        claims._acquire_once(WANTED, Ticket())
     assert len(tries) == 10
 
 
@@ -319,11 +319,11 @@ def test_paused_job_refuses_a_nominal_time_and_grants_a_key(claims, store, monke
     taken(claims)
     tries = losing(claims, monkeypatch)
     if paused:
-        assert claims._take(SLOT, Ticket()) is None
+        assert claims._acquire_once(SLOT, Ticket()) is None
         assert len(tries) == 1
     else:
         with pytest.raises(StoreBusy):
-            claims._take(SLOT, Ticket())
+            claims._acquire_once(SLOT, Ticket())
 
 
 # --- another payload --------------------------------------------------------------------------------------------------
@@ -336,14 +336,14 @@ def test_claim_with_another_payload_is_given_back(claims, store):
     with pytest.raises(PayloadMismatch, match="an attempt that was cut off"):
         claims._of_this_payload(taken(claims, first)[0], replace(WANTED, fingerprint=payload("2")))
     assert [one.state for one in recorded(claims)] == [State.PENDING]
-    assert claims.idle
+    assert claims.is_idle
 
 
 def test_fields_are_named_as_far_as_they_are_known():
     def told(*kinds: int, fields: tuple[str, ...] = ("a", "b"), names: tuple[str, ...] = ()) -> str:
         wanted = replace(WANTED, fields=fields)
         found = Difference(kinds=kinds, names=names, given=("x",), recorded=("y",))
-        return str(wanted.mismatch(found, "the other", None))
+        return str(wanted.payload_mismatch(found, "the other", None))
 
     assert "payload than the other: a, b in the key is spelled" in told(0, 1)
     assert "payload than the other: a in the key is spelled" in told(0, 2)
@@ -364,17 +364,17 @@ def left() -> Ticket:
 
 def test_a_look_leaves_alone_what_a_call_of_this_process_runs(claims):
     held, _ticket = taken(claims)
-    found = claims.look(WANTED)
+    found = claims.read_occurrence(WANTED)
     assert (found.state, found.token) == (State.RUNNING, held.claim.token)
-    assert claims.look(replace(WANTED, key="other")) is None
+    assert claims.read_occurrence(replace(WANTED, key="other")) is None
     assert not claims._was_left(found)
 
 
 def test_a_look_leaves_alone_what_is_over(claims, monkeypatch):
     held, _ = taken(claims)
-    claims.settle(held, outcome(held))
+    claims.record_end(held, outcome(held))
     calls = away(monkeypatch, "step", StoreUnavailable("away"))
-    assert claims.look(WANTED).state is State.SUCCEEDED
+    assert claims.read_occurrence(WANTED).state is State.SUCCEEDED
     assert calls == []
 
 
@@ -382,8 +382,8 @@ def test_a_look_settles_what_a_call_left_behind(claims):
     held, ticket = taken(claims)
     held.begun = False
     ticket.over = True
-    assert claims.look(WANTED).state is State.PENDING
-    assert claims.idle
+    assert claims.read_occurrence(WANTED).state is State.PENDING
+    assert claims.is_idle
 
 
 def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, monkeypatch):
@@ -420,12 +420,12 @@ def test_sweep_settles_left_claims_and_goes_on_while_calls_ask(claims, store, ca
     claims._asked |= {asks: None, PendingAcquire(CallKey(SPEC, "over"), left()): None, still: None}
     ticket.over = True
     held.begun = False
-    assert claims.sweep()
+    assert claims.settle_leftovers()
     assert set(claims._asked) == {still}
     assert not claims._held
     assert claims._sweep in kept(claims)
     claims._asked.clear()
-    assert not claims.sweep()
+    assert not claims.settle_leftovers()
     assert not kept(claims)
     assert "could not be looked at" not in caplog.text
     taken(claims, CallKey(SPEC, "again"))
@@ -437,11 +437,11 @@ def test_a_sweep_asks_only_about_what_runs(claims, store, monkeypatch):
     looked: list[int] = []
     monkeypatch.setattr(claims, "_was_left", lambda seen: looked.append(seen.id))
     claims._asked[PendingAcquire(WANTED, left())] = None
-    claims.sweep()
+    claims.settle_leftovers()
     assert looked == [claim.id]
     settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     claims._asked[PendingAcquire(WANTED, left())] = None
-    claims.sweep()
+    claims.settle_leftovers()
     assert looked == [claim.id]
 
 
@@ -453,22 +453,22 @@ def test_a_call_that_leaves_has_its_end_recorded_or_gives_back_what_never_began(
     held.end_if_left = lambda held: outcome(held, State.FAILED, reason="interrupted")
     if not reached:
         away(monkeypatch, "step", StoreUnavailable("away"), times=1)
-        claims._host.discard(held)
-    claims.leave(ticket)
+        claims._host.discard_resource(held)
+    claims.note_owner_gone(ticket)
     assert ticket.over
     assert held.is_over is reached
     assert held.owed is not reached
     assert (held in kept(claims)) is not reached
     if not reached:
         assert recorded(claims)[0].state is State.RUNNING
-        assert held.step(claims.store) == AGAIN
+        assert held.renew_when_due(claims.store) == AGAIN
         assert held.is_over
     assert recorded(claims)[0].state is (State.FAILED if begun else State.PENDING)
 
 
 def test_a_call_that_holds_nothing_leaves_nothing(claims):
     ticket = Ticket()
-    claims.leave(ticket)
+    claims.note_owner_gone(ticket)
     assert ticket.over
 
 
@@ -477,7 +477,7 @@ def test_a_child_of_a_fork_settles_nothing_of_its_parent(claims):
     assert not claims.crossed_a_fork
     claims._pid += 1
     assert claims.crossed_a_fork
-    claims.leave(ticket)
+    claims.note_owner_gone(ticket)
     assert not held.is_over
 
 
@@ -501,9 +501,9 @@ def test_result_is_retried_with_backoff_for_three_seconds_and_then_in_the_backgr
     held, _ = taken(claims)
     waited = pauses(monkeypatch, clock)
     away(monkeypatch, "step", StoreUnavailable("away"))
-    claims._host.discard(held)
+    claims._host.discard_resource(held)
     with pytest.raises(StoreUnavailable):
-        claims.settle(held, outcome(held))
+        claims.record_end(held, outcome(held))
     assert waited[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, AGAIN, AGAIN]
     assert 3.0 < sum(waited) <= 3.0 + AGAIN
     assert (held.owed, held.unsettled) == (True, outcome(held))
@@ -516,7 +516,7 @@ def test_a_result_is_tried_until_the_very_end_of_its_patience(claims, clock, mon
     monkeypatch.setattr(outside_claims, "PATIENCE", 0.0)
     away(monkeypatch, "step", StoreUnavailable("away"))
     with pytest.raises(StoreUnavailable):
-        claims.settle(held, outcome(held))
+        claims.record_end(held, outcome(held))
     assert waited == [0.02]
 
 
@@ -527,15 +527,15 @@ def test_a_result_that_the_store_refuses_for_good_is_not_told_twice(claims, cloc
     error.retryable = False
     away(monkeypatch, "step", error)
     with pytest.raises(StoreUnavailable):
-        claims.settle(held, outcome(held))
+        claims.record_end(held, outcome(held))
     assert waited == []
 
 
 def test_an_end_is_remembered_in_case_the_store_forgets_it(claims):
     held, _ = taken(claims)
-    claims.settle(held, outcome(held))
+    claims.record_end(held, outcome(held))
     key = held.claim.id, held.claim.token
-    assert claims._reconciliation._said.take(key) == outcome(held)
+    assert claims._reconciliation._said.pop_end(key) == outcome(held)
 
 
 # --- calls that wait for calls ----------------------------------------------------------------------------------------
@@ -544,15 +544,15 @@ A, B, C = ("job", "a"), ("job", "b"), ("job", "c")
 
 
 def test_a_circle_of_calls_is_found_however_long_it_is(claims):
-    claims.waits((), A)
+    claims.note_waiting((), A)
     assert claims._waits == {}
-    claims.waits((A,), B)
-    claims.waits((B,), C)
+    claims.note_waiting((A,), B)
+    claims.note_waiting((B,), C)
     assert claims._waits == {A: [B], B: [C]}
     with pytest.raises(ConfigurationError, match="neither would ever end"):
-        claims.waits((C,), A)
+        claims.note_waiting((C,), A)
     assert claims._waits == {A: [B], B: [C]}
-    claims.waits((A, B), C)
+    claims.note_waiting((A, B), C)
     assert claims._waits == {A: [B, C], B: [C, C]}
     claims.waits_no_more((A, B), C)
     assert claims._waits == {A: [B], B: [C]}
@@ -566,7 +566,7 @@ def test_a_circle_of_calls_is_found_however_long_it_is(claims):
 
 def test_calls_that_wait_for_one_that_waits_for_itself_are_looked_at_once(claims):
     claims._waits = {A: [A]}
-    claims.waits((B,), A)
+    claims.note_waiting((B,), A)
     assert claims._waits == {A: [A], B: [A]}
 
 
@@ -575,10 +575,10 @@ def test_calls_that_wait_for_one_that_waits_for_itself_are_looked_at_once(claims
 
 def test_holder_is_reclaimed_only_with_a_reason(claims, store, monkeypatch, clock):
     another(store)
-    view = claims.holder("theirs")
+    view = claims.find_session("theirs")
     assert view is not None
     assert view.id == "theirs"
-    assert claims.holder("nobody") is None
+    assert claims.find_session("nobody") is None
     asked: list[Any] = []
     reclaim = MemoryStore.reclaim
 
@@ -616,14 +616,14 @@ def test_maintenance_runs_every_five_minutes(claims, clock, monkeypatch):
     closed: list[JobSpec] = []
     monkeypatch.setattr(MemoryStore, "prune", lambda self, *_, **more: pruned.append(more))
     monkeypatch.setattr(claims, "_close_abandoned", closed.append)
-    claims.define(SPEC)
-    claims.maintain()
+    claims.define_jobs(SPEC)
+    claims.maintain_store()
     assert closed == [SPEC]
     clock.advance(MAINTAIN_EVERY - 0.5)
-    claims.maintain()
+    claims.maintain_store()
     assert pruned == [{"limit": MOST_PRUNED}]
     clock.advance(0.5)
-    claims.maintain()
+    claims.maintain_store()
     assert len(pruned) == 2
 
 
@@ -632,19 +632,19 @@ def test_maintenance_runs_every_five_minutes(claims, clock, monkeypatch):
 )
 def test_abandoned_key_is_closed_after_its_keep(claims, clock, error, closes_after):
     held, _ = taken(claims)
-    claims.settle(held, outcome(held, State.PENDING, error=error, retry_in=SECOND))
+    claims.record_end(held, outcome(held, State.PENDING, error=error, retry_in=SECOND))
     clock.advance(closes_after - MICROSECOND)
     claims._close_abandoned(SPEC)
     assert recorded(claims)[0].state is State.PENDING
     clock.advance(MICROSECOND)
     claims._close_abandoned(SPEC)
     assert (recorded(claims)[0].state, recorded(claims)[0].reason) == (State.CANCELLED, NOT_ASKED_FOR)
-    assert claims.idle
+    assert claims.is_idle
 
 
 def test_abandoned_key_that_is_acquired_elsewhere_is_not_closed(claims, clock, monkeypatch):
     held, _ = taken(claims)
-    claims.settle(held, outcome(held, State.PENDING, error=RunError(type="E", message="failed")))
+    claims.record_end(held, outcome(held, State.PENDING, error=RunError(type="E", message="failed")))
     monkeypatch.setattr(MemoryStore, "acquire", lambda *_, **__: [(NotWon.LOST,)])
     claims._close_abandoned(SPEC)
     assert recorded(claims)[0].state is State.PENDING

@@ -52,7 +52,7 @@ def test_a_call_that_is_pruned_between_the_two_looks_runs_or_says_so(scheduler, 
         return len(ran)
 
     assert work() == 1
-    look, left = Claims.look, [1]
+    look, left = Claims.read_occurrence, [1]
 
     def pruned_before(self, wanted):
         if left:
@@ -60,9 +60,9 @@ def test_a_call_that_is_pruned_between_the_two_looks_runs_or_says_so(scheduler, 
             assert self.store.sibling().prune(datetime(9000, 1, 1, tzinfo=UTC)) >= 1
         return look(self, wanted)
 
-    monkeypatch.setattr(Claims, "look", pruned_before)
+    monkeypatch.setattr(Claims, "read_occurrence", pruned_before)
     assert work() == 2, "it said None, and ran nothing"
-    monkeypatch.setattr(Claims, "look", lambda *_: None)
+    monkeypatch.setattr(Claims, "read_occurrence", lambda *_: None)
     with pytest.raises(StoreBusy, match="comes and goes"):
         work()
 

@@ -274,7 +274,7 @@ def test_failed_key_that_is_not_asked_for_again_is_closed(local):
         bad()
     claims._maintained_at = -1e9
     threading.Event().wait(0.01)
-    claims.maintain()
+    claims.maintain_store()
     seen = local.store.occurrences(OccurrenceFilter(job="once:bad"))[0]
     assert (seen.state, seen.reason) == (State.CANCELLED, "failed or cut off, and never asked for again")
     spec = local.store.job("once:bad").spec
@@ -414,7 +414,7 @@ def test_a_transaction_that_the_store_could_not_begin_leaves_the_key_free(shop, 
         raise StoreUnavailable("the server has no connection left, by order of this test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lending, "transaction", away)
+        patch.setattr(Lending, "lend_transaction", away)
         with pytest.raises(StoreUnavailable, match="no connection left"):
             work()
     assert work() == 1

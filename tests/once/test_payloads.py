@@ -111,8 +111,8 @@ def test_key_of_a_dead_process_refuses_another_payload(shared_url):
     def die(*_: object) -> None:
         raise Died
 
-    claims.leave = die  # type: ignore[assignment, method-assign]
-    claims.settle = die  # type: ignore[assignment, method-assign]
+    claims.note_owner_gone = die  # type: ignore[assignment, method-assign]
+    claims.record_end = die  # type: ignore[assignment, method-assign]
     with pytest.raises(Died):
         guarded[0](1, "a")
     (session,) = [one.id for one in dead.store.sessions()]
@@ -129,13 +129,13 @@ def test_key_of_an_older_version_matches_any_payload(scheduler):
     charge = scheduler.once("charge:{order_id}")(_charge)
     charge(0, 1)
     claims = scheduler._opened.claims()
-    session = claims._host.pin()
+    session = claims._host.pin_session()
     claim = win_named(claims.store, session.session, "once:_charge", key="charge:1", lease=timedelta(seconds=10))
     assert claim is not None
     from cronsensus import State
 
     settle(claims.store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="9.99")])
-    claims._host.unpin()
+    claims._host.unpin_session()
     assert [charge(1, 500.0), charge("1", 7)] == [9.99, 9.99]
 
 

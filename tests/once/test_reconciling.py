@@ -9,7 +9,7 @@ from cronsensus import Scheduler
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.memory.snapshots import restore, take
+from cronsensus.stores.memory.snapshots import restore_snapshot, take_snapshot
 from tests.servers.distance import patience
 
 PATIENCE = patience(60.0)
@@ -48,11 +48,11 @@ def test_an_end_that_the_store_forgot_is_told_again(scheduler):
     @scheduler.once("k", name="charge")
     def charge() -> int:
         ran.append(1)
-        before.append(take(memory(scheduler)))
+        before.append(take_snapshot(memory(scheduler)))
         return len(ran)
 
     assert charge() == 1
-    restore(memory(scheduler), before[0])
+    restore_snapshot(memory(scheduler), before[0])
     assert recorded(scheduler, "once:charge").state is State.RUNNING
     found = wait_for(scheduler, "once:charge", State.SUCCEEDED)
     assert (found.result, found.attempt) == ("1", 1)

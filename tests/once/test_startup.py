@@ -15,7 +15,7 @@ from cronsensus.errors import InvalidOption
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.waiters import Waiters
 from cronsensus.startup import tasks
-from cronsensus.startup.generations import generation_of, master
+from cronsensus.startup.generations import generation_of, name_master
 
 ROOT = Path(__file__).parents[2]
 
@@ -154,7 +154,7 @@ def test_workers_of_one_master_are_one_generation_and_another_master_is_another(
     assert worker == own
     again = masters(SHOW, start_new_session=True)
     assert again != [own]
-    assert master() not in {own, *again}
+    assert name_master() not in {own, *again}
     assert str(os.getppid()) not in own.split(":")[1:2]
 
 
@@ -198,13 +198,13 @@ def elsewhere(request, folder, monkeypatch):
 @pytest.fixture
 def waits(monkeypatch):
     """Is set when a call begins to wait."""
-    seen, add = threading.Event(), Waiters.add
+    seen, add = threading.Event(), Waiters.add_waiter
 
     def said(self, occurrence):
         seen.set()
         return add(self, occurrence)
 
-    monkeypatch.setattr(Waiters, "add", said)
+    monkeypatch.setattr(Waiters, "add_waiter", said)
     return seen
 
 
@@ -253,14 +253,14 @@ def test_a_cancelled_start_does_not_wait_for_another_worker(elsewhere, waits, ve
 def test_a_start_that_is_cancelled_twice_before_it_waits_does_not_wait_for_another_worker(elsewhere, monkeypatch, verb):
     scheduler = waiting(elsewhere.url, is_async=False)
     reached, go_on = threading.Event(), threading.Event()
-    run = tasks._Startup.run
+    run = tasks._Startup.run_task
 
     def slowly(*given):
         reached.set()
         assert go_on.wait(60)
         return run(*given)
 
-    monkeypatch.setattr(tasks._Startup, "run", slowly)
+    monkeypatch.setattr(tasks._Startup, "run_task", slowly)
 
     async def main():
         starting = asyncio.ensure_future(getattr(scheduler, verb)())

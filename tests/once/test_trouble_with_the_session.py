@@ -56,13 +56,13 @@ def test_call_with_a_session_declared_dead_begins_a_new_one(scheduler, monkeypat
 
 def test_lost_answer_of_an_acquire_may_have_shortened_the_lease(scheduler, monkeypatch):
     shortened: list[float] = []
-    shorten = SessionLease.shorten
+    shorten = SessionLease.shorten_trust
 
     def noted(self: SessionLease, *args: Any) -> None:
         shorten(self, *args)
         shortened.append(self.trusted_for)
 
-    monkeypatch.setattr(SessionLease, "shorten", noted)
+    monkeypatch.setattr(SessionLease, "shorten_trust", noted)
     failing_once(monkeypatch, "acquire", StoreUnavailable("the answer is lost"), done=True)
 
     @scheduler.once("k", name="charge")

@@ -19,13 +19,13 @@ TOO_LATE = 60.0
 def joined(monkeypatch):
     """No call in the wait queue polls for the length of a test. Released once by each call that joins it."""
     monkeypatch.setattr(acquiring, "LOOK_AGAIN", TOO_LATE)
-    in_line, join = threading.Semaphore(0), acquiring._Waiting._join
+    in_line, join = threading.Semaphore(0), acquiring._Waiting._join_queue
 
     def noted(self):
         join(self)
         in_line.release()
 
-    monkeypatch.setattr(acquiring._Waiting, "_join", noted)
+    monkeypatch.setattr(acquiring._Waiting, "_join_queue", noted)
     return in_line
 
 
@@ -93,7 +93,7 @@ def test_waiting_call_that_cannot_join_the_queue_polls(local, monkeypatch):
         tried.set()
         raise StoreUnavailable("too many connections")
 
-    monkeypatch.setattr(QueuedWaiter, "join", full)
+    monkeypatch.setattr(QueuedWaiter, "join_queue", full)
     work = Work()
     guarded = local.once("k", name="w")(work)
     with ThreadPoolExecutor(2) as pool:

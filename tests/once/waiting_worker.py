@@ -5,7 +5,7 @@ import sys
 from cronsensus import Scheduler
 from cronsensus.once.waiters import Waiters
 
-add = Waiters.add
+add = Waiters.add_waiter
 
 
 def said(self, occurrence):
@@ -13,7 +13,7 @@ def said(self, occurrence):
     return add(self, occurrence)
 
 
-Waiters.add = said  # type: ignore[method-assign]
+Waiters.add_waiter = said  # type: ignore[method-assign]
 scheduler = Scheduler(sys.argv[1])
 
 

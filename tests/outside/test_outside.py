@@ -165,7 +165,7 @@ def test_the_upkeep_of_guarded_calls_in_the_same_process_leaves_leftovers_alone(
 
     assert charge("o1") == "o1"
     guarded._maintained_at = -1e9
-    guarded.maintain()
+    guarded.maintain_store()
     assert states(mine)["left"] is State.PENDING
 
 
@@ -276,7 +276,7 @@ def test_who_cannot_be_told_hurts_no_neighbour(mine: Process, caplog: pytest.Log
     mine.outside.settle(won[0], DONE, closed)
     for one in won[1:]:
         mine.outside.settle(one, DONE, told.put)
-    mine.outside._settle()
+    mine.outside._record_ends()
     assert [told.get(timeout=PATIENCE) for _ in won[1:]] == [True, True]
     assert set(states(mine).values()) == {State.SUCCEEDED}
     assert "could not be told" in caplog.text
@@ -288,7 +288,7 @@ def test_a_key_that_cannot_be_is_an_error_of_who_asked_for_it_alone(mine: Proces
     mine.outside.acquire_soon((QUEUE, AskNamed(QUEUE.name, key="good")), got.put)
     with pytest.raises(InvalidOption):
         mine.outside.acquire_soon((QUEUE, AskNamed(QUEUE.name, key="k" * 100_000)), got.put)
-    mine.outside._ask()
+    mine.outside._acquire_once()
     answer = got.get(timeout=PATIENCE)
     assert not isinstance(answer, Exception)
     assert isinstance(answer[0], Won)

@@ -241,13 +241,13 @@ def test_a_transaction_cancelled_at_each_await_is_committed_whole_or_not_at_all(
         store = scheduler.store
         assert isinstance(store, SqlHandle)
         store.migrate()
-        with store._writing() as tx:
-            tx.connection.execute("CREATE TABLE marks (mark INTEGER)")
+        with store._write_transaction() as tx:
+            tx.connection.execute_text("CREATE TABLE marks (mark INTEGER)")
         async with scheduler:
             handle = await work.aenqueue()
             ended = await handle.await_("30s")
-            with store._reading() as tx:
-                marks = [mark for [mark] in tx.connection.execute("SELECT mark FROM marks ORDER BY mark")]
+            with store._read_transaction() as tx:
+                marks = [mark for [mark] in tx.connection.execute_text("SELECT mark FROM marks ORDER BY mark")]
         assert ended.state == "succeeded"  # what was cancelled is the task inside of it
         assert marks in ([1, 2], [1, 2] if cut.error is None else [])
         assert not [one.name for one in threading.enumerate() if "transaction" in one.name]
@@ -316,7 +316,7 @@ class Place:
         scheduler.add_job("work", every("1h"), name="ahead")
         space = cast("MemoryStore", scheduler.store)._space
         space.jobs["ahead"].watermark += timedelta(hours=3)  # as after a clock that was set back
-        space.schedule(space.jobs["ahead"])
+        space.schedule_job(space.jobs["ahead"])
         once = scheduler.once("fixed", name="guarded")(lambda: None)
         once()
         self._lock = scheduler.lock("held")

@@ -57,14 +57,14 @@ class FiresInTwoSteps(MemoryStore):
     """Writes occurrences and verdicts, and now and then dies before it moves the watermark."""
 
     def _move_watermark(self, plan, job):
-        if self._world.next("step") % 10:
+        if self._world.next_number("step") % 10:
             super()._move_watermark(plan, job)
 
 
 class NoTokenCheck(MemoryStore):
     """Takes a result from whoever brings it."""
 
-    def _current(self, occurrence, token, session):
+    def _current_run(self, occurrence, token, session):
         row = self._space.occurrences.get(occurrence)
         return row if row is not None and row.state is State.RUNNING else None
 
@@ -108,8 +108,8 @@ class LeasesOnTheWallClock(MemoryStore):
 class ClaimsEarly(MemoryStore):
     """Gives out what is due in a second."""
 
-    def _waiting(self, until, want):
-        return super()._waiting(until + timedelta(seconds=1), want)
+    def _list_waiting(self, until, want):
+        return super()._list_waiting(until + timedelta(seconds=1), want)
 
 
 class RunsTwiceAtMostOnce(MemoryStore):
@@ -190,8 +190,8 @@ class PrunesAboveTheWatermark(MemoryStore):
 class TokensRepeat(MemoryStore):
     """Counts tokens per occurrence, and gives one twice when a claim is given back."""
 
-    def _start(self, row, session, now, *, at):
-        claim = super()._start(row, session, now, at=at)
+    def _start_run(self, row, session, now, *, at):
+        claim = super()._start_run(row, session, now, at=at)
         row.token = row.attempt
         row.runs[-1] = dataclasses.replace(row.runs[-1], token=row.attempt)
         return structs.replace(claim, token=row.attempt)
@@ -218,8 +218,8 @@ class LocksWithoutLooking(MemoryStore):
             finally:
                 self._blind = False
 
-    def _held(self, lock):
-        return not self._blind and super()._held(lock)
+    def _is_held(self, lock):
+        return not self._blind and super()._is_held(lock)
 
 
 class LocksOutliveSessions(MemoryStore):
@@ -229,12 +229,12 @@ class LocksOutliveSessions(MemoryStore):
     end the dead soon, so the first matters for a moment only and alone is found too seldom.
     """
 
-    def _held(self, lock):
+    def _is_held(self, lock):
         return self._monotonic() < lock.until
 
-    def _end(self, session, ended_as, why, *, crashed):
+    def _end_session(self, session, ended_as, why, *, crashed):
         session.locks.clear()
-        return super()._end(session, ended_as, why, crashed=crashed)
+        return super()._end_session(session, ended_as, why, crashed=crashed)
 
 
 class WatchesNoClock(MemoryStore):
@@ -255,21 +255,21 @@ class TrustsForEver(SessionLease):
     """Starts work for as long as nobody says that the session is dead."""
 
     @property
-    def trusted(self):
-        return not self.lost
+    def is_trusted(self):
+        return not self.is_lost
 
 
 class TrustsFromTheAnswer(SessionLease):
     """Counts the lease from the answer, not from the question."""
 
-    def confirm(self, asked, lease):
-        super().confirm(self.ask(), lease + lease * MARGIN)
+    def confirm_renewal(self, asked, lease):
+        super().confirm_renewal(self.note_request(), lease + lease * MARGIN)
 
 
 class BelievesWhoeverReturns(ActiveRuns):
     """Takes the result of a run that was told that its lease is lost."""
 
-    def ended(self, call, ending):
+    def receive_ending(self, call, ending):
         self._ended.append((call, ending, False))
         self._wake()
 
@@ -278,9 +278,9 @@ class GivesUpResults(ActiveRuns):
     """Sends a result once."""
 
     @contextmanager
-    def sending(self):
+    def open_report(self):
         try:
-            with super().sending() as step:
+            with super().open_report() as step:
                 yield step
         except StoreError:
             self.report.owed.clear()
@@ -290,8 +290,8 @@ class GivesUpResults(ActiveRuns):
 class CancelsWhatItInterrupts(ActiveRuns):
     """Calls cancelled what the node itself cut off."""
 
-    def _interrupt(self, run, reason, *, lease_lost=False):
-        self._stop(run, reason, lease_lost=lease_lost)
+    def _interrupt_run(self, run, reason, *, lease_lost=False):
+        self._stop_run(run, reason, lease_lost=lease_lost)
 
 
 class TellsNobody(ActiveRuns):
@@ -304,8 +304,8 @@ class TellsNobody(ActiveRuns):
 class StartsAhead(ActiveRuns):
     """Starts at once what was claimed ahead of its time."""
 
-    def begin_at(self, at, claim, lease, begin=FREELY):
-        self.begin(claim, lease, begin)
+    def start_claim_at(self, at, claim, lease, begin=FREELY):
+        self.start_claim(claim, lease, begin)
 
 
 class AdoptsOnce(Claiming):
@@ -315,10 +315,10 @@ class AdoptsOnce(Claiming):
     two renewals in a row that list a run have it adopted a little later. Either alone keeps the promise.
     """
 
-    def look(self, lease, view, asked):
+    def adopt_unknown_claims(self, lease, view, asked):
         pass
 
-    def adopt(self, lease, keys):
+    def adopt_runs(self, lease, keys):
         pass
 
 
@@ -352,7 +352,7 @@ def blind_while_full(memory, view, facts, now, **more):
 class NeverRenews(SessionRenewer):
     """Lets the lease run out."""
 
-    def _renew(self, store, lease):
+    def _renew_lease(self, store, lease):
         return 1.0
 
 

@@ -69,7 +69,7 @@ def test_a_store_that_prunes_what_a_retry_collects_is_found_out() -> None:
 
 
 def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Waking, "_sweep", lambda _: True)
+    monkeypatch.setattr(Waking, "_sweep_parked", lambda _: True)
     assert found_out()
 
 

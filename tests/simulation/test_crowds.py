@@ -25,9 +25,9 @@ def test_no_promise_is_broken_in_herds_and_by_late_nodes(first, monkeypatch):
         return memory
 
     monkeypatch.setattr(decide, "set_alarm", noted)
-    turn_order.place.cache_clear()
+    turn_order.place_of.cache_clear()
     for seed in range(first, first + AT_ONCE):
         result = simulate(seed)
         assert result.ok, (seed, result.violations)
-    turn_order.place.cache_clear()
+    turn_order.place_of.cache_clear()
     assert min(happened["late"], happened["herds"]) > AT_ONCE, happened

@@ -54,7 +54,7 @@ def found_out(parts: Parts | None = None) -> bool:
 class PrunesWhatIsWaitedFor(MemoryStore):
     """Forgets what others wait behind."""
 
-    def _dependents(self) -> Iterator[OccurrenceRow]:
+    def _parked_dependents(self) -> Iterator[OccurrenceRow]:
         return iter(())
 
 
@@ -63,7 +63,7 @@ def test_a_store_that_prunes_what_is_waited_for_is_found_out() -> None:
 
 
 def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Waking, "_sweep", lambda _: True)
+    monkeypatch.setattr(Waking, "_sweep_parked", lambda _: True)
     assert found_out()
 
 
@@ -73,5 +73,5 @@ def test_a_gate_that_is_open_is_found_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_gate_that_takes_what_is_under_way_for_missing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstreams.Gates, "_look", lambda *_: upstreams._Seen("missing", None))
+    monkeypatch.setattr(upstreams.Gates, "_read_time", lambda *_: upstreams._Seen("missing", None))
     assert found_out()

@@ -54,7 +54,7 @@ def test_the_same_seed_gives_the_same_trace():
 class NeverCompares(Reconciling):
     """Believes that the store knows what it knew."""
 
-    def judge(self, lease):
+    def correct_differences(self, lease):
         self._news = None
 
 
@@ -68,7 +68,7 @@ class SaysNothingTwice(ActiveRuns):
 class StopsNothing(Reconciling):
     """Goes on with a run that the store gives to others."""
 
-    def _stop(self, key):
+    def _stop_run(self, key):
         pass
 
 
@@ -76,11 +76,11 @@ class AdoptsWhatEnded(Claiming):
     """Takes every run that it does not hold for one whose claim's answer was lost."""
 
     def adopt_lost(self, lease):
-        said, self._active_runs.said._ends = self._active_runs.said._ends, {}
+        said, self._active_runs.accepted_ends._ends = self._active_runs.accepted_ends._ends, {}
         try:
             super().adopt_lost(lease)
         finally:
-            self._active_runs.said._ends = said
+            self._active_runs.accepted_ends._ends = said
 
 
 ABLATIONS = (NeverCompares, SaysNothingTwice, StopsNothing, AdoptsWhatEnded)
@@ -101,10 +101,10 @@ def test_a_node_that_does_not_compare_in_full_is_found_out(part, monkeypatch):
 class TokensFall(MemoryStore):
     """Gives a token again that it forgot to have given."""
 
-    def _start(self, row, session, now, *, at):
-        if self._world.counters.get("token", 0) > 5 and self._world.next("fall") % 7 == 0:
+    def _start_run(self, row, session, now, *, at):
+        if self._world.counters.get("token", 0) > 5 and self._world.next_number("fall") % 7 == 0:
             self._world.counters["token"] -= 3
-        return super()._start(row, session, now, at=at)
+        return super()._start_run(row, session, now, at=at)
 
 
 def test_a_store_whose_tokens_fall_is_found_out():

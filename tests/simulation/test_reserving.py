@@ -26,11 +26,11 @@ def happened(monkeypatch):
         people.do("enqueue", [Item(job=job) for _ in range(12)])
 
     monkeypatch.setattr(People, "_enqueue", noted_enqueue)
-    monkeypatch.setattr(pace.Pace, "reserve", 8)
+    monkeypatch.setattr(pace.Pace, "reserve_limit", 8)
     monkeypatch.setattr(reserving, "STALLED", LONG)
     monkeypatch.setattr(round, "STALLED", LONG)
     happened = Counter[str]()
-    reserve, hand_back, begin = ActiveRuns.reserve, ActiveRuns.hand_back, ActiveRuns._begin_reserved
+    reserve, hand_back, begin = ActiveRuns.reserve_claims, ActiveRuns.hand_back, ActiveRuns._begin_reserved
 
     def noted_reserve(active_runs, claims, lease):
         happened["reserved"] += len(claims)
@@ -45,7 +45,7 @@ def happened(monkeypatch):
         happened["begun"] += begun
         return begun
 
-    monkeypatch.setattr(ActiveRuns, "reserve", noted_reserve)
+    monkeypatch.setattr(ActiveRuns, "reserve_claims", noted_reserve)
     monkeypatch.setattr(ActiveRuns, "hand_back", noted_hand_back)
     monkeypatch.setattr(ActiveRuns, "_begin_reserved", noted_begin)
     return happened

@@ -90,9 +90,9 @@ class TokensBelowTheClock(BrokenStore):
 
     rejected_by = "test_a_token_is_not_below_the_clock_so_none_is_given_again_by_a_store_that_forgot_its_last_ones"
 
-    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
-        claim = super()._start(row, session, now, at=at)
-        row.token = self._world.next("counted")
+    def _start_run(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
+        claim = super()._start_run(row, session, now, at=at)
+        row.token = self._world.next_number("counted")
         return structs.replace(claim, token=row.token)
 
 
@@ -101,8 +101,8 @@ class NoSession(BrokenStore):
 
     rejected_by = "test_under_the_right_token_another_session_writes_nothing"
 
-    def _current(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
-        return super()._current(occurrence, token, None)
+    def _current_run(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
+        return super()._current_run(occurrence, token, None)
 
 
 class NoHolder(BrokenStore):
@@ -112,7 +112,7 @@ class NoHolder(BrokenStore):
 
     def _lock_under(self, grant: LockGrant) -> LockRow | None:
         row = self._space.locks.get((grant.name, grant.place))
-        return row if row is not None and row.token == grant.token and self._held(row) else None
+        return row if row is not None and row.token == grant.token and self._is_held(row) else None
 
 
 class MissesWhatNeverShowedASign(BrokenStore):
@@ -183,8 +183,8 @@ class StartsBeforeItIsDue(BrokenStore):
 
     rejected_by = "test_a_run_claimed_ahead_starts_when_due_and_records_when_it_was_claimed"
 
-    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
-        return super()._start(row, session, now, at=now)
+    def _start_run(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
+        return super()._start_run(row, session, now, at=now)
 
 
 class BringsBackAtOnce(BrokenStore):
@@ -328,7 +328,7 @@ class LeasesEndLate(BrokenStore):
 
     rejected_by = "test_a_session_lives_until_the_microsecond_before_its_lease_ends_and_is_dead_in_that_one"
 
-    def _alive(self, session: SessionRow) -> bool:
+    def _is_alive(self, session: SessionRow) -> bool:
         return session.ended_at is None and self._monotonic() <= session.until
 
 
@@ -337,8 +337,8 @@ class LocksEndLate(BrokenStore):
 
     rejected_by = "test_a_lock_is_held_until_the_microsecond_before_its_time_ends_and_is_free_in_that_one"
 
-    def _held(self, lock: LockRow) -> bool:
-        return self._monotonic() == lock.until or super()._held(lock)
+    def _is_held(self, lock: LockRow) -> bool:
+        return self._monotonic() == lock.until or super()._is_held(lock)
 
 
 # --- claiming ---------------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class ClaimsWithoutGuard(BrokenStore):
             return super()._step(session, step)
         with self._changed:
             holder = self._live_session(session)
-            chosen = self._choose(step.want, self._now())
+            chosen = self._choose_claims(step.want, self._now())
         if chosen:
             self.gap.wait_for_company()
         with self._changed:
@@ -363,7 +363,7 @@ class ClaimsWithoutGuard(BrokenStore):
                 if row.state is State.RUNNING:
                     self._space.put_back(row, row.due_at)
             now = self._now()
-            return Done(claims=tuple(self._start(row, holder, now, at=now) for row in chosen))
+            return Done(claims=tuple(self._start_run(row, holder, now, at=now) for row in chosen))
 
 
 class ClaimsForTheDead(BrokenStore):
@@ -394,8 +394,8 @@ class TokensAreAttempts(BrokenStore):
 
     rejected_by = "test_every_holder_of_an_occurrence_has_a_greater_token"
 
-    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
-        claim = super()._start(row, session, now, at=at)
+    def _start_run(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
+        claim = super()._start_run(row, session, now, at=at)
         row.token = row.attempt
         row.runs[-1] = replace(row.runs[-1], token=row.attempt)
         return structs.replace(claim, token=row.attempt)
@@ -443,8 +443,8 @@ class NeverExpires(BrokenStore):
 
     rejected_by = "test_an_expired_occurrence_that_never_started_is_missed"
 
-    def _create(self, *args, expires_at: datetime | None = None, **more) -> OccurrenceRow:
-        return super()._create(*args, expires_at=None, **more)
+    def _create_occurrence(self, *args, expires_at: datetime | None = None, **more) -> OccurrenceRow:
+        return super()._create_occurrence(*args, expires_at=None, **more)
 
 
 # --- finishing --------------------------------------------------------------------------------------------------------
@@ -455,7 +455,7 @@ class NoTokenInFinish(BrokenStore):
 
     rejected_by = "test_an_outcome_under_an_old_token_is_refused"
 
-    def _current(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
+    def _current_run(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
         row = self._space.occurrences.get(occurrence)
         return row if row is not None and row.state is State.RUNNING else None
 
@@ -561,7 +561,7 @@ class WakesWhatIsAwake(BrokenStore):
             for number in numbers:
                 row = self._space.occurrences.get(number)
                 if row is not None and row.state is State.PENDING:
-                    self._space.wake(row, LATEST)
+                    self._space.wake_run(row, LATEST)
         return super()._wake(numbers, listed)
 
 
@@ -570,11 +570,11 @@ class SleepsWithoutToken(BrokenStore):
 
     rejected_by = "test_a_batch_under_an_old_token_does_not_sleep"
 
-    def _settle(self, end: End) -> Settled:
+    def _record_end(self, end: End) -> Settled:
         row = self._space.occurrences.get(end.id)
         if isinstance(end.then, Parked) and row is not None:
             end = structs.replace(end, token=row.token, session=row.session)
-        return super()._settle(end)
+        return super()._record_end(end)
 
 
 class SleepsForAWhile(BrokenStore):
@@ -582,11 +582,11 @@ class SleepsForAWhile(BrokenStore):
 
     rejected_by = "test_what_sleeps_is_claimed_by_nobody"
 
-    def _settle(self, end: End) -> Settled:
-        settled = super()._settle(end)
+    def _record_end(self, end: End) -> Settled:
+        settled = super()._record_end(end)
         if isinstance(end.then, Parked) and settled.accepted:
             row = self._space.occurrences[end.id]
-            self._space.wake(row, row.created_at + timedelta(days=365))
+            self._space.wake_run(row, row.created_at + timedelta(days=365))
         return settled
 
 
@@ -643,7 +643,7 @@ class PrunesWhatIsWaitedFor(BrokenStore):
 
     rejected_by = "test_upstreams_are_not_pruned_by_keep_while_a_run_waits"
 
-    def _dependents(self) -> Iterator[OccurrenceRow]:
+    def _parked_dependents(self) -> Iterator[OccurrenceRow]:
         return iter(())
 
 
@@ -652,7 +652,7 @@ class KeepsWhatNobodyWaitsFor(BrokenStore):
 
     rejected_by = "test_what_no_open_run_can_need_is_pruned_beside_it"
 
-    def _dependents(self) -> Iterator[OccurrenceRow]:
+    def _parked_dependents(self) -> Iterator[OccurrenceRow]:
         return (self._space.occurrences[number] for number in self._space.parked)
 
 
@@ -801,11 +801,11 @@ class TakenOverAndAccepted(BrokenStore):
 
     rejected_by = "test_a_result_and_a_takeover_do_not_both_win"
 
-    def _settle(self, end: End) -> Settled:
+    def _record_end(self, end: End) -> Settled:
         row = self._space.occurrences.get(end.id)
         if row is not None and row.state is State.PENDING and row.run_under(end.token) is not None:
             return Settled(end.id, end.token, accepted=True, state=State.SUCCEEDED)
-        return super()._settle(end)
+        return super()._record_end(end)
 
 
 class UnlocksWithoutToken(BrokenStore):
@@ -840,11 +840,11 @@ class LocksOutliveSessions(BrokenStore):
 
     rejected_by = "test_a_lock_of_a_session_ends_when_the_session_closes"
 
-    def _end(self, session: SessionRow, ended_as: str, why: str, *, crashed: bool) -> list[Takeover]:
+    def _end_session(self, session: SessionRow, ended_as: str, why: str, *, crashed: bool) -> list[Takeover]:
         session.locks.clear()
-        return super()._end(session, ended_as, why, crashed=crashed)
+        return super()._end_session(session, ended_as, why, crashed=crashed)
 
-    def _held(self, lock: LockRow) -> bool:
+    def _is_held(self, lock: LockRow) -> bool:
         return self._monotonic() < lock.until
 
 
@@ -905,9 +905,9 @@ class PlaceSeenAndTaken(BrokenStore):
             held = [
                 place
                 for lock, place in self._space.locks
-                if lock == name and self._held(self._space.locks[lock, place])
+                if lock == name and self._is_held(self._space.locks[lock, place])
             ]
-            number = self._world.next("place")
+            number = self._world.next_number("place")
         if len(held) >= limit:
             return None
         self.gap.wait_for_company()
@@ -937,7 +937,7 @@ class GuestsTakeTurns(BrokenStore):
     rejected_by = "test_a_guest_takes_no_turn"
 
     def _takes_turns(self, session: SessionRow) -> bool:
-        return self._alive(session)
+        return self._is_alive(session)
 
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         opened = super().open_session(session, lease=lease)
@@ -953,9 +953,9 @@ class ChangeStartsAnew(BrokenStore):
 
     rejected_by = "test_a_change_never_makes_a_decided_time_due_again"
 
-    def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
+    def _redefine_job(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
         job.watermark = job.eras[0].since
-        super()._redefine(job, spec, digest, payload)
+        super()._redefine_job(job, spec, digest, payload)
 
 
 class ComesBackInDebt(BrokenStore):
@@ -963,11 +963,11 @@ class ComesBackInDebt(BrokenStore):
 
     rejected_by = "test_times_while_a_job_was_retired_are_not_caught_up"
 
-    def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
+    def _redefine_job(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
         watermark = job.watermark
-        super()._redefine(job, spec, digest, payload)
+        super()._redefine_job(job, spec, digest, payload)
         job.watermark = watermark
-        self._space.schedule(job)
+        self._space.schedule_job(job)
 
 
 class LastWriterWins(BrokenStore):
@@ -1026,8 +1026,8 @@ class OneNamespace(BrokenStore):
 
     rejected_by = "test_jobs_of_one_namespace_are_unknown_in_another"
 
-    def _enter(self, world: World, namespace: str) -> None:
-        super()._enter(world, "default")
+    def _enter_world(self, world: World, namespace: str) -> None:
+        super()._enter_world(world, "default")
         self.namespace = namespace
 
 
@@ -1049,7 +1049,7 @@ class RetriesWhatWasRetried(BrokenStore):
     rejected_by = "test_what_was_retried_already_returns_its_newest_retry"
 
     def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-        self._existing(occurrence).retried_as = None
+        self._existing_occurrence(occurrence).retried_as = None
         return super()._retry(occurrence, by=by, why=why, again=again)
 
 
@@ -1194,11 +1194,11 @@ class ForgetsJobsThatLive(BrokenStore):
 
     rejected_by = "test_a_job_that_came_back_is_not_forgotten"
 
-    def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
+    def _redefine_job(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
         self._once_retired = getattr(self, "_once_retired", {})
         if job.retired_at is not None:
             self._once_retired[job.id] = job.retired_at
-        super()._redefine(job, spec, digest, payload)
+        super()._redefine_job(job, spec, digest, payload)
 
     def _is_forgettable(self, job: JobRow, before: datetime) -> bool:
         retired_at = getattr(self, "_once_retired", {}).get(job.id, job.retired_at)
@@ -1254,10 +1254,10 @@ class FingerprintsOutliveFailures(BrokenStore):
 
     rejected_by = "test_an_attempt_that_failed_leaves_no_fingerprint"
 
-    def _settle(self, end: End) -> Settled:
+    def _record_end(self, end: End) -> Settled:
         row = self._space.occurrences.get(end.id)
         before = None if row is None else row.fingerprint
-        settled = super()._settle(end)
+        settled = super()._record_end(end)
         if row is not None:
             row.fingerprint = before
         return settled
@@ -1272,7 +1272,7 @@ class StepsOnlyForTheLiving(BrokenStore):
     rejected_by = "test_step_of_lost_session_records_what_its_runs_say_and_gets_nothing"
 
     def _step(self, session: str, step: Step) -> Done:
-        if self._alive(self._space.sessions[session]):
+        if self._is_alive(self._space.sessions[session]):
             return super()._step(session, step)
         refused = tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.ends)
         return Done(carried_out=(False,) * len(step.plans), settled=refused, lost=True)
@@ -1329,7 +1329,7 @@ class StepsAsOne(BrokenStore):
     rejected_by = "test_step_with_stale_tokens_beside_good_ones_takes_the_good_ones"
 
     def _step(self, session: str, step: Step) -> Done:
-        current = all(self._current(one.id, one.token, one.session) for one in step.ends)
+        current = all(self._current_run(one.id, one.token, one.session) for one in step.ends)
         return super()._step(session, step if current else replace(step, notes=(), give_back=()))
 
 
@@ -1379,16 +1379,16 @@ class RetriesOvertake(BrokenStore):
 
     rejected_by = "test_a_retry_keeps_the_class_of_what_it_repeats"
 
-    def _create(self, *args: Any, level: int | None = None, **row: Any) -> OccurrenceRow:
-        made = super()._create(*args, level=level, **row)
+    def _create_occurrence(self, *args: Any, level: int | None = None, **row: Any) -> OccurrenceRow:
+        made = super()._create_occurrence(*args, level=level, **row)
         if level is not None:
             self._move(made, first_level(made.priority))
         return made
 
     def _move(self, row: OccurrenceRow, level: int) -> None:
-        self._space._unindex(row)
+        self._space._unindex_row(row)
         row.level = level
-        self._space._index(row)
+        self._space._index_row(row)
 
 
 class WokenBatchesQueue(BrokenStore):
@@ -1479,11 +1479,11 @@ class TimesBeyondTheLimit(BrokenStore):
 
     rejected_by = "test_a_full_job_has_its_time_skipped_and_says_so_once"
 
-    def _answer(self, ask: Ask, *who: Any) -> tuple[Claim | NotWon, ...]:
+    def _answer_ask(self, ask: Ask, *who: Any) -> tuple[Claim | NotWon, ...]:
         job = self._space.jobs.get(ask.job)
         if job is not None:
             job.spec = replace(job.spec, policies=replace(job.spec.policies, concurrency=None))
-        return super()._answer(ask, *who)
+        return super()._answer_ask(ask, *who)
 
 
 class SkipsWhatWaits(BrokenStore):
@@ -1496,7 +1496,7 @@ class SkipsWhatWaits(BrokenStore):
     ) -> Claim | NotWon:
         found = job.keys.get(scheduled_key(time))
         if found is not None and found.state is State.PENDING and not room:
-            self._space.close(found, State.SKIPPED, now, reason="overlap")
+            self._space.close_run(found, State.SKIPPED, now, reason="overlap")
         return super()._decide_time(job, time, intent, holder, now, room=room)
 
 
@@ -1525,8 +1525,8 @@ class RunsHoweverLate(BrokenStore):
 
     rejected_by = "test_what_is_given_back_unbegun_is_missed_past_its_grace_and_what_began_is_not"
 
-    def _create(self, *what: Any, expires_at: datetime | None = None, **more: Any) -> OccurrenceRow:
-        return super()._create(*what, **more)
+    def _create_occurrence(self, *what: Any, expires_at: datetime | None = None, **more: Any) -> OccurrenceRow:
+        return super()._create_occurrence(*what, **more)
 
 
 class LeavesNoVerdict(BrokenStore):
@@ -1544,8 +1544,8 @@ class KeepsSecrets(BrokenStore):
 
     rejected_by = "test_no_secret_is_kept_of_an_error_a_reason_or_a_log_line"
 
-    def _settle(self, end: End) -> Settled:
-        answer = super()._settle(end)
+    def _record_end(self, end: End) -> Settled:
+        answer = super()._record_end(end)
         self._space.occurrences[end.id].error = end.error
         return answer
 

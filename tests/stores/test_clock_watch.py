@@ -14,9 +14,9 @@ def look(seconds: float, *, offset: int = HOUR, took: float = 0.0) -> Looked:
 
 def watched(first: Looked, then: Looked) -> SetBack | None:
     watch = ClockWatch()
-    assert watch.compare(first) is None
-    watch.keep(first)
-    return watch.compare(then)
+    assert watch.compare_reading(first) is None
+    watch.keep_reading(first)
+    return watch.compare_reading(then)
 
 
 def test_a_clock_that_goes_on_was_not_set_back():

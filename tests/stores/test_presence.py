@@ -389,8 +389,8 @@ def test_looking_for_signs_costs_nothing_while_no_other_session_holds_anything(p
                 asked.append(seen[2])
                 return ()
 
-            patched.setattr(store._observer, "note", note)
+            patched.setattr(store._observer, "note_signs", note)
         else:
-            patched.setattr(store, "_present", lambda *_: asked.append("asked"))
+            patched.setattr(store, "_list_present", lambda *_: asked.append("asked"))
         store.look()
     assert asked == ([None] if place.kind == "redis" else [])

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cronsensus.stores.presence import MOST_UNANSWERED, Observations, SignRecord
-from cronsensus.stores.sql.mysql.mysql_presence import present as present_on_mysql
-from cronsensus.stores.sql.postgres.postgres_presence import present as present_on_postgres
+from cronsensus.stores.sql.mysql.mysql_presence import list_present as present_on_mysql
+from cronsensus.stores.sql.postgres.postgres_presence import list_present as present_on_postgres
 
 SHOWN, HIDDEN, SILENT = True, False, None
 

@@ -31,9 +31,9 @@ class TestRedisStore(OnRedis, StoreConformance):
 class FiresBeforeItStarts(RedisStore):
     starts_as_it_fires = False
 
-    def _plans(self, plans: Sequence[Plan], want: Want | None) -> list[list[Any]]:
+    def _encode_plans(self, plans: Sequence[Plan], want: Want | None) -> list[list[Any]]:
         """Check that no plan names a function, without which the script fires it as any other."""
-        written = super()._plans(plans, want)
+        written = super()._encode_plans(plans, want)
         assert not any(plan[-1] for plan in written)
         return written
 

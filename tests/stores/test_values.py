@@ -85,7 +85,7 @@ def test_what_a_column_has_no_room_for_is_not_cut_off_where_a_key_may_stand_alre
     """MySQL's INSERT IGNORE would keep the first 200 characters, and say nothing."""
     if not isinstance(store, SqlStore) or store.capabilities.name == "sqlite":
         pytest.skip("only servers with columns of a length")
-    with pytest.raises(InvalidOption), store._writing() as tx:
+    with pytest.raises(InvalidOption), store._write_transaction() as tx:
         tx.send_rows("insert_release", [(store.namespace, "r" * 201, 1)])
     assert store.look().jobs == ()
 
@@ -93,8 +93,8 @@ def test_what_a_column_has_no_room_for_is_not_cut_off_where_a_key_may_stand_alre
 def test_a_key_that_stands_already_is_still_passed_over(mysql_url: str) -> None:
     store = MysqlStore(mysql_url)
     store.migrate()
-    with store._writing() as tx:
-        view = store._view(tx.connection)
+    with store._write_transaction() as tx:
+        view = store._sqlalchemy_view(tx.connection)
         view.execute(insert(releases).values(namespace=store.namespace, release="r", first_seen_at=1))
         tx.send_rows("insert_release", [(store.namespace, "r", 2)])
         [(seen,)] = view.execute(select(releases.c.first_seen_at))

@@ -172,17 +172,19 @@ def finds_all_dead(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_whom_it_found(patch: pytest.MonkeyPatch) -> None:
-    reclaim = sessions.reclaim
-    patch.setattr(sessions, "reclaim", lambda tx, session, **more: reclaim(tx, session, **{**more, "presumed": True}))
+    reclaim = sessions.reclaim_session
+    patch.setattr(
+        sessions, "reclaim_session", lambda tx, session, **more: reclaim(tx, session, **{**more, "presumed": True})
+    )
 
 
 def compares_no_token(patch: pytest.MonkeyPatch) -> None:
-    require = completing._require
+    require = completing._require_current
 
     def without_token(claim: Claim, row: Any) -> None:
         require(claim if row is None or type(row.token) is not int else structs.replace(claim, token=row.token), row)
 
-    patch.setattr(completing, "_require", without_token)
+    patch.setattr(completing, "_require_current", without_token)
 
 
 def compares_no_token_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -354,7 +356,7 @@ def test_without_a_condition_in_lua_the_suite_rejects_the_store(redis_url, monke
 
     error = on_redis("whole")
     assert error is None, error
-    read, count = scripts._read, 0
+    read, count = scripts._read_part, 0
 
     def changed(path: str) -> str:
         nonlocal count
@@ -362,11 +364,11 @@ def test_without_a_condition_in_lua_the_suite_rejects_the_store(redis_url, monke
         count += without.old in text
         return text.replace(without.old, without.new)
 
-    monkeypatch.setattr(scripts, "_read", changed)
-    scripts.script.cache_clear()
+    monkeypatch.setattr(scripts, "_read_part", changed)
+    scripts.script_of.cache_clear()
     try:
         error = on_redis("changed")
     finally:
-        scripts.script.cache_clear()
+        scripts.script_of.cache_clear()
     assert count, "no script has that text any more"
     assert is_rejection(error), error

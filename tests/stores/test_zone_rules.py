@@ -98,14 +98,14 @@ class TestNewRules(StoreTest):
     def test_a_plan_between_the_read_and_the_write_wins(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begin(GOES_BACK)
         self.clock.advance((november(1, 16, 30) - self.clock.now()).total_seconds())
-        prepare = defining.prepare
+        prepare = defining.prepare_definitions
 
         def fire_meanwhile(declared: defining.Declared, now: datetime) -> None:
             prepare(declared, now)
             monkeypatch.undo()
             self.fire(november(1, 16), next_due=november(2, 16))
 
-        monkeypatch.setattr(defining, "prepare", fire_meanwhile)
+        monkeypatch.setattr(defining, "prepare_definitions", fire_meanwhile)
         assert self.start(STAYS) == ()
         assert (self.view().watermark, self.view().next_due) == (november(1, 16), november(2, 16))
 

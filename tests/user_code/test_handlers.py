@@ -100,7 +100,7 @@ def test_a_handler_that_blocks_holds_up_no_renewal_and_no_other_run(handle, tmp_
             raise AssertionError("the lease was not renewed")
         assert renewer._kept is lease
         assert lease is not None
-        assert lease.trusted
+        assert lease.is_trusted
         go.set()
         over.set()
 
@@ -164,7 +164,7 @@ def test_a_node_whose_rounds_are_ended_records_what_ended_and_ends(tmp_path, mon
 
     @scheduler.job()
     def work() -> int:
-        monkeypatch.setattr(module.Node, "_round", end)
+        monkeypatch.setattr(module.Node, "_do_round", end)
         return 5
 
     def end(self):
@@ -183,7 +183,7 @@ def test_a_worker_whose_node_failed_ends_with_an_error(tmp_path):
     text = """
         from cronsensus.node import node
         def end(self): raise SystemExit
-        node.Node._round = end
+        node.Node._do_round = end
         say("run", scheduler.run())
     """
     with started(tmp_path, text) as program:

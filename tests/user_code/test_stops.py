@@ -23,7 +23,7 @@ def scheduler() -> Iterator[Scheduler]:
 
 def until_left(scheduler: Scheduler) -> None:
     for _ in range(2_000):
-        if scheduler._part.over:
+        if scheduler._part.is_over:
             return
         threading.Event().wait(0.01)
     raise AssertionError("the node has not left")

@@ -33,11 +33,13 @@ class UpstreamAdmission(Admission):
     def __init__(self, host: Host) -> None:
         self._registry = host.registry
 
-    def concerns(self, claim: Claim) -> bool:
+    def concerns_claim(self, claim: Claim) -> bool:
         """Return whether a claim has a nominal time, and its job comes after others by its definition in the store."""
         return claim.scheduled_for is not None and claim.spec.after is not None
 
-    def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin | Then]:
+    def admit_claims(
+        self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
+    ) -> Mapping[int, Begin | Then]:
         """Let begin what its gate lets through, and park or skip the rest.
 
         What was claimed in ``company`` is not asked for: it is active. That may be over by then; what is parked because
@@ -45,11 +47,11 @@ class UpstreamAdmission(Admission):
         """
         active = {(one.job, one.scheduled_for) for one in company if one.scheduled_for is not None}
         gates = Gates(store, active, now=max(claim.claimed_at for claim in claims))
-        gates.read([(claim.spec, sleeper_of(claim)) for claim in claims])
+        gates.read_upstreams([(claim.spec, sleeper_of(claim)) for claim in claims])
         answers: dict[int, Begin | Then] = {}
         for claim in claims:
             try:
-                answer = self._ask(gates, claim)
+                answer = self._read_gate(gates, claim)
             except StoreError as error:
                 if error.retryable:
                     raise
@@ -59,20 +61,20 @@ class UpstreamAdmission(Admission):
                 answers[claim.id] = answer
         return answers
 
-    def _ask(self, gates: Gates, claim: Claim) -> Begin | Then | None:
+    def _read_gate(self, gates: Gates, claim: Claim) -> Begin | Then | None:
         registered = self._registry.get(claim.spec.function)
-        results = None if registered is None else registered.part(UpstreamResults)
-        gate, found = gates.decide(claim.spec, sleeper_of(claim), results)
+        results = None if registered is None else registered.part_of(UpstreamResults)
+        gate, found = gates.decide_gate(claim.spec, sleeper_of(claim), results)
         if gate.decision == "run" and began_before(claim, gates.last_end(claim.spec, sleeper_of(claim))):
             return None
         # What has been parked on something else since went through its gate: what is retried of its upstreams does not
         # undo that.
         if gate.decision == "run" or claim.listed is not None:
             return Begin({CAME_AFTER: CameAfter(found, results)})
-        return refusal(gate)
+        return refusal_of(gate)
 
 
-def refusal(gate: Gate) -> Then:
+def refusal_of(gate: Gate) -> Then:
     """Return what becomes of a claim that its gate does not let through."""
     if gate.decision == "wait":
         return Parked(PARKED_ON, reason=f"waits {gate.reason}")

@@ -10,7 +10,7 @@ import msgspec
 
 from cronsensus.after.upstreams import Found, Upstream, UpstreamResults
 from cronsensus.errors import InvalidPayload, UnsupportedFunction
-from cronsensus.node.executors.importing import Target, load, locate
+from cronsensus.node.executors.importing import Target, load_function, locate_function
 from cronsensus.payload.typed import UNTYPED, Types, to_plain
 
 
@@ -21,11 +21,11 @@ class CameAfter:
     times: Found
     results: UpstreamResults | None = None
 
-    def pack(self) -> tuple[str, Any]:
+    def pack_call(self) -> tuple[str, Any]:
         """Return it as a message can hold it, and what reads that."""
         results = self.results or UpstreamResults()
         return f"{__name__}:unpack", msgspec.to_builtins(
-            {job: _packed(job, some, results) for job, some in self.times.items()}
+            {job: _pack_upstream(job, some, results) for job, some in self.times.items()}
         )
 
 
@@ -41,35 +41,35 @@ class _Packed(msgspec.Struct, frozen=True):
     times: list[tuple[datetime, str, str | None, int | None]]
 
 
-def _packed(job: str, some: tuple[Upstream[Any], ...], results: UpstreamResults) -> _Packed:
+def _pack_upstream(job: str, some: tuple[Upstream[Any], ...], results: UpstreamResults) -> _Packed:
     function, types = results.functions.get(job), results.types.get(job, UNTYPED)
     target = None
     if function is not None:
         try:
-            target = locate(function)
+            target = locate_function(function)
         except UnsupportedFunction:
             types = UNTYPED  # nobody could read it there by its annotation
-    times = [(one.scheduled_for, one.verdict, _text(one.result, types), one.run) for one in some]
+    times = [(one.scheduled_for, one.verdict, _text_of(one.result, types), one.run) for one in some]
     return _Packed(target, times)
 
 
-def _text(result: Any, types: Types) -> str | None:
+def _text_of(result: Any, types: Types) -> str | None:
     try:
         return types.write_result(result)
     except InvalidPayload:
         return UNTYPED.write_result(to_plain(result))
 
 
-def unpack(packed: Any) -> CameAfter:
+def unpack_upstreams(packed: Any) -> CameAfter:
     """Return what a run came after, in the process that runs it.
 
     Raises:
         Exception: whatever an upstream's module raises when it is imported.
     """
     upstreams = msgspec.convert(packed, dict[str, _Packed])
-    return CameAfter({job: tuple(_upstreams(job, one)) for job, one in upstreams.items()})
+    return CameAfter({job: tuple(_rebuild_upstreams(job, one)) for job, one in upstreams.items()})
 
 
-def _upstreams(job: str, packed: _Packed) -> list[Upstream[Any]]:
-    types = UNTYPED if packed.target is None else Types(load(packed.target))
+def _rebuild_upstreams(job: str, packed: _Packed) -> list[Upstream[Any]]:
+    types = UNTYPED if packed.target is None else Types(load_function(packed.target))
     return [Upstream(job, at, verdict, types.read_result(text), run) for at, verdict, text, run in packed.times]

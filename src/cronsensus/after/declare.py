@@ -75,13 +75,13 @@ def read_after(
     for one in when if isinstance(when, Mapping) else ():
         if name_of(one) not in names:
             raise InvalidOption(f"when={{{name_of(one)}: …}}: {job!r} does not come after that; name it in after=, too")
-    trigger = own or _common(job, names, declared)
+    trigger = own or _common_trigger(job, names, declared)
     _require_same(job, trigger, [name for name in names if which.get(name) is None], declared, own=own is not None)
     wait_for = WAIT_FOR if options.get("wait_for") is None else parse_duration(options["wait_for"], what="wait_for")
     _require_kept(job, names, wait_for, declared)
     known = {name: function.registered for name in names if (function := declared.function_of(name))}
     return Behind(
-        After(tuple(Rule(name, _when(when, name), which.get(name, "same")) for name in names), wait_for),
+        After(tuple(Rule(name, _read_when(when, name), which.get(name, "same")) for name in names), wait_for),
         UpstreamResults(
             types={name: registered.result_types for name, registered in known.items()},
             functions={name: one for name, registered in known.items() if (one := registered.returning) is not None},
@@ -102,14 +102,14 @@ def _require_kept(job: str, names: Sequence[str], wait_for: timedelta, declared:
             )
 
 
-def _when(when: Any, job: str) -> When:
+def _read_when(when: Any, job: str) -> When:
     if isinstance(when, Mapping):
         when = next((value for one, value in when.items() if name_of(one) == job), None)
     chosen: When = check_choice("succeeded" if when is None else when, When, what="when")
     return chosen
 
 
-def _common(job: str, names: Sequence[str], declared: Declarations) -> Trigger:
+def _common_trigger(job: str, names: Sequence[str], declared: Declarations) -> Trigger:
     """Return the trigger of the upstreams, which are all the same."""
     triggers = {name: spec.trigger for name in names if (spec := declared.spec(name)) is not None}
     for name, trigger in triggers.items():
@@ -130,10 +130,10 @@ def _require_same(job: str, trigger: Trigger, names: Sequence[str], declared: De
         theirs = None if spec is None else spec.trigger
         if theirs is not None and theirs.to_json() == trigger.in_zone(declared.zone).to_json():
             continue
-        raise InvalidOption(_choices(job, trigger, name, theirs, own=own))
+        raise InvalidOption(_check_choices(job, trigger, name, theirs, own=own))
 
 
-def _choices(job: str, trigger: Trigger, name: str, theirs: Trigger | None, *, own: bool) -> str:
+def _check_choices(job: str, trigger: Trigger, name: str, theirs: Trigger | None, *, own: bool) -> str:
     now = SystemClock().now().astimezone(UTC)
     at = trigger.next_after(now)
     whose = f"{job!r} has" if own else "the upstream before it has"
@@ -147,9 +147,9 @@ def _choices(job: str, trigger: Trigger, name: str, theirs: Trigger | None, *, o
     period = "none" if first is None or first > at else f"{format_instant(first)} to {latest}"
     return (
         f"{said}after={{{name}: …}}. Of {job} at {format_instant(at)} that would be with 'latest_before' {latest}, "
-        f"with 'all_in_period' {period}, with 'same' {_same(theirs, at)}"
+        f"with 'all_in_period' {period}, with 'same' {_is_same_trigger(theirs, at)}"
     )
 
 
-def _same(theirs: Trigger, at: datetime) -> str:
+def _is_same_trigger(theirs: Trigger, at: datetime) -> str:
     return format_instant(at) if theirs.next_after(at - timedelta(microseconds=1)) == at else "none, ever missing"

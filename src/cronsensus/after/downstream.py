@@ -27,7 +27,7 @@ class Downstream:
     others: tuple[str, ...]
 
 
-def downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
+def list_downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
     """Return what comes after a job, each behind what it comes after itself."""
     behind: dict[str, None] = {job: None}
     others: dict[str, None] = {}
@@ -43,7 +43,7 @@ def downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
 
 def names_after(rules: Mapping[str, Sequence[Rule]], job: str) -> tuple[str, ...]:
     """Return the names of all that comes after a job, directly or not."""
-    found = downstream(rules, job)
+    found = list_downstream(rules, job)
     return (*found.jobs, *found.others)
 
 
@@ -72,7 +72,7 @@ def chain_from(rules: Mapping[str, Sequence[Rule]], job: str) -> Chain:
             f"{job!r} comes after {before} itself, so a chain does not begin with it: begin with the first job, or run "
             "one time of it again: cronsensus runs retry ID --downstream"
         )
-    found, runs = downstream(rules, job), [job]
+    found, runs = list_downstream(rules, job), [job]
     left = [(name, "it comes after other times of it") for name in found.others]
     for name in found.jobs:
         missing = [rule.job for rule in rules[name] if rule.which == "same" and rule.job not in runs]
@@ -114,7 +114,7 @@ def retry_downstream(store: Store, rules: Mapping[str, Sequence[Rule]], one: Occ
         raise InvalidOption(
             f"run {one.id} of {one.job!r} has no nominal time, so nothing comes after it; retry it without downstream"
         )
-    found, at = downstream(rules, one.job), one.scheduled_for
+    found, at = list_downstream(rules, one.job), one.scheduled_for
     newest = retry_chain(store, one)[-1]
     runs, left = [one], [(job, "it comes after other times of it") for job in found.others]
     if newest is not one:

@@ -143,14 +143,14 @@ class Gates:
         self._seen: dict[tuple[str, datetime], _Seen] = {one: _Seen("wait", None) for one in running}
         self._now = now
 
-    def _waited(self, one: Sleeper) -> timedelta:
+    def _waited_times(self, one: Sleeper) -> timedelta:
         # Not a cached_property: before Python 3.12 all instances share its lock, so the claims of one node would wait
         # for another thread that asks a store which does not answer.
         if self._now is None:
             self._now = self._store.now()
         return self._now - one.created_at
 
-    def read(self, sleepers: Sequence[tuple[JobSpec, Sleeper]]) -> None:
+    def read_upstreams(self, sleepers: Sequence[tuple[JobSpec, Sleeper]]) -> None:
         """Read together what many wait for: they may be all the nights of one upstream that does not end."""
         times: dict[str, set[datetime]] = defaultdict(set)
         for spec, one in sleepers:
@@ -164,9 +164,9 @@ class Gates:
 
     def _read_together(self, job: str, wanted: Collection[datetime]) -> None:
         """Read what there is of many nominal times, and of those that have nothing why."""
-        view = self._job(job)  # first, as below
+        view = self._read_job(job)  # first, as below
         since, until = min(wanted), max(wanted)
-        if view is None or not self._read(job, since, until, pages=1 + len(wanted) // _SPARSE):
+        if view is None or not self._read_times(job, since, until, pages=1 + len(wanted) // _SPARSE):
             return  # too much lies between: the rest is looked at one by one
         left = [time for time in wanted if (job, time) not in self._seen]
         ranges = list(every_range(self._store, job, since, until)) if left else []
@@ -174,56 +174,62 @@ class Gates:
             decided = next((one for one in ranges if one.range.first <= time <= one.range.last), None)
             self._seen[job, time] = _without_occurrence(view, time, decided)
 
-    def decide(self, spec: JobSpec, one: Sleeper, results: UpstreamResults | None = None) -> tuple[Gate, Found]:
+    def decide_gate(self, spec: JobSpec, one: Sleeper, results: UpstreamResults | None = None) -> tuple[Gate, Found]:
         """Return what to do with an occurrence of a job, and what it came after.
 
         One without a nominal time has no gate. ``results``: how what the upstreams returned is read; else it is not.
         """
         if one.scheduled_for is None or (after := spec.after) is None:
             return Gate("run"), {}
-        found = {rule.job: list(self._of(rule, one.scheduled_for, spec.trigger)) for rule in after.upstreams}
+        found = {
+            rule.job: list(self._times_of_upstream(rule, one.scheduled_for, spec.trigger)) for rule in after.upstreams
+        }
         verdicts: dict[str, Sequence[Verdict]] = {
             job: [seen.verdict for _, seen in times] or ["missing"] for job, times in found.items()
         }
         waits = any("wait" in each for each in verdicts.values())
-        waited = self._waited(one) if waits else timedelta(0)
+        waited = self._waited_times(one) if waits else timedelta(0)
         decided = gate(after.upstreams, verdicts, waited=waited, wait_for=after.wait_for)
         if decided.decision != "run":
             return decided, {}
         return decided, {
-            job: tuple(_upstream(job, time, seen, results) for time, seen in times) for job, times in found.items()
+            job: tuple(_make_upstream(job, time, seen, results) for time, seen in times) for job, times in found.items()
         }
 
     def last_end(self, spec: JobSpec, one: Sleeper) -> datetime | None:
-        """Return when the last of what an occurrence comes after ended, as ``decide`` has found it."""
+        """Return when the last of what an occurrence comes after ended, as ``decide_gate`` has found it."""
         if one.scheduled_for is None or spec.after is None:
             return None
-        times = [seen for rule in spec.after.upstreams for _, seen in self._of(rule, one.scheduled_for, spec.trigger)]
+        times = [
+            seen
+            for rule in spec.after.upstreams
+            for _, seen in self._times_of_upstream(rule, one.scheduled_for, spec.trigger)
+        ]
         ends = [seen.occurrence.finished_at for seen in times if seen.occurrence is not None]
         return max((end for end in ends if end is not None), default=None)
 
-    def _of(self, rule: Rule, time: datetime, own: Trigger | None) -> Iterator[tuple[datetime, _Seen]]:
+    def _times_of_upstream(self, rule: Rule, time: datetime, own: Trigger | None) -> Iterator[tuple[datetime, _Seen]]:
         """Give the nominal times of an upstream that count, with what became of each."""
         if rule.which == "same":
-            yield time, self._at(rule.job, time)
+            yield time, self._seen_at(rule.job, time)
             return
-        view = self._job(rule.job)
+        view = self._read_job(rule.job)
         trigger = None if view is None else view.spec.trigger
         if trigger is None:
             return
         last = last_until(trigger, time)
         if rule.which == "latest_before":
             if last is not None:
-                yield last, self._at(rule.job, last)
+                yield last, self._seen_at(rule.job, last)
             return
         begin = None if own is None else last_until(own, time - _MICROSECOND)
         at = trigger.next_after(time - timedelta(days=1) if begin is None else begin)
         if at is not None and at < time:
-            self._read(rule.job, at, time)
+            self._read_times(rule.job, at, time)
         for _ in range(MOST_IN_PERIOD):
             if at is None or at > time:
                 return
-            seen = self._at(rule.job, at)
+            seen = self._seen_at(rule.job, at)
             yield at, seen
             if is_against(rule, seen.verdict):
                 return  # the others do not matter any more, and may be many
@@ -231,42 +237,42 @@ class Gates:
         if at is not None and at <= time:
             yield at, _Seen("missing", None)  # nobody has looked at those that are left
 
-    def _read(self, job: str, since: datetime, until: datetime, *, pages: int = sys.maxsize) -> bool:
+    def _read_times(self, job: str, since: datetime, until: datetime, *, pages: int = sys.maxsize) -> bool:
         """Read what there is of several nominal times, at most so many pages; return whether that is all."""
-        self._job(job)  # first, as below
+        self._read_job(job)  # first, as below
         where, after = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until), None
         for _ in range(pages):
             page = self._store.occurrences(where, after=after, limit=_PAGE)
             for one in page:
                 if one.scheduled_for is not None:
                     # Newest first, and it is the newest that counts.
-                    self._seen.setdefault((job, one.scheduled_for), _seen(one))
+                    self._seen.setdefault((job, one.scheduled_for), _seen_of(one))
             if len(page) < _PAGE:
                 return True
             after = page[-1].id
         return False
 
-    def _job(self, name: str) -> JobView | None:
+    def _read_job(self, name: str) -> JobView | None:
         if name not in self._jobs:
             self._jobs[name] = self._store.job(name)
         return self._jobs[name]
 
-    def _at(self, job: str, time: datetime) -> _Seen:
+    def _seen_at(self, job: str, time: datetime) -> _Seen:
         if (job, time) not in self._seen:
-            self._seen[job, time] = self._look(job, time)
+            self._seen[job, time] = self._read_time(job, time)
         return self._seen[job, time]
 
-    def _look(self, job: str, time: datetime) -> _Seen:
+    def _read_time(self, job: str, time: datetime) -> _Seen:
         at = OccurrenceFilter(job=job, scheduled_from=time, scheduled_until=time)
         if newest := self._store.occurrences(at, limit=1):
-            return _seen(newest[0])
+            return _seen_of(newest[0])
         # The job before the rest: what its watermark has passed was decided by then, so the reads that follow find it.
         known = job in self._jobs
-        view = self._job(job)
+        view = self._read_job(job)
         if view is None:
             return _Seen("missing", None)
         if not known and (newest := self._store.occurrences(at, limit=1)):
-            return _seen(newest[0])
+            return _seen_of(newest[0])
         return _without_occurrence(
             view, time, next(iter(self._store.ranges(job, since=time, until=time, limit=1)), None)
         )
@@ -285,11 +291,11 @@ def _without_occurrence(view: JobView, time: datetime, decided: LedgerRange | No
     return _Seen("wait", None)
 
 
-def _seen(one: Occurrence) -> _Seen:
+def _seen_of(one: Occurrence) -> _Seen:
     return _Seen(cast("Verdict", str(one.state)) if one.state.final else "wait", one)
 
 
-def _upstream(job: str, time: datetime, seen: _Seen, results: UpstreamResults | None) -> Upstream[Any]:
+def _make_upstream(job: str, time: datetime, seen: _Seen, results: UpstreamResults | None) -> Upstream[Any]:
     one = seen.occurrence
     if one is None:
         return Upstream(job, time, seen.verdict)
@@ -304,12 +310,12 @@ def last_until(trigger: Trigger, time: datetime) -> datetime | None:
     while step <= _LONGEST_STEP:
         at = trigger.next_after(time - step)
         if at is not None and at <= time:
-            return _last(trigger, at, time)
+            return _last_time(trigger, at, time)
         step *= 2
     return None
 
 
-def _last(trigger: Trigger, first: datetime, until: datetime) -> datetime:
+def _last_time(trigger: Trigger, first: datetime, until: datetime) -> datetime:
     """Return the last of the nominal times from ``first`` on: by halves, for there may be millions."""
     last, end = first, until
     while (following := trigger.next_after(last)) is not None and following <= until:

@@ -96,7 +96,7 @@ class UpstreamWaker(Waker):
 
     # --- what is known of the graph ----------------------------------------------------------------------------------
 
-    def learn(self, view: View) -> None:
+    def learn_view(self, view: View) -> None:
         """Note which jobs come after others, and whether anything is parked."""
         self._parked = view.parked
         edges = self._graph.edges
@@ -119,7 +119,7 @@ class UpstreamWaker(Waker):
         """Return a graph with what this program's code says as well."""
         registry = dict(self._registry)
         self._known = len(registry)
-        found = {name: one.part(UpstreamResults) for name, one in registry.items()}
+        found = {name: one.part_of(UpstreamResults) for name, one in registry.items()}
         return graph.with_pairs(
             (upstream, name) for name, results in found.items() if results is not None for upstream in results.types
         )
@@ -137,7 +137,7 @@ class UpstreamWaker(Waker):
 
     # --- what is to be looked at -------------------------------------------------------------------------------------
 
-    def ended(self, claim: Claim, then: Then) -> Hashable | None:
+    def trigger_of_end(self, claim: Claim, then: Then) -> Hashable | None:
         """Return the nominal time that is over, if anything comes after it, or the claim that was parked."""
         if isinstance(then, Parked):
             return Held(sleeper_of(claim)) if then.on == PARKED_ON else None
@@ -145,7 +145,7 @@ class UpstreamWaker(Waker):
             return Ended(claim.job, claim.scheduled_for)
         return None
 
-    def planned(self, plans: Sequence[Plan]) -> Iterable[Hashable]:
+    def triggers_of_plans(self, plans: Sequence[Plan]) -> Iterable[Hashable]:
         """Return what was planned parked, and the jobs of which times were decided without an occurrence.
 
         Who ended what it waits for may have looked before it was there. Of what is made after this look, whoever ends
@@ -156,39 +156,39 @@ class UpstreamWaker(Waker):
             if plan.verdicts and self.has_downstream(plan.job):
                 yield Decided(plan.job)
 
-    def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+    def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
         """Return whom to wake: behind what has ended first, then of what was planned, then of some that were parked."""
         ended = [one for one in told if isinstance(one, Ended)]
         decided = [one for one in told if isinstance(one, Decided)]
         planned = [one for one in told if isinstance(one, Planned)]
         held = [one for one in told if isinstance(one, Held)]
         if ended or decided:
-            _remove(told, [*ended, *decided])
-            return self._behind(store, ended, {one.job for one in decided})
+            _remove_told(told, [*ended, *decided])
+            return self._find_downstream(store, ended, {one.job for one in decided})
         if planned:
-            _remove(told, planned)
+            _remove_told(told, planned)
             return self._among_planned(store, planned)
         if not self._parked:
             # The others may sleep for minutes, and if this node dies nobody else knows that anything is parked.
             store.notify()
             self._parked = True
         some = held[:_SINGLY]
-        _remove(told, some)
+        _remove_told(told, some)
         parked = [one.sleeper for one in some]
-        return _free(Gates(store), self._edges_of(store, {one.job for one in parked}), parked)
+        return _find_free(Gates(store), self._edges_of(store, {one.job for one in parked}), parked)
 
-    def sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:
+    def start_sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:
         """Return what looks at a page of what is parked behind upstreams."""
         gates, edges = Gates(store), self._read_edges(store)
 
-        def look(page: Sequence[Sleeper]) -> Collection[int]:
-            return [*_free(gates, edges, page), *_behind_nothing(store, edges, page)]
+        def find_in_page(page: Sequence[Sleeper]) -> Collection[int]:
+            return [*_find_free(gates, edges, page), *_behind_nothing(store, edges, page)]
 
-        return look
+        return find_in_page
 
     # --- who may go on? ----------------------------------------------------------------------------------------------
 
-    def _behind(self, store: Store, ended: Collection[Ended], decided: Collection[str]) -> Collection[int]:
+    def _find_downstream(self, store: Store, ended: Collection[Ended], decided: Collection[str]) -> Collection[int]:
         """Return what may go on of what is parked behind times that are over, or behind jobs that have decided some."""
         downstream = self._graph.downstream
         names = {name for job in {*decided, *(one.job for one in ended)} for name in downstream.get(job, ())}
@@ -206,11 +206,11 @@ class UpstreamWaker(Waker):
         others |= {name for job in decided for name in downstream.get(job, ()) if name in edges}
         gates = Gates(store)
         if not others:
-            return _free(gates, edges, _parked_at(store, same), ended)
+            return _find_free(gates, edges, _parked_at(store, same), ended)
         found: list[int] = []
-        for page in _pages(store):
+        for page in _read_pages(store):
             meant = [one for one in page if one.job in others or (one.job, one.scheduled_for) in same]
-            found += _free(gates, edges, meant, ended)
+            found += _find_free(gates, edges, meant, ended)
         return found
 
     def _among_planned(self, store: Store, planned: Collection[Planned]) -> Collection[int]:
@@ -220,21 +220,21 @@ class UpstreamWaker(Waker):
         asked = [
             (edges[one.job], Sleeper(0, one.job, PARKED_ON, one.at, EARLIEST)) for one in planned if one.job in edges
         ]
-        gates.read(asked)
+        gates.read_upstreams(asked)
         ready = {
             (one.job, one.scheduled_for)
             for spec, one in asked
-            if one.scheduled_for is not None and gates.decide(spec, one)[0].decision != "wait"
+            if one.scheduled_for is not None and gates.decide_gate(spec, one)[0].decision != "wait"
         }
         return [one.id for one in _parked_at(store, ready)] if ready else ()
 
 
-def _remove(told: dict[Hashable, None], what: Iterable[Hashable]) -> None:
+def _remove_told(told: dict[Hashable, None], what: Iterable[Hashable]) -> None:
     for one in what:
         del told[one]
 
 
-def _pages(store: Store, last: int = 0) -> Iterator[list[Sleeper]]:
+def _read_pages(store: Store, last: int = 0) -> Iterator[list[Sleeper]]:
     while page := store.parked(after=last, limit=_PAGE):
         yield [one for one in page if one.on == PARKED_ON]
         if len(page) < _PAGE:
@@ -247,7 +247,7 @@ def _parked_at(store: Store, times: Collection[tuple[str, datetime]]) -> list[Sl
     if len(times) > 1:
         first = store.parked(limit=_PAGE)
         if len(first) < _PAGE or len(times) > _SINGLY:
-            rest = _pages(store, first[-1].id) if len(first) == _PAGE else ()
+            rest = _read_pages(store, first[-1].id) if len(first) == _PAGE else ()
             return [one for page in (first, *rest) for one in page if (one.job, one.scheduled_for) in times]
     # However many others are parked, the next link of a chain is found by one read.
     return [
@@ -260,7 +260,7 @@ def _parked_at(store: Store, times: Collection[tuple[str, datetime]]) -> list[Sl
     ]
 
 
-def _free(
+def _find_free(
     gates: Gates, edges: Mapping[str, JobSpec], parked: Sequence[Sleeper], ended: Collection[Ended] = ()
 ) -> list[int]:
     """Return what of this waits for nothing any more."""
@@ -268,8 +268,8 @@ def _free(
     # What waits for nothing else is not asked about: its gate is, at its claim.
     ready = [one.id for spec, one in behind if _only_after(spec, one, ended)]
     asked = [(spec, one) for spec, one in behind if not _only_after(spec, one, ended)]
-    gates.read(asked)
-    return ready + [one.id for spec, one in asked if gates.decide(spec, one)[0].decision != "wait"]
+    gates.read_upstreams(asked)
+    return ready + [one.id for spec, one in asked if gates.decide_gate(spec, one)[0].decision != "wait"]
 
 
 def _only_after(spec: JobSpec, one: Sleeper, ended: Collection[tuple[str, datetime]]) -> bool:

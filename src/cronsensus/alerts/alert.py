@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cronsensus.alerts.events import EVENTS, Event
-from cronsensus.alerts.sending import Target, check_target, show
+from cronsensus.alerts.sending import Target, check_target, show_target
 from cronsensus.errors import InvalidOption
 from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers.options import unknown
@@ -58,7 +58,7 @@ class Alert:
         backlog: Duration = BACKLOG,
     ) -> None:
         check_target(target)
-        on, jobs = _texts(on, "on=['failed', 'missed']"), _texts(jobs, "jobs='billing-*'")
+        on, jobs = _read_texts(on, "on=['failed', 'missed']"), _read_texts(jobs, "jobs='billing-*'")
         for event in on:
             if event not in EVENTS:
                 raise InvalidOption(unknown(event, EVENTS, where="on=[…] of an Alert", elsewhere={}))
@@ -73,12 +73,12 @@ class Alert:
         self.target = target
         self.on = on
         self.jobs = jobs
-        self.name = _named(target) if name is None else str(name)
+        self.name = _name_target(target) if name is None else str(name)
         self.secret = secret
-        self.in_row = _row(in_row)
+        self.in_row = _read_row(in_row)
         self.backlog = parse_duration(backlog, what="backlog")
 
-    def wants(self, event: Event) -> bool:
+    def wants_event(self, event: Event) -> bool:
         """Whether somebody is to be told of an event; that something is over, where they were told that it began."""
         began = event.key.split(":")[1] if event.event == "recovered" else event.event
         return {event.event, began} <= set(self.on) and (
@@ -91,12 +91,14 @@ class Alert:
         return bool(about) and not any(fnmatchcase(job, pattern) for job in jobs for pattern in self.jobs)
 
     @property
-    def shown(self) -> str:
+    def shown_target(self) -> str:
         """The target as it may be shown to anybody."""
-        return show(self.target) if isinstance(self.target, str) else getattr(self.target, "__name__", "a function")
+        return (
+            show_target(self.target) if isinstance(self.target, str) else getattr(self.target, "__name__", "a function")
+        )
 
     def __repr__(self) -> str:
-        return f"<Alert {self.name}: {', '.join(self.on)} of {', '.join(self.jobs)} to {self.shown}>"
+        return f"<Alert {self.name}: {', '.join(self.on)} of {', '.join(self.jobs)} to {self.shown_target}>"
 
 
 def read_alerts(written: str | Sequence[Mapping[str, Any]]) -> list[Alert]:
@@ -106,24 +108,24 @@ def read_alerts(written: str | Sequence[Mapping[str, Any]]) -> list[Alert]:
         InvalidOption: a word that is none, or an alert that cannot be.
     """
     if not isinstance(written, str):
-        return [_read(dict(one)) for one in written]
-    return [_read(_words(one)) for one in written.split(";") if one.strip()]
+        return [_read_options(dict(one)) for one in written]
+    return [_read_options(_read_words(one)) for one in written.split(";") if one.strip()]
 
 
-def _words(text: str) -> dict[str, Any]:
+def _read_words(text: str) -> dict[str, Any]:
     target, *options = text.split()
     read: dict[str, Any] = {"target": target}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
             raise InvalidOption(
-                f"alerts: {option!r} after {show(target)!r} is no option; write on=failed,missed without spaces"
+                f"alerts: {option!r} after {show_target(target)!r} is no option; write on=failed,missed without spaces"
             )
         read[name] = value.split(",") if name in {"on", "jobs"} else value
     return read
 
 
-def _read(options: dict[str, Any]) -> Alert:
+def _read_options(options: dict[str, Any]) -> Alert:
     known = {"target", "on", "jobs", "name", "secret", "in_row", "backlog"}
     for name in options:
         if name not in known:
@@ -133,7 +135,7 @@ def _read(options: dict[str, Any]) -> Alert:
     return Alert(options.pop("target"), **options)
 
 
-def _texts(written: Any, as_in: str) -> tuple[str, ...]:
+def _read_texts(written: Any, as_in: str) -> tuple[str, ...]:
     texts = (written,) if isinstance(written, str) or not isinstance(written, Iterable) else tuple(written)
     for one in texts:
         if not isinstance(one, str):
@@ -141,7 +143,7 @@ def _texts(written: Any, as_in: str) -> tuple[str, ...]:
     return texts
 
 
-def _row(written: Any) -> int:
+def _read_row(written: Any) -> int:
     try:
         row = int(written)
     except (TypeError, ValueError):
@@ -151,7 +153,7 @@ def _row(written: Any) -> int:
     return row
 
 
-def _named(target: Target) -> str:
+def _name_target(target: Target) -> str:
     if not isinstance(target, str):
         name = re.sub(r"[^\w.-]", "-", getattr(target, "__qualname__", type(target).__name__))
         return name.strip("-")[:100] or "function"

@@ -105,23 +105,23 @@ def look_at_jobs(
             ended = None if last is None else last.finished_at
             if last is not None and ended is not None and ended <= now + AHEAD and to_micros(ended) > at:
                 del wrong[f"{event}:{name}"]
-                events.append(_recovered(name, last, ended, event))
+                events.append(_find_recovery(name, last, ended, event))
         wanted = expected.get(name, Expected())
         if wanted.within is not None and f"overdue:{name}" not in wrong:
-            events += _overdue(store, name, last, wanted.within, now, dropped=wanted.dropped)
+            events += _find_overdue(store, name, last, wanted.within, now, dropped=wanted.dropped)
         if wanted.takes is not None:
-            events += _slow(store, name, wanted.takes, now)
+            events += _find_slow(store, name, wanted.takes, now)
     wrong |= {f"overdue:{one.job}": to_micros(one.at) for one in events if one.event == "overdue"}
-    return events, _bounded(wrong)
+    return events, _bound_conditions(wrong)
 
 
-def _bounded(wrong: dict[str, int]) -> dict[str, int]:
+def _bound_conditions(wrong: dict[str, int]) -> dict[str, int]:
     failed = [key for key in wrong if key.startswith("failed:")][-MOST_FAILED:]
     others = [key for key in wrong if not key.startswith("failed:")][-MOST_OPEN:]
     return {key: wrong[key] for key in (*failed, *others)}
 
 
-def _recovered(job: str, last: Success, at: datetime, event: str) -> Event:
+def _find_recovery(job: str, last: Success, at: datetime, event: str) -> Event:
     reason = "it has succeeded again" if event == "failed" else "it has succeeded at last"
     return Event(
         key=f"recovered:{event}:{last.id}",
@@ -135,7 +135,7 @@ def _recovered(job: str, last: Success, at: datetime, event: str) -> Event:
     )
 
 
-def _overdue(
+def _find_overdue(
     store: Store, job: str, last: Success | None, within: timedelta, now: datetime, *, dropped: bool
 ) -> Iterator[Event]:
     if last is not None and last.finished_at is not None:
@@ -159,7 +159,7 @@ def _overdue(
         )
 
 
-def _slow(store: Store, job: str, takes: timedelta, now: datetime) -> Iterator[Event]:
+def _find_slow(store: Store, job: str, takes: timedelta, now: datetime) -> Iterator[Event]:
     # An item of a batch speaks through its batch, which sleeps while they run: it is not running then. What ended
     # since the last look was slow as well.
     for ended in store.last_of([job], limit=_PAST).get(job, Past()).glances:
@@ -196,8 +196,8 @@ def look_at_waiting(
         stalled: look for jobs of which no node decides the times.
         backlog: look for jobs of which a run waits longer; ``None``: not at all.
     """
-    found = dict(_stalled(store, now)) if stalled else {}
-    found |= {} if backlog is None else dict(_backlog(store, backlog, now))
+    found = dict(_find_stalled(store, now)) if stalled else {}
+    found |= {} if backlog is None else dict(_find_backlog(store, backlog, now))
     events = [one for key, one in found.items() if key not in begun]
     # Of what it does not look for, another node has told: one of a release that does.
     looked = {"stalled": stalled, "backlog": backlog is not None}
@@ -208,7 +208,7 @@ def look_at_waiting(
         events.append(Event(key=named, event="recovered", at=now, job=job, reason=_NO_MORE[kind]))
     kept = {key: at for key, at in begun.items() if key not in over}
     wrong = kept | {key: to_micros(now) for key in found if key not in begun}
-    return events, _bounded(wrong)
+    return events, _bound_conditions(wrong)
 
 
 def look_at_nodes(store: Store, begun: Mapping[str, int], now: datetime) -> tuple[list[Event], dict[str, int]]:
@@ -236,7 +236,7 @@ def look_at_nodes(store: Store, begun: Mapping[str, int], now: datetime) -> tupl
 _NO_MORE = {"stalled": "its times are decided again", "backlog": "none of its runs waits that long any more"}
 
 
-def _stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
+def _find_stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
     for view in store.look(limit=_LOOKED_AT).jobs:
         job, due = view.spec.name, view.due_at
         if due is not None and now - due >= OVERDUE and not is_internal(job):
@@ -267,7 +267,7 @@ def _stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
             )
 
 
-def _backlog(store: Store, most: timedelta, now: datetime) -> Iterator[tuple[str, Event]]:
+def _find_backlog(store: Store, most: timedelta, now: datetime) -> Iterator[tuple[str, Event]]:
     said: set[str] = set()
     where = OccurrenceFilter(states=(State.PENDING,))
     for one in store.occurrences(where, limit=_LOOKED_AT, newest_first=False):
@@ -299,7 +299,7 @@ def in_rows(store: Store, found: Sequence[Event], enough: int, wrong: Mapping[st
     if enough <= 1:
         return list(found)
     jobs = sorted({one.job for one in found if one.event == "failed" and one.job is not None})
-    ended = {name: _ended(past) for name, past in store.last_of(jobs, limit=_LOOKED_AT).items()} if jobs else {}
+    ended = {name: _list_ended(past) for name, past in store.last_of(jobs, limit=_LOOKED_AT).items()} if jobs else {}
     open_, kept = {key.partition(":")[2] for key in wrong if key.startswith("failed:")}, []
     for one in found:
         if one.event == "failed" and one.job is not None:
@@ -313,7 +313,7 @@ def in_rows(store: Store, found: Sequence[Event], enough: int, wrong: Mapping[st
     return kept
 
 
-def _ended(past: Past) -> list[Glance]:
+def _list_ended(past: Past) -> list[Glance]:
     return [one for one in past.glances if one.state in {State.SUCCEEDED, State.FAILED}]
 
 

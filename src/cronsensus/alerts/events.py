@@ -98,13 +98,13 @@ class Mark(Struct, frozen=True):
     batches: tuple[int, ...] = ()
 
 
-def begin(store: Store) -> Mark:
+def read_mark(store: Store) -> Mark:
     """Return a mark at this moment: what was before is not told."""
     now, last = to_micros(store.now()), max((one.id for one in store.decided(after=-1)), default=0)
     return Mark(now, last, now, last)
 
 
-def look(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = False) -> tuple[list[Event], Mark]:
+def read_events(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = False) -> tuple[list[Event], Mark]:
     """Return what has happened since a mark, oldest first, and the mark for the next look.
 
     ``takeovers``: these too. They are looked for among the newest runs, which is a read of its own. ``items``: batches
@@ -116,7 +116,7 @@ def look(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = Fal
         last_look, floor = now, min(floor, now - AGAIN)
     since = max(last_look - AGAIN, floor)
     ranges = list(_of_ranges(store, max(mark.ranges - RANGES_AGAIN, mark.range_floor)))
-    ended, open_batches = list(_ended(store, since)), mark.batches
+    ended, open_batches = list(_read_badly_ended(store, since)), mark.batches
     found = [*_of_occurrences(ended), *ranges, *_of_sessions(store, since)]
     if takeovers:
         found += _of_takeovers(store, since)
@@ -143,7 +143,7 @@ def look(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = Fal
     )
 
 
-def _ended(store: Store, since: datetime) -> Iterator[Occurrence]:
+def _read_badly_ended(store: Store, since: datetime) -> Iterator[Occurrence]:
     """Yield what ended otherwise than well, without our own jobs."""
     after = 0
     while page := store.ended_badly(since, after=after, limit=_PAGE):

@@ -36,7 +36,7 @@ class Exchange:
         self._deadline: Deadline | None = None
 
     def __enter__(self) -> Self:
-        self._deadline = _TIMER.after(self.seconds, self._cut_off)
+        self._deadline = _TIMER.call_after(self.seconds, self._cut_off)
         return self
 
     def __exit__(
@@ -49,7 +49,7 @@ class Exchange:
         if self.is_over and (error is None or isinstance(error, (OSError, HTTPException))):
             raise OSError(f"it did not end within {self.seconds:g} s") from error
 
-    def watch(self, connected: socket.socket | None) -> None:
+    def watch_connection(self, connected: socket.socket | None) -> None:
         """Cut this connection off when the time is up."""
         if connected is None:  # it is closed already
             return
@@ -64,42 +64,42 @@ class Exchange:
                 # Not the method of a TLS socket, which would first take leave, in the middle of another thread's read.
                 socket.socket.shutdown(one, socket.SHUT_RDWR)
 
-    def handlers(self) -> list[BaseHandler]:
+    def url_handlers(self) -> list[BaseHandler]:
         """Return what has ``urllib`` make connections that are watched."""
         made = self
 
         class Http(HTTPHandler):
             def http_open(self, request: Request) -> HTTPResponse:
-                return self.do_open(made._watched(HTTPConnection), request)
+                return self.do_open(made._watched_kind(HTTPConnection), request)
 
         class Https(HTTPSHandler):
             def https_open(self, request: Request) -> HTTPResponse:
-                return self.do_open(made._watched(HTTPSConnection), request)
+                return self.do_open(made._watched_kind(HTTPSConnection), request)
 
         return [Http(), Https()]
 
-    def _watched(self, kind: Callable[..., HTTPConnection]) -> Any:
+    def _watched_kind(self, kind: Callable[..., HTTPConnection]) -> Any:
         def make(host: str, **options: Any) -> HTTPConnection:
             connection = kind(host, **options)
             connect = connection.connect
 
             def connect_and_watch() -> None:
                 connect()
-                self.watch(connection.sock)
+                self.watch_connection(connection.sock)
 
             connection.connect = connect_and_watch  # type: ignore[method-assign]
             return connection
 
         return make
 
-    def mail(self, kind: type[Mail]) -> type[Mail]:
+    def mail_connection(self, kind: type[Mail]) -> type[Mail]:
         """Return a kind of connection to a server of mail that is watched from its first byte."""
         made = self
 
         class Watched(kind):  # type: ignore[valid-type,misc]
             def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
                 connected: socket.socket = super()._get_socket(host, port, timeout)
-                made.watch(connected)
+                made.watch_connection(connected)
                 return connected
 
         return Watched

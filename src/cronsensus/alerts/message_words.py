@@ -28,14 +28,14 @@ _HEADLINES = {
 }
 
 
-def headline(event: Event) -> str:
+def write_headline(event: Event) -> str:
     """Return what happened, without its time."""
     return _HEADLINES[event.event].format(job=event.job, node=event.node)
 
 
-def sentence(event: Event, exact: Callable[[Event, datetime], str]) -> str:
+def write_sentence(event: Event, exact: Callable[[Event, datetime], str]) -> str:
     """Return what happened, to which nominal time, and why; ``exact`` shows a time as its job's zone has it."""
-    said = headline(event)
+    said = write_headline(event)
     if event.scheduled_for is not None:
         said += f" at {exact(event, event.scheduled_for)}"
         if event.count != 1:
@@ -47,10 +47,10 @@ def sentence(event: Event, exact: Callable[[Event, datetime], str]) -> str:
     return said
 
 
-def subject(events: Sequence[Event]) -> str:
+def write_subject(events: Sequence[Event]) -> str:
     """Return what a message is about, in one line."""
     if len(events) == 1:
-        return headline(events[0])
+        return write_headline(events[0])
     counts = Counter(one.event for one in events)
     jobs = sorted({one.job for one in events if one.job is not None})
     what = ", ".join(f"{count:,} {event.replace('_', ' ')}" for event, count in counts.most_common())
@@ -58,9 +58,9 @@ def subject(events: Sequence[Event]) -> str:
     return what + of
 
 
-def text(events: Sequence[Event], exact: Callable[[Event, datetime], str]) -> str:
+def write_text(events: Sequence[Event], exact: Callable[[Event, datetime], str]) -> str:
     """Return the whole message as plain text."""
-    lines = [sentence(one, exact) for one in events[:MOST_TOLD]]
+    lines = [write_sentence(one, exact) for one in events[:MOST_TOLD]]
     if len(events) > MOST_TOLD:
         rest = Counter(one.job or one.node for one in events[MOST_TOLD:])
         named = ", ".join(f"{name} {count:,}" for name, count in rest.most_common(10))
@@ -68,7 +68,7 @@ def text(events: Sequence[Event], exact: Callable[[Event, datetime], str]) -> st
     return "\n".join(lines)
 
 
-def data(events: Sequence[Event]) -> list[dict[str, Any]]:
+def events_as_data(events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return events as the JSON of a webhook has them; times are ISO 8601 in UTC."""
     return [
         {

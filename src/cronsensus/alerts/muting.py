@@ -25,7 +25,7 @@ class Muted:
     left: timedelta
 
 
-def mute(store: Store, job: str, span: timedelta, *, by: str, why: str) -> datetime:
+def mute_job(store: Store, job: str, span: timedelta, *, by: str, why: str) -> datetime:
     """Tell nobody of a job for a while, from now on; return until when."""
     holder = clean(f"{by}\n{why}")[:_LONGEST]
     check_lock(_LOCK + job, holder, span)  # before the mute that there is ends
@@ -34,12 +34,12 @@ def mute(store: Store, job: str, span: timedelta, *, by: str, why: str) -> datet
     return store.now() + span
 
 
-def unmute(store: Store, job: str, *, by: str, why: str) -> bool:
+def unmute_job(store: Store, job: str, *, by: str, why: str) -> bool:
     """Tell of a job again; ``False``: it was not muted."""
     return bool(store.break_lock(_LOCK + job, by=by, why=why))
 
 
-def muted(store: Store) -> list[Muted]:
+def list_muted(store: Store) -> list[Muted]:
     """Return the jobs of which nobody is told."""
     found = [one for one in store.locks(limit=_MOST) if one.name.startswith(_LOCK)]
     said = [one.holder.partition("\n") for one in found]

@@ -71,7 +71,7 @@ class Message:
         return hashlib.sha256(f"{self.namespace}\n{self.alert}\n{keys}".encode()).hexdigest()[:32]
 
 
-def show(target: str) -> str:
+def show_target(target: str) -> str:
     """Return a URL as anybody may see it: the paths of webhooks and the hosts of most other services are secrets.
 
     Example:
@@ -111,16 +111,16 @@ def check_target(target: Any) -> None:
     if scheme in {"http", "https"}:
         _check_web(target)
     elif scheme == "mailto":
-        if not _recipients(target):
+        if not _recipients_of(target):
             raise InvalidOption(f"Alert({target!r}): name who gets the mail, as 'mailto://ops@example.org'")
-        if any(":" in one for one in _recipients(target)):
+        if any(":" in one for one in _recipients_of(target)):
             raise InvalidOption(
                 f"Alert({mask(target)!r}): name only who gets the mail, as 'mailto://ops@example.org'; the server and "
                 f"its password go into {SMTP_VARIABLE}=smtp://user:password@mail.example.org:587"
             )
-    elif not _apprise().Apprise().add(target):
+    elif not _import_apprise().Apprise().add(target):
         raise InvalidOption(
-            f"Alert({show(target)!r}): apprise knows no such URL; https://github.com/caronc/apprise/wiki"
+            f"Alert({show_target(target)!r}): apprise knows no such URL; https://github.com/caronc/apprise/wiki"
         )
 
 
@@ -135,12 +135,12 @@ def _check_web(target: str) -> None:
         raise InvalidOption(f"Alert({mask(target)!r}): the URL names no host")
     if re.search(r"[\x00-\x20\x7f]", target) or not (url.path + url.query).isascii():
         raise InvalidOption(
-            f"Alert({show(target)!r}): a URL has neither spaces nor letters beyond ASCII; write %20, or what "
+            f"Alert({show_target(target)!r}): a URL has neither spaces nor letters beyond ASCII; write %20, or what "
             "urllib.parse.quote makes of them"
         )
 
 
-def send(target: Target, message: Message, secret: str | None) -> None:
+def send_message(target: Target, message: Message, secret: str | None) -> None:
     """Send a message; it may take ``WHOLE``, and is sent again after an error.
 
     Not prevented: a function of the program, or a service behind ``apprise``, that takes longer.
@@ -159,13 +159,13 @@ def send(target: Target, message: Message, secret: str | None) -> None:
     try:
         with Exchange(WHOLE) as exchange:
             if scheme in {"http", "https"}:
-                _post(target, message, secret, exchange)
+                _post_message(target, message, secret, exchange)
             elif scheme == "mailto":
-                _mail(target, message, exchange)
+                _mail_message(target, message, exchange)
             elif not _by_apprise(target, message):
                 raise OSError("apprise could not send it")
     except (OSError, HTTPException) as error:
-        refused = AlertNotSent(f"{show(target)} did not take a message ({message.subject}): {error}")
+        refused = AlertNotSent(f"{show_target(target)} did not take a message ({message.subject}): {error}")
         refused.after = _asked_wait(error)
         raise refused from error
 
@@ -191,7 +191,7 @@ class _Stay(HTTPRedirectHandler):
         return None
 
 
-def _post(url: str, message: Message, secret: str | None, exchange: Exchange) -> None:
+def _post_message(url: str, message: Message, secret: str | None, exchange: Exchange) -> None:
     body = json.dumps(
         {
             "id": message.id,
@@ -213,7 +213,7 @@ def _post(url: str, message: Message, secret: str | None, exchange: Exchange) ->
         url = split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
     request = Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - http or https, as checked
     try:
-        with build_opener(_Stay, *exchange.handlers()).open(request, timeout=PATIENCE) as answer:
+        with build_opener(_Stay, *exchange.url_handlers()).open(request, timeout=PATIENCE) as answer:
             answer.read(1)
     except HTTPError as error:
         error.close()  # it is the answer, and holds the connection
@@ -222,7 +222,7 @@ def _post(url: str, message: Message, secret: str | None, exchange: Exchange) ->
         raise
 
 
-def _mail(target: str, message: Message, exchange: Exchange) -> None:
+def _mail_message(target: str, message: Message, exchange: Exchange) -> None:
     import smtplib
     import ssl
     from contextlib import suppress
@@ -234,7 +234,7 @@ def _mail(target: str, message: Message, exchange: Exchange) -> None:
     asked = parse_qs(server.query)
     mail = EmailMessage()
     mail["Subject"] = f"[cronsensus] {message.subject}"
-    mail["To"] = ", ".join(_recipients(target))
+    mail["To"] = ", ".join(_recipients_of(target))
     mail["From"] = asked.get("from", ["cronsensus@localhost"])[0]
     mail["Date"] = formatdate(localtime=False)
     mail["Message-ID"] = f"<{message.id}@cronsensus>"
@@ -242,14 +242,14 @@ def _mail(target: str, message: Message, exchange: Exchange) -> None:
     secure = server.scheme == "smtps"
     # A password is for the server of that name only.
     tls = None if server.username is None else ssl.create_default_context()
-    kind: Callable[..., smtplib.SMTP] = exchange.mail(smtplib.SMTP)
+    kind: Callable[..., smtplib.SMTP] = exchange.mail_connection(smtplib.SMTP)
     if secure:
-        kind = partial(exchange.mail(smtplib.SMTP_SSL), context=tls)
+        kind = partial(exchange.mail_connection(smtplib.SMTP_SSL), context=tls)
     with kind(server.hostname or "", server.port or (465 if secure else 25), timeout=PATIENCE) as smtp:
         smtp.ehlo_or_helo_if_needed()  # before, it is not known what is offered
         if (not secure and smtp.has_extn("starttls")) or asked.get("starttls"):
             smtp.starttls(context=tls)
-            exchange.watch(smtp.sock)  # the one that was there is inside of it
+            exchange.watch_connection(smtp.sock)  # the one that was there is inside of it
         if server.username is not None:
             smtp.login(unquote(server.username), unquote(server.password or ""))
         refused = smtp.send_message(mail)
@@ -274,18 +274,18 @@ def _mail_server() -> SplitResult:
     return server
 
 
-def _recipients(target: str) -> list[str]:
+def _recipients_of(target: str) -> list[str]:
     rest = target.partition(":")[2].removeprefix("//").partition("?")[0]
     return [one for one in map(unquote, rest.split(",")) if "@" in one]
 
 
 def _by_apprise(target: str, message: Message) -> bool:
-    sender = _apprise().Apprise()
+    sender = _import_apprise().Apprise()
     sender.add(target)
     return bool(sender.notify(title=message.subject, body=message.text, body_format="text"))
 
 
-def _apprise() -> Any:
+def _import_apprise() -> Any:
     try:
         import apprise  # type: ignore[import-not-found,unused-ignore]
     except ImportError:

@@ -27,10 +27,10 @@ from cronsensus.alerts.conditions import (
     look_at_waiting,
     opened_by,
 )
-from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, begin, look
-from cronsensus.alerts.message_words import MOST_TOLD, data, subject, text
-from cronsensus.alerts.muting import muted
-from cronsensus.alerts.sending import LONGEST_WAIT, Message, send
+from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, read_events, read_mark
+from cronsensus.alerts.message_words import MOST_TOLD, events_as_data, write_subject, write_text
+from cronsensus.alerts.muting import list_muted
+from cronsensus.alerts.sending import LONGEST_WAIT, Message, send_message
 from cronsensus.errors import AlertNotSent, DuplicateJob, InvalidOption, Retry
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.time_words import exact
@@ -106,11 +106,11 @@ class Alerts:
         """Return what the job of an alert calls."""
 
         def watch(run: BaseRun) -> None:
-            self._turn(alert, run)
+            self._watch_once(alert, run)
 
         return watch
 
-    def ensure(self, store: Store, specs: Sequence[JobSpec]) -> None:
+    def ensure_runs(self, store: Store, specs: Sequence[JobSpec]) -> None:
         """See to it that the run of each alert is there: enqueued under one key, by whichever node comes first.
 
         Called when the jobs are declared, and every half minute: an operator may have cancelled it.
@@ -141,13 +141,13 @@ class Alerts:
                     ", ".join(jobs[:5]) + (" …" if len(jobs) > 5 else ""),
                 )
 
-    def _turn(self, alert: Alert, run: BaseRun) -> None:
+    def _watch_once(self, alert: Alert, run: BaseRun) -> None:
         store = self._store()
         mine = store.occurrence(run.id)
-        mark = begin(store) if mine is None or mine.note is None else _decode(mine.note)
+        mark = read_mark(store) if mine is None or mine.note is None else _decode(mine.note)
         if mine is not None and mine.note is not None:
             try:
-                mark = self._sent(alert, store, mark) if mark.letter else self._told(alert, store, mark)
+                mark = self._send_pending(alert, store, mark) if mark.letter else self._send_new(alert, store, mark)
             except AlertNotSent as error:
                 if error.after is None:
                     raise
@@ -155,26 +155,26 @@ class Alerts:
         after = timedelta(0) if mark.letter else EVERY
         raise EndsAs(Again(after, failed=False, note=json.encode(mark).decode()), "watching")
 
-    def _sent(self, alert: Alert, store: Store, mark: Mark) -> Mark:
+    def _send_pending(self, alert: Alert, store: Store, mark: Mark) -> Mark:
         """Send what an earlier look has found; return the mark without it."""
-        silent = _silent(store, mark.letter)
+        silent = _list_silenced(store, mark.letter)
         if events := [one for one in mark.letter if one.job not in silent]:
-            send(alert.target, self.message(alert, store, events, named_by=mark.letter), alert.secret)
+            send_message(alert.target, self.make_message(alert, store, events, named_by=mark.letter), alert.secret)
         return structs.replace(mark, letter=(), sent=(*mark.sent, to_micros(store.now())))
 
-    def _told(self, alert: Alert, store: Store, mark: Mark) -> Mark:
+    def _send_new(self, alert: Alert, store: Store, mark: Mark) -> Mark:
         """Tell what is new; return the mark for the next look, which is the same as long as it is too soon to tell."""
-        found, then = look(store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on)
+        found, then = read_events(store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on)
         found = in_rows(store, found, alert.in_row, mark.wrong)
         # Of a node that was seen to be gone, it is told before its session ends.
         found = [one for one in found if one.key.replace("node:", "gone:", 1) not in mark.wrong]
-        more, then = self._conditions(alert, store, then, found)
+        more, then = self._read_conditions(alert, store, then, found)
         found += more
-        silent = _silent(store, found)
+        silent = _list_silenced(store, found)
         # What is still wrong when its job is not muted any more is told then.
         wrong = {key: at for key, at in then.wrong.items() if key in mark.wrong or key.partition(":")[2] not in silent}
         then = structs.replace(then, wrong=wrong)
-        events = [one for one in found if alert.wants(one) and one.job not in silent]
+        events = [one for one in found if alert.wants_event(one) and one.job not in silent]
         now = to_micros(store.now())
         sent = tuple(at for at in mark.sent if now - WINDOW // timedelta(microseconds=1) < at <= now)
         if not events:
@@ -184,10 +184,10 @@ class Alerts:
         if len(events) <= MOST_TOLD:
             # First the mark says what is sent, else it is another message with another id after a death in between.
             return structs.replace(then, sent=sent, letter=tuple(events))
-        send(alert.target, self.message(alert, store, events), alert.secret)
+        send_message(alert.target, self.make_message(alert, store, events), alert.secret)
         return structs.replace(then, sent=(*sent, now))
 
-    def _conditions(self, alert: Alert, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
+    def _read_conditions(self, alert: Alert, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
         """Return what began to be wrong of jobs, and what is over; looked at now and then."""
         wrong, now = mark.wrong | opened_by(found), store.now()
         expected = self._expected()
@@ -229,7 +229,7 @@ class Alerts:
         view = store.job(job)
         return view is None or view.retired_at is not None
 
-    def message(
+    def make_message(
         self, alert: Alert, store: Store, events: Sequence[Event], *, named_by: Sequence[Event] = ()
     ) -> Message:
         """Return what is sent of events; ``named_by``: by which it is known, if not by these."""
@@ -239,7 +239,7 @@ class Alerts:
             view = views.get(event.job or "")
             return exact(at) if view is None else exact(at, zone_of(view.spec.trigger))
 
-        said = data(events)
+        said = events_as_data(events)
         for one, event in zip(said, events, strict=False):
             view, base = views.get(event.job or ""), self._dashboard_url()
             one["url"] = None if base is None or event.run is None else f"{base.rstrip('/')}/runs/{event.run}"
@@ -247,7 +247,7 @@ class Alerts:
             one["why"] = None
             if explain and len(events) <= MOST_EXPLAINED and view is not None and event.scheduled_for is not None:
                 one["why"] = " ".join(map(str, why(store, view, event.scheduled_for).sentences))
-        words = subject(events), text(events, shown)
+        words = write_subject(events), write_text(events, shown)
         return Message(alert.name, store.namespace, events, *words, said, named_by or events)
 
     def try_out(self, alert: Alert, namespace: str) -> str | None:
@@ -256,14 +256,16 @@ class Alerts:
         event = Event(
             key=f"test:{now}", event=alert.on[0], at=now, job="test", node="test", reason="only a test"
         )  # a key of its own: a receiver that remembers ids would take the next test for this one
-        message = Message(alert.name, namespace, [event], "only a test", "This is only a test.", data([event]), [event])
+        message = Message(
+            alert.name, namespace, [event], "only a test", "This is only a test.", events_as_data([event]), [event]
+        )
         try:
-            send(alert.target, message, alert.secret)
+            send_message(alert.target, message, alert.secret)
         except Exception as error:  # noqa: BLE001 - told to whoever tries it
             return f"{type(error).__name__}: {error}"
         return None
 
 
-def _silent(store: Store, events: Sequence[Event]) -> set[str]:
+def _list_silenced(store: Store, events: Sequence[Event]) -> set[str]:
     """Return the jobs of which nobody is told; it asks only where there is something to tell."""
-    return {one.job for one in muted(store)} if events else set()
+    return {one.job for one in list_muted(store)} if events else set()

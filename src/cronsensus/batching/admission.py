@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cronsensus.batching.batch import is_batch, tolerance_of
-from cronsensus.batching.phases import adder, phases
+from cronsensus.batching.phases import make_adder, make_phases
 from cronsensus.model.batch import Children, Tolerance
 from cronsensus.model.ends import Final, Then
 from cronsensus.model.occurrence import Claim
@@ -37,58 +37,63 @@ class BatchAdmission(Admission):
         self._doubts = 0
         self._lock = threading.Lock()
 
-    def concerns(self, claim: Claim) -> bool:
+    def concerns_claim(self, claim: Claim) -> bool:
         """Return whether a claim is an item, or a batch of a function that is known here."""
         if claim.parent is not None:
             return True
         registered = self._registry.get(claim.spec.function)
         return registered is not None and is_batch(registered, claim)
 
-    def decide(self, claim: Claim) -> Begin | Then | None:
+    def decide_claim(self, claim: Claim) -> Begin | Then | None:
         """Let begin what is a batch itself, and an item whose batch was open a moment ago."""
         if claim.parent is None:
-            return self._begin(claim)
+            return self._start_spec(claim)
         # With ``stop_after`` each item is asked about: what was claimed when the last failed is all that may still run.
         trusted = self._clock.monotonic() - self._open_at.get(claim.parent, -TRUSTED) < TRUSTED
-        return self._begin(claim) if trusted and not self._tolerance(claim).stop_after else None
+        return self._start_spec(claim) if trusted and not self._tolerance_of(claim).stop_after else None
 
-    def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin | Then]:  # noqa: ARG002
+    def admit_claims(
+        self,
+        store: Store,
+        claims: Sequence[Claim],
+        company: Collection[Claim],  # noqa: ARG002
+    ) -> Mapping[int, Begin | Then]:
         """Let begin the items whose batches are open, and end the others."""
-        tolerances = {claim.parent: self._tolerance(claim) for claim in claims if claim.parent is not None}
+        tolerances = {claim.parent: self._tolerance_of(claim) for claim in claims if claim.parent is not None}
         asked_at, doubts = self._clock.monotonic(), self._doubts
         found = store.children(list(tolerances), limit=max(one.stop_after or 1 for one in tolerances.values()))
         over = {batch for batch, children in found.items() if begins_nothing(children, tolerances[batch])}
         for batch in over:
-            self.close(batch)
+            self.close_batch(batch)
         with self._lock:
             if doubts == self._doubts:  # else this answer may be from before the operator acted
                 still = {batch: at for batch, at in self._open_at.items() if asked_at - at < TRUSTED}
                 self._open_at = still | dict.fromkeys(set(found) - over, asked_at)
-        return {claim.id: ENDED if claim.parent in over else self._begin(claim) for claim in claims}
+        return {claim.id: ENDED if claim.parent in over else self._start_spec(claim) for claim in claims}
 
-    def doubt(self) -> None:
+    def forget_answers(self) -> None:
         """Ask of the next item whether its batch is open."""
         with self._lock:
             self._doubts += 1
             self._open_at = {}
 
-    def close(self, batch: int) -> None:
+    def close_batch(self, batch: int) -> None:
         """Begin no further item of a batch that was found to be over."""
         with self._lock:
             self._open_at.pop(batch, None)
         self._refuse(lambda claim: claim.parent == batch, ENDED)
 
-    def _begin(self, claim: Claim) -> Begin:
+    def _start_spec(self, claim: Claim) -> Begin:
         registered = self._registry.get(claim.spec.function)
         if registered is None:
             return Begin()
-        add = adder(registered, claim, self._store)
-        return Begin({ADD_ITEMS: add}, None if claim.parent is not None else self._perform)
+        add = make_adder(registered, claim, self._store)
+        return Begin({ADD_ITEMS: add}, None if claim.parent is not None else self._perform_item)
 
-    def _perform(self, registered: Registered, claim: Claim) -> Registered:
-        return phases(registered, claim, self._store())
+    def _perform_item(self, registered: Registered, claim: Claim) -> Registered:
+        return make_phases(registered, claim, self._store())
 
-    def _tolerance(self, claim: Claim) -> Tolerance:
+    def _tolerance_of(self, claim: Claim) -> Tolerance:
         return tolerance_of(self._registry.get(claim.spec.function))
 
 

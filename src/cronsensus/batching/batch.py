@@ -52,12 +52,14 @@ def is_batch(registered: Registered, claim: Claim | Occurrence) -> bool:
     """
     if claim.parent is not None:
         return False
-    return claim.origin is Origin.BATCH or (claim.origin is not Origin.ENQUEUE and registered.part(Batch) is not None)
+    return claim.origin is Origin.BATCH or (
+        claim.origin is not Origin.ENQUEUE and registered.part_of(Batch) is not None
+    )
 
 
 def batch_of(registered: Registered) -> Batch:
     """Return how the items of a function come to be; of one without ``items=`` only by hand."""
-    if (declared := registered.part(Batch)) is not None:
+    if (declared := registered.part_of(Batch)) is not None:
         return declared
 
     def bind(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -69,5 +71,5 @@ def batch_of(registered: Registered) -> Batch:
 
 def tolerance_of(registered: Registered | None) -> Tolerance:
     """Return how many items of a function's batches may fail; of one that is not known here none."""
-    declared = None if registered is None else registered.part(Batch)
+    declared = None if registered is None else registered.part_of(Batch)
     return Tolerance() if declared is None else declared.tolerance

@@ -37,7 +37,7 @@ def read_batch(
     """
     lister, shards = options.get("items"), options.get("shards")
     if shards is not None:
-        return _sharded(function, options, args, kwargs)
+        return _shard_arguments(function, options, args, kwargs)
     if lister is None:
         if rest := [name for name in options if options[name] is not None]:
             raise InvalidOption(f"{rest[0]}=… is for jobs with items; give items=… what lists them")
@@ -57,7 +57,7 @@ def read_batch(
             raise InvalidOption(f"{name}={given!r}: give a function")
     return Batch(
         lister=lister,
-        lister_name=_called(lister),
+        lister_name=_call_lister(lister),
         lister_run=run_parameter_of(lister) if callable(lister) else None,
         bind=lambda item: function.bind((item,), kwargs),
         key_of=key_of,
@@ -79,19 +79,21 @@ def batch_by_hand(
     if item_key is not None and not callable(item_key):
         raise InvalidOption(f"item_key={item_key!r}: give a function")
     if function is None:
-        return Batch((), "enqueue_batch", _untyped, key_of=item_key)
+        return Batch((), "enqueue_batch", _untyped_item, key_of=item_key)
     function.require_item(kwargs)
-    known = function.registered.part(Batch)
+    known = function.registered.part_of(Batch)
     key_of = item_key or (None if known is None else known.key_of)
     return Batch((), "enqueue_batch", lambda item: function.bind((item,), kwargs), key_of=key_of)
 
 
-def _untyped(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _untyped_item(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     given, named = UNTYPED.write_arguments((item,), {})
     return tuple(given), named
 
 
-def _sharded(function: Function, options: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
+def _shard_arguments(
+    function: Function, options: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Batch:
     shards = options["shards"]
     if type(shards) is not int or not 1 <= shards <= MOST_SHARDS:
         raise InvalidOption(f"shards={shards!r}: a whole number from 1 to {MOST_SHARDS:,}")
@@ -115,7 +117,7 @@ def _is_async(lister: Any) -> bool:
     return callable(lister) and (is_async(lister) or inspect.isasyncgenfunction(inspect.unwrap(lister)))
 
 
-def _called(lister: Any) -> str:
+def _call_lister(lister: Any) -> str:
     return getattr(lister, "__name__", None) or ("items" if isinstance(lister, tuple) else type(lister).__name__)
 
 

@@ -33,13 +33,13 @@ class Hashes:
         self._slots = array("q", [0]) * 1024
         self._count = 0
 
-    def add(self, value: int) -> bool:
+    def add_value(self, value: int) -> bool:
         """Put one in; return whether it was not there."""
         if 3 * self._count >= 2 * len(self._slots):
             before, self._slots, self._count = self._slots, array("q", [0]) * (2 * len(self._slots)), 0
             for one in before:
                 if one:
-                    self.add(one)
+                    self.add_value(one)
         value = value or 1  # an empty slot is 0
         last = len(self._slots) - 1
         at = value & last
@@ -73,7 +73,7 @@ class Pages:
         self._since = _clock.monotonic()
         self.count = 0
 
-    def add(self, item: Any) -> bool:
+    def add_item(self, item: Any) -> bool:
         """Take an item in; return whether it is time to write.
 
         Raises:
@@ -85,12 +85,12 @@ class Pages:
                 f"{self._batch.lister_name} gives more than {MOST_ITEMS:,} items, the most of one batch; let one item "
                 "stand for several of them"
             )
-        args, kwargs = self._bound(item)
-        own = self._key(item, args)
-        if self._done and digest(item_key(0, own)) in self._done:
+        args, kwargs = self._bind_item(item)
+        own = self._key_of(item, args)
+        if self._done and digest_key(item_key(0, own)) in self._done:
             return False
         key = item_key(self._number, own)
-        if not self._seen.add(hash(key)):
+        if not self._seen.add_value(hash(key)):
             self._again.add(key)
         self._page.append(
             Item(
@@ -104,14 +104,14 @@ class Pages:
         )
         return len(self._page) >= PAGE or _clock.monotonic() - self._since > PAGE_SECONDS
 
-    def _bound(self, item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _bind_item(self, item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
             return self._batch.bind(item)
         except ConfigurationError as error:
             kind = InvalidPayload if isinstance(error, InvalidPayload) else InvalidOption
             raise kind(f"item {self.count} of {self._batch.lister_name} cannot be used: {error}") from error
 
-    def _key(self, item: Any, args: tuple[Any, ...]) -> str:
+    def _key_of(self, item: Any, args: tuple[Any, ...]) -> str:
         if self._batch.key_of is None:
             value = args[0] if args else self.count
             return value if isinstance(value, str) else dumps(value, what="item")
@@ -120,7 +120,7 @@ class Pages:
             raise InvalidOption(f"item_key gave {key!r} for item {self.count}; give text or a whole number")
         return str(key)
 
-    def write(self) -> None:
+    def write_items(self) -> None:
         """Enqueue what has been taken in.
 
         Raises:
@@ -141,9 +141,9 @@ class Pages:
 def write_pages(pages: Pages, items: Iterable[Any]) -> int:
     """Enqueue items page by page; return how many there were."""
     for item in items:
-        if pages.add(item):
-            pages.write()
-    pages.write()
+        if pages.add_item(item):
+            pages.write_items()
+    pages.write_items()
     return pages.count
 
 
@@ -167,7 +167,7 @@ class Results:
     async def __aiter__(self) -> AsyncIterator[Any]:
         import asyncio
 
-        pages = batched(iter(self), PAGE)
+        pages = batch_items(iter(self), PAGE)
         while page := await asyncio.to_thread(next, pages, ()):
             for result in page:
                 yield result
@@ -181,12 +181,12 @@ def items_of(store: Store, batch: int, state: State) -> Iterator[Occurrence]:
         yield from page
 
 
-def digest(key: str) -> bytes:
+def digest_key(key: str) -> bytes:
     """Return what stands for a key where many are kept."""
     return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
-def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+def batch_items(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
     """Give the items in tuples of a size; the last may be shorter. ``itertools`` has it from Python 3.12 on."""
     left = iter(items)
     while page := tuple(islice(left, size)):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cronsensus.batching.batch import Batch, batch_of, is_batch
-from cronsensus.batching.pages import PAGE, Hashes, Pages, Results, batched, digest, items_of, write_pages
+from cronsensus.batching.pages import PAGE, Hashes, Pages, Results, batch_items, digest_key, items_of, write_pages
 from cronsensus.errors import BatchFailed, InvalidOption
 from cronsensus.model.batch import MOST_ITEMS, Children, Phase, item_key, phase, shown_key
 from cronsensus.model.ends import Parked
@@ -41,7 +41,9 @@ _GONE = (
 _MOST_RETRIES = 100
 
 
-def adder(registered: Registered, claim: Claim, store: Callable[[], Store]) -> Callable[[Iterable[Any]], int] | None:
+def make_adder(
+    registered: Registered, claim: Claim, store: Callable[[], Store]
+) -> Callable[[Iterable[Any]], int] | None:
     """Return what adds items to the batch that a run belongs to; ``None``: it belongs to none."""
     number = claim.id if is_batch(registered, claim) else claim.parent
     if number is None:
@@ -54,13 +56,13 @@ def adder(registered: Registered, claim: Claim, store: Callable[[], Store]) -> C
     return add
 
 
-def phases(registered: Registered, claim: Claim, store: Store) -> Registered:
+def make_phases(registered: Registered, claim: Claim, store: Store) -> Registered:
     """Return what is called for a batch in place of its job's function."""
     batch = batch_of(registered)
     attempt = _Attempt(claim, batch, store, registered.types)
     return dataclasses.replace(
         registered,
-        function=attempt.on_loop if batch.on_loop else attempt.here,
+        function=attempt.on_loop if batch.on_loop else attempt.run_here,
         executor="async" if batch.on_loop else "thread",
         run_parameter="run",
         before_run=0,
@@ -87,29 +89,31 @@ class _Attempt:
 
     # Called with no arguments of the job's: those are passed to the items.
 
-    def here(self, *_: Any, run: BaseRun, **__: Any) -> Any:
+    def run_here(self, *_: Any, run: BaseRun, **__: Any) -> Any:
         """Do what comes next, on this thread."""
         self._look_back()
-        while self._next() == "list":
-            self._write_all(run, self._items(run))
+        while self._next_phase() == "list":
+            self._write_all(run, self._list_items(run))
         collect = self._batch.collect
-        return None if collect is None else collect(self._results, **_named(self._batch.collect_run, run))
+        return (
+            None if collect is None else collect(self._typed_results, **_name_parameter(self._batch.collect_run, run))
+        )
 
     async def on_loop(self, *_: Any, run: BaseRun, **__: Any) -> Any:
         """Do what comes next, on an event loop; what asks the store does so on a thread."""
         import asyncio
 
         await asyncio.to_thread(self._look_back)
-        while await asyncio.to_thread(self._next) == "list":
+        while await asyncio.to_thread(self._next_phase) == "list":
             await self._write_all_on_loop(run)
         collect = self._batch.collect
         if collect is None:
             return None
-        made = await asyncio.to_thread(collect, self._results, **_named(self._batch.collect_run, run))
+        made = await asyncio.to_thread(collect, self._typed_results, **_name_parameter(self._batch.collect_run, run))
         return await made if hasattr(made, "__await__") else made
 
     @property
-    def _results(self) -> Results:
+    def _typed_results(self) -> Results:
         return Results(self._store, (*self._before, self._claim.id), self._types)
 
     def _look_back(self) -> None:
@@ -133,7 +137,7 @@ class _Attempt:
                 )
             done += children.succeeded
 
-    def _next(self) -> Phase:
+    def _next_phase(self) -> Phase:
         """Return ``"list"`` or ``"collect"``.
 
         Raises:
@@ -146,7 +150,7 @@ class _Attempt:
         if step == "wait":
             raise EndsAs(Parked("items", self._listed), "waits for its items")
         if step in {"stop", "fail"}:
-            raise BatchFailed(self._said(stopped=step == "stop"))
+            raise BatchFailed(self._failure_message(stopped=step == "stop"))
         if step == "collect" and (gone := self._count_missing()):
             if self._listed_anew or (self._claim.origin is Origin.BATCH and not self._before):
                 raise BatchFailed(f"{gone:,} of {self._listed:,} items are gone: {_GONE}")
@@ -161,7 +165,7 @@ class _Attempt:
         done = sum(counted[one].succeeded for one in self._before)  # of its list, and not enqueued again
         return max(0, (self._listed or 0) - counted[self._claim.id].total - done)
 
-    def _said(self, *, stopped: bool) -> str:
+    def _failure_message(self, *, stopped: bool) -> str:
         """Say why a batch has failed, with the keys of some items."""
         number = self._claim.id
         children = self._store.children([number], limit=MOST_ITEMS)[number]
@@ -179,12 +183,12 @@ class _Attempt:
 
     # --- the list ---------------------------------------------------------------------------------------------------
 
-    def _items(self, run: BaseRun) -> Iterable[Any]:
+    def _list_items(self, run: BaseRun) -> Iterable[Any]:
         if self._claim.origin is Origin.BATCH:
             self._list_again()
             return ()
         lister = self._batch.lister
-        found = lister(**_named(self._batch.lister_run, run)) if callable(lister) else lister
+        found = lister(**_name_parameter(self._batch.lister_run, run)) if callable(lister) else lister
         return as_items(found, self._batch.lister_name)
 
     def _list_again(self) -> None:
@@ -194,15 +198,17 @@ class _Attempt:
                 "its list was not completed: the program that called enqueue_batch ended before it was; call it again "
                 "with the same key, or items"
             )
-        done, seen, self._again = self._done(), Hashes(), 0
+        done, seen, self._again = self._succeeded_before(), Hashes(), 0
         for before in self._before:
             # In the order in which an item may pass through them, so that none is overlooked on its way.
             for state in (State.PENDING, State.RUNNING, State.FAILED, State.CANCELLED):
-                for page in batched(items_of(self._store, before, state), PAGE):
-                    items = [self._as_item(one) for one in page if digest(item_key(0, shown_key(one.key))) not in done]
+                for page in batch_items(items_of(self._store, before, state), PAGE):
+                    items = [
+                        self._as_item(one) for one in page if digest_key(item_key(0, shown_key(one.key))) not in done
+                    ]
                     if items:
                         self._store.enqueue(items)
-                    self._again += sum(seen.add(hash(item.key)) for item in items)
+                    self._again += sum(seen.add_value(hash(item.key)) for item in items)
 
     def _as_item(self, one: Occurrence) -> Item:
         return Item(
@@ -216,14 +222,14 @@ class _Attempt:
         )
 
     def _write_all(self, run: BaseRun, items: Iterable[Any]) -> None:
-        pages = self._pages()
+        pages = self._make_pages()
         for item in items:
-            if pages.add(item):
+            if pages.add_item(item):
                 run.check()
-                pages.write()
+                pages.write_items()
                 self._stop_early()
         run.check()
-        pages.write()
+        pages.write_items()
         self._note_listed(pages.count + self._again)
 
     async def _write_all_on_loop(self, run: BaseRun) -> None:
@@ -234,33 +240,33 @@ class _Attempt:
             await asyncio.to_thread(self._write_all, run, ())
             return
         lister = self._batch.lister
-        found = lister(**_named(self._batch.lister_run, run)) if callable(lister) else lister
+        found = lister(**_name_parameter(self._batch.lister_run, run)) if callable(lister) else lister
         if hasattr(found, "__await__"):
             found = await found
         if not hasattr(found, "__aiter__"):
             await asyncio.to_thread(self._write_all, run, as_items(found, self._batch.lister_name))
             return
-        pages = self._pages()
+        pages = self._make_pages()
         async for item in found:
-            if pages.add(item):
+            if pages.add_item(item):
                 run.check()
-                await asyncio.to_thread(pages.write)
+                await asyncio.to_thread(pages.write_items)
                 await asyncio.to_thread(self._stop_early)
         run.check()
-        await asyncio.to_thread(pages.write)
+        await asyncio.to_thread(pages.write_items)
         self._note_listed(pages.count)
 
     def _note_listed(self, count: int) -> None:
         # A shorter list than before does not make up for items that are gone.
         self._listed = max(count, self._listed or 0)
 
-    def _pages(self) -> Pages:
-        return Pages(self._claim.job, self._claim.id, self._batch, self._store, self._done())
+    def _make_pages(self) -> Pages:
+        return Pages(self._claim.job, self._claim.id, self._batch, self._store, self._succeeded_before())
 
-    def _done(self) -> set[bytes]:
+    def _succeeded_before(self) -> set[bytes]:
         """Return what stands for the items that have succeeded in the batches before."""
         return {
-            digest(item_key(0, shown_key(one.key)))
+            digest_key(item_key(0, shown_key(one.key)))
             for before in self._before
             for one in items_of(self._store, before, State.SUCCEEDED)
         }
@@ -271,14 +277,14 @@ class _Attempt:
         if tolerance.stop_after is not None:
             children = self._store.children([self._claim.id], limit=tolerance.counts)[self._claim.id]
             if tolerance.stops(children):
-                raise BatchFailed(self._said(stopped=True))
+                raise BatchFailed(self._failure_message(stopped=True))
 
 
 def _only_failed(children: Children) -> Children:
     return Children(children.state, failed=children.failed)
 
 
-def _named(parameter: str | None, run: BaseRun) -> dict[str, BaseRun]:
+def _name_parameter(parameter: str | None, run: BaseRun) -> dict[str, BaseRun]:
     return {} if parameter is None else {parameter: run}
 
 

@@ -22,15 +22,15 @@ class OfBatch(BaseRun):
     @property
     def shard(self) -> int:
         """Which shard this is, counted from 0, of a job with ``shards=``; 0: it has none."""
-        return self._shard[0]
+        return self._read_shard[0]
 
     @property
     def shards(self) -> int:
         """How many shards the job has; 1: it has none."""
-        return self._shard[1]
+        return self._read_shard[1]
 
     @property
-    def _shard(self) -> tuple[int, int]:
+    def _read_shard(self) -> tuple[int, int]:
         number, _, many = shown_key(self.key).partition("/") if self.batch is not None else ("", "", "")
         return (int(number), int(many)) if number.isdecimal() and many.isdecimal() else (0, 1)
 

@@ -35,31 +35,31 @@ class BatchWaker(Waker):
         self._registry = host.registry
         self._admission = admission
 
-    def ended(self, claim: Claim, then: Then) -> Hashable | None:
+    def trigger_of_end(self, claim: Claim, then: Then) -> Hashable | None:
         """Return the batch of an item that has ended, or the batch that was just parked: its items may be done."""
         if claim.parent is not None:
             return _Batch(claim.parent, claim.spec.function)
         parked = isinstance(then, Parked) and then.on == self.on
         return _Batch(claim.id, claim.spec.function) if parked else None
 
-    def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+    def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
         """Return the batches that wait for nothing any more."""
         batches = cast("list[_Batch]", list(told))
         told.clear()
-        return self._free(store, batches)
+        return self._find_free(store, batches)
 
-    def sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:
+    def start_sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:
         """Return what looks at a page of parked batches."""
-        return lambda page: self._free(store, [_Batch(one.id, one.job) for one in page])
+        return lambda page: self._find_free(store, [_Batch(one.id, one.job) for one in page])
 
-    def _free(self, store: Store, batches: Collection[_Batch]) -> Collection[int]:
+    def _find_free(self, store: Store, batches: Collection[_Batch]) -> Collection[int]:
         tolerances = {one.number: tolerance_of(self._registry.get(one.function)) for one in batches}
         stops = [one.counts for one in tolerances.values() if one.stop_after]
         found = store.children(list(tolerances), limit=max(FEW, *stops) if stops else FEW)
         self.pause = PAUSE[all(one.open >= FEW for one in found.values())]
         for number, children in found.items():
             if begins_nothing(children, tolerances[number]):
-                self._admission.close(number)
+                self._admission.close_batch(number)
         return [
             number
             for number, children in found.items()

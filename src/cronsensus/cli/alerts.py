@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import click
 
-from cronsensus.alerts.muting import mute, muted, unmute
+from cronsensus.alerts.muting import list_muted, mute_job, unmute_job
 from cronsensus.cli.app import application, complete_app, complete_job, opened_store
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Group, Invocation
@@ -52,12 +52,12 @@ def list_(name: str | None) -> None:
     assert scheduler.alerts is not None  # noqa: S101 - for the type checker
     try:
         with opened_store() as store:
-            silent = muted(store)
+            silent = list_muted(store)
     except StoreError as error:  # no node has made it yet, say; the alerts are known all the same
         message(f"what is muted is not known: {error}")
         silent = []
     rows = [
-        {"name": one.name, "on": list(one.on), "jobs": list(one.jobs), "target": one.shown}
+        {"name": one.name, "on": list(one.on), "jobs": list(one.jobs), "target": one.shown_target}
         for one in scheduler.alerts.by_name.values()
     ]
     quiet = [
@@ -68,7 +68,7 @@ def list_(name: str | None) -> None:
     output.table(
         ["alert", "on", "jobs", "to"],
         [
-            [Cell(one.name, "bold"), ", ".join(one.on), ", ".join(one.jobs), one.shown]
+            [Cell(one.name, "bold"), ", ".join(one.on), ", ".join(one.jobs), one.shown_target]
             for one in scheduler.alerts.by_name.values()
         ],
         prose=("on", "to"),
@@ -117,7 +117,7 @@ def mute_(job: str, span: timedelta, reason: str, by: str) -> None:
     output = Output.current()
     with opened_store() as store:
         require_job(store, job)
-        until = mute(store, job, span, by=by, why=reason)
+        until = mute_job(store, job, span, by=by, why=reason)
         if not output.printed_json({"job": job, "until": until}):
             shown = exact(until.replace(microsecond=0), JobZones(store).find_zone(job))
             output.line(f"nobody is told of {job} until {shown} ({relative(until, store.now())})")
@@ -133,7 +133,7 @@ def unmute_(job: str, reason: str, by: str) -> None:
     """
     output = Output.current()
     with opened_store() as store:
-        was = unmute(store, job, by=by, why=reason)
+        was = unmute_job(store, job, by=by, why=reason)
         if not was:
             raise CommandError(f"{job!r} is not muted", then="cronsensus alerts list")
         if not output.printed_json({"job": job, "muted": False}):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import click
 
 from cronsensus.after.downstream import Downstream
-from cronsensus.after.downstream import downstream as behind_of
+from cronsensus.after.downstream import list_downstream as behind_of
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.asking import ask
 from cronsensus.cli.group import Command

@@ -85,8 +85,8 @@ def enqueue(
             given = {"args": args, "kwargs": kwargs} if args or kwargs else {}
             item = Item(job=job, key=key, delay=delay or timedelta(0), priority=priority, **given)
             call: Call[Any] = Call(item, on_mismatch, on_failed)
-            (one,) = known_keys.enqueue(store, [call], by=whoami())
-            if (wrong := known_keys.mismatch(call, one, None, view.spec)) is not None:
+            (one,) = known_keys.enqueue_calls(store, [call], by=whoami())
+            if (wrong := known_keys.payload_mismatch(call, one, None, view.spec)) is not None:
                 raise wrong
         missing = describe_missing_node(store, view.spec)
     if output.printed_json(made_data(one)):

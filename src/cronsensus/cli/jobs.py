@@ -148,7 +148,7 @@ def _state(view: JobView, zone: tzinfo) -> Cell:
 def _follow(one: Enqueued | Handle) -> str:
     code = Invocation.current().scheduler
     function = None if code is None else code.declared.function_of(one.job)
-    is_batch = function is not None and function.registered.part(Batch) is not None
+    is_batch = function is not None and function.registered.part_of(Batch) is not None
     return f"cronsensus runs {'watch' if is_batch else 'logs -f'} {one.id}"
 
 

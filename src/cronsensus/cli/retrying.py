@@ -9,7 +9,7 @@ from cronsensus.batching.declare import refuse_item
 from cronsensus.cli.output import Output, message
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.as_data import made_data
-from cronsensus.jobs.handle import retry
+from cronsensus.jobs.handle import retry_occurrence
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import refuse_run_by_hand
 from cronsensus.model.occurrence import Enqueued, Occurrence, succeeded_already
@@ -47,7 +47,7 @@ def retry_runs(
     store: Store, found: Sequence[Occurrence], again: Collection[int], *, by: str, why: str
 ) -> list[tuple[int, Enqueued]]:
     """Retry runs, and notify nodes; return the number of each with what was made of it."""
-    made = [(one.id, retry(store, one.id, by=by, why=why, again=one.id in again)) for one in found]
+    made = [(one.id, retry_occurrence(store, one.id, by=by, why=why, again=one.id in again)) for one in found]
     store.notify()
     return made
 

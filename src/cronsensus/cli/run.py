@@ -99,10 +99,10 @@ def run(
     # Opened before the greeting, which would else look as if it ran although it cannot.
     with StopSignals() as signals:
         for pause in (tries := Tries(wait.total_seconds())):
-            if not signals.asked() and signals.wait(pause) is None:
+            if not signals.is_asked() and signals.wait(pause) is None:
                 with tries, connecting(known.url, message):
                     applied = scheduler.store.migrate()
-            if signals.asked():
+            if signals.is_asked():
                 message("stopped before it took part; nothing was started")
                 return
     if known.log_format == "text":

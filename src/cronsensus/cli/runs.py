@@ -32,7 +32,7 @@ from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.time_words import counted, relative, shorten
-from cronsensus.jobs.handle import cancel as cancel_run
+from cronsensus.jobs.handle import cancel_occurrence as cancel_run
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State

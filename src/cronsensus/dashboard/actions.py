@@ -22,7 +22,7 @@ from cronsensus.insight.lookup import require_job
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.time_words import exact, read_time, shorten
 from cronsensus.jobs.acting import MOST_AT_ONCE
-from cronsensus.jobs.handle import cancel
+from cronsensus.jobs.handle import cancel_occurrence
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
@@ -262,7 +262,7 @@ def _cancel_form(store: Store, given: Given) -> Form:
 
 
 def _cancel(store: Store, given: Given, by: str, why: str) -> str:
-    cancel(store, int(given["run"]), by=by, why=why)
+    cancel_occurrence(store, int(given["run"]), by=by, why=why)
     return f"/runs/{given['run']}"
 
 

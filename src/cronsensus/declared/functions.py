@@ -120,7 +120,7 @@ def look_at(function: Callable[..., Any], *, name: str | None, executor: str | N
     left = None if parameters is None else [each for each in parameters if each.name != run]
     return Function(
         name=name,
-        registered=Registered.of(name, function, _executor(function, executor, place), run, before_run),
+        registered=Registered.from_function(name, function, _executor(function, executor, place), run, before_run),
         place=place,
         signature=None if left is None else inspect.Signature(left),
     )

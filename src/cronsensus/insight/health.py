@@ -20,7 +20,7 @@ from cronsensus.model.states import State
 from cronsensus.model.stuck import is_stuck, overrun_of
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
-from cronsensus.stores.sql.probe import Living, probe
+from cronsensus.stores.sql.probe import Living, probe_store
 
 _SHOWN = 3
 _LOOKED_AT = 20
@@ -151,7 +151,7 @@ def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health
 
     It can where all of which it was asked are processes of this host, so that its kernel says which of them run.
     """
-    quick = probe(url, namespace)
+    quick = probe_store(url, namespace)
     if quick is None:
         return None
     asked = [one for one in quick.living if _is_meant(one, node) and not _is_elsewhere(one, node)]

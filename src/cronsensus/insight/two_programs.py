@@ -8,7 +8,7 @@ from itertools import combinations
 
 from cronsensus.insight.time_words import counted, shorten
 from cronsensus.model.session import SessionView
-from cronsensus.once.identity import alike
+from cronsensus.once.identity import is_same_function
 
 _NAMED = 3
 _LONGEST = 60
@@ -38,7 +38,7 @@ def find_twice_declared(nodes: Iterable[SessionView]) -> list[TwiceDeclared]:
     for node in nodes:
         for job, function in node.declares.items():
             known = found.setdefault(job, [])
-            if not any(alike(function, other) for other, _ in known):
+            if not any(is_same_function(function, other) for other, _ in known):
                 known.append((function, node.node))
     return [TwiceDeclared(job, tuple(of)) for job, of in sorted(found.items()) if len(of) > 1]
 

@@ -23,7 +23,7 @@ from uuid import UUID, uuid5
 
 from cronsensus.errors import InvalidOption, MissingExtra
 from cronsensus.events import RunEnded, RunStarted
-from cronsensus.lifecycle.pinging import ping
+from cronsensus.lifecycle.pinging import ping_url
 from cronsensus.model.states import Origin
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
@@ -211,7 +211,7 @@ class _Pinging:
     def _ping(self, url: str, body: bytes) -> None:
         for pause in (*PAUSES, None):
             try:
-                ping(url, body)
+                ping_url(url, body)
             except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
                 if pause is not None and _may_arrive_later(error):
                     self._paused.wait(pause)

@@ -35,7 +35,7 @@ from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
 from cronsensus.lock.waiter import Waiter
-from cronsensus.lock.worker_pool import renew
+from cronsensus.lock.worker_pool import submit_renewal
 from cronsensus.membership.lease_monitor import LeaseMonitor
 from cronsensus.membership.liveness import is_gone, started_at
 from cronsensus.membership.timer import Deadline
@@ -128,7 +128,7 @@ class RedlockBackend(LockBackend):
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
+    def try_lock(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
         """Try to have the lock at a majority; if it is refused, look whether its holders live."""
         lease, holders = self._try(request)
         if self._reclaim_dead(request.name, holders):
@@ -175,16 +175,16 @@ class RedlockBackend(LockBackend):
         return None, Counter(answer[1].decode() for answer in taken.said.values() if not _granted(answer))
 
     def _held(self, request: LockRequest, me: str, token: int, asked_at: float) -> Lease:
-        holder = self.holder(f"{socket.gethostname()}:{os.getpid()}")
-        lease = request.granted(self, me, holder=holder, token=token, asked_at=asked_at)
-        lease.register(self._monitor.begin)
+        holder = self.name_holder(f"{socket.gethostname()}:{os.getpid()}")
+        lease = request.lease_of_grant(self, me, holder=holder, token=token, asked_at=asked_at)
+        lease.register(self._monitor.monitor_lease)
         if request.renew:
             lease.register(lambda ref: self._renew_in(ref, request.ttl.total_seconds() / RENEWALS))
         return lease
 
     def _renew_in(self, lease: LeaseRef, seconds: float) -> None:
         def step() -> None:
-            wait = lease.step()
+            wait = lease.renew_when_due()
             if lease in self._renewals:
                 if lease.lost:
                     del self._renewals[lease]
@@ -192,7 +192,7 @@ class RedlockBackend(LockBackend):
                     self._renew_in(lease, wait)
 
         # The timer's thread must not wait for servers, so renewals have threads of their own.
-        self._renewals[lease] = self._monitor.timer.after(seconds, lambda: renew(step))
+        self._renewals[lease] = self._monitor.timer.call_after(seconds, lambda: submit_renewal(step))
 
     def _reclaim_dead(self, name: str, holders: Counter[str]) -> bool:
         """Free the locks of processes of this host that are gone; ``True``: there was one."""
@@ -203,7 +203,7 @@ class RedlockBackend(LockBackend):
 
     # --- holding ------------------------------------------------------------------------------------------------------
 
-    def free(self, lease: Lease) -> bool:
+    def free_lock(self, lease: Lease) -> bool:
         """Free a lock everywhere; it was ours if it was so at a majority.
 
         Raises:
@@ -219,7 +219,7 @@ class RedlockBackend(LockBackend):
         )
         return self._majority_of(freed)
 
-    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:  # noqa: ARG002 - no such thing
+    def extend_lock(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:  # noqa: ARG002 - no such thing
         """Extend a lock, at a majority.
 
         Raises:
@@ -234,13 +234,13 @@ class RedlockBackend(LockBackend):
         self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=ttl.total_seconds())
         return False
 
-    def watch(self, lease: LeaseRef) -> None:
+    def watch_lease(self, lease: LeaseRef) -> None:
         """Have the monitor notice its end."""
-        self._monitor.begin(lease)
+        self._monitor.monitor_lease(lease)
 
-    def forget(self, lease: LeaseRef) -> None:
+    def forget_lease(self, lease: LeaseRef) -> None:
         """Renew and watch this no more."""
-        self._monitor.end(lease)
+        self._monitor.drop_lease(lease)
         renewal = self._renewals.pop(lease, None)
         if renewal is not None:
             renewal.cancel()
@@ -252,7 +252,7 @@ class RedlockBackend(LockBackend):
         self._require_majority(seen)
         return self._count(seen, lambda holder: holder == mine) >= self._masters.quorum
 
-    def holders(self, name: str) -> int:
+    def count_holders(self, name: str) -> int:
         """Return 1 if it is taken at a majority."""
         seen = self._masters.ask(_LOOK, self._keys(name), enough=lambda so_far: not so_far.pending)
         self._require_majority(seen)
@@ -261,7 +261,7 @@ class RedlockBackend(LockBackend):
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def waiter(self, name: str) -> Waiter:
+    def make_waiter(self, name: str) -> Waiter:
         """Return a waiter."""
         return RedlockWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
 

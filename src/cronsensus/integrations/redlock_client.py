@@ -17,7 +17,7 @@ from cronsensus.process.interrupts import Condition, Event
 from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.redis_url import RedisUrl, read_url
-from cronsensus.stores.redis.routing import DriverConnection, Route, options
+from cronsensus.stores.redis.routing import DriverConnection, Route, connection_options
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import Clock
 
@@ -137,7 +137,7 @@ class Master:
 
     def _connect(self) -> DriverConnection:
         host, port = self.url.hosts[0]
-        given = options(self.url)
+        given = connection_options(self.url)
         for limit in ("socket_timeout", "socket_connect_timeout"):
             given[limit] = min(given[limit], SLOWEST)
         kind = Connection if self.url.tls is None else SSLConnection
@@ -222,7 +222,7 @@ class RedlockQueues(WaitQueues):
     notifies_all = True
 
     def __init__(self, urls: Sequence[RedisUrl], channel: bytes) -> None:
-        """Listen to ``channel``; nothing is connected before the first ``join``."""
+        """Listen to ``channel``; nothing is connected before the first ``join_queue``."""
         super().__init__()
         self._urls = list(urls)
         self._channel = channel
@@ -231,7 +231,7 @@ class RedlockQueues(WaitQueues):
         self._subscription: Subscription | None = None
         self._begun = Event()
 
-    def join(self, name: str) -> None:
+    def join_queue(self, name: str) -> None:
         """Join the queue. Where no master can be listened to, nothing is received, and waiters poll."""
         with self._lock:
             self._joined.add(name)

@@ -40,7 +40,7 @@ class Acts:
         self.declared = declared
         self._setup = setup
 
-    def act(self, jobs: Collection[str], verb: Callable[[Store], T], *, hint: bool = True) -> T:
+    def act_and_hint(self, jobs: Collection[str], verb: Callable[[Store], T], *, hint: bool = True) -> T:
         """Carry a verb out and hint at it. Of ``jobs``, those declared here and new to the store are defined first.
 
         Args:
@@ -58,25 +58,25 @@ class Acts:
             specs = [spec for job in sorted(jobs) if (spec := self.declared.spec(job)) is not None]
             if not specs:
                 raise UnknownJob(unknown_job(*jobs) if len(jobs) == 1 else str(unknown)) from unknown
-            self.define(specs, None)
+            self.define_jobs(specs, None)
             done = verb(store)
         if hint:
             store.notify()
         return done
 
-    def define(self, specs: Sequence[JobSpec], by: str | None) -> None:
+    def define_jobs(self, specs: Sequence[JobSpec], by: str | None) -> None:
         """Define jobs in the store, and notify nodes."""
         store = self.opened.ready()
-        store.define_jobs(specs, release=self._setup.release, by=self.operator(by))
+        store.define_jobs(specs, release=self._setup.release, by=self.operator_name(by))
         store.notify()
 
-    def operator(self, by: str | None) -> str:
+    def operator_name(self, by: str | None) -> str:
         """Return the name for the trail: ``by``, or else this node's."""
         return by or self._setup.node_name
 
-    def handle(self, made: Enqueued) -> Handle[Any]:
+    def handle_of(self, made: Enqueued) -> Handle[Any]:
         """Return the handle of an occurrence."""
-        return Handle.of(made, self.opened, self._types_of, lambda: self.operator(None))
+        return Handle.of(made, self.opened, self._types_of, lambda: self.operator_name(None))
 
     def _types_of(self, job: str, run: Occurrence | None = None) -> Types:
         function = self.declared.function_of(job)

@@ -118,8 +118,8 @@ def require_call(given: Call[T], job: str | None = None) -> Call[T]:
     """
     if not isinstance(given, Call):
         raise InvalidOption(
-            f"enqueue_many takes calls, and {_shown(given)} is none; write enqueue_many(job.call(one) for one in …), "
-            "or job.options(key=…).call(one)"
+            f"enqueue_many takes calls, and {_show_value(given)} is none; "
+            "write enqueue_many(job.call(one) for one in …), or job.options(key=…).call(one)"
         )
     if job is not None and given.item.job != job:
         raise InvalidOption(
@@ -150,7 +150,7 @@ def with_arguments(
             function.bind((), {})
         return item
     if function is not None:
-        given, named = function.bind(args, kwargs, hint=_hint(function, kwargs))
+        given, named = function.bind(args, kwargs, hint=_hint_of_meant(function, kwargs))
     else:
         listed, named = UNTYPED.write_arguments(args, kwargs, what=f"arguments of {item.job!r}")
         given = tuple(listed)
@@ -171,7 +171,7 @@ def refuse_options(job: str, kwargs: Mapping[str, Any], function: Function | Non
     found = {name: value for name, value in kwargs.items() if name in CallOptions.__annotations__ and name not in takes}
     if not found:
         return
-    write = ", ".join(f"{name}={_shown(value)}" for name, value in found.items())
+    write = ", ".join(f"{name}={_show_value(value)}" for name, value in found.items())
     name = next(iter(found))
     sure = signature is not None and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values())
     otherwise = "" if sure else f". If {job!r} takes arguments of that name, write .options().enqueue(…, {write})"
@@ -181,7 +181,7 @@ def refuse_options(job: str, kwargs: Mapping[str, Any], function: Function | Non
     )
 
 
-def _hint(function: Function, kwargs: Mapping[str, Any]) -> str:
+def _hint_of_meant(function: Function, kwargs: Mapping[str, Any]) -> str:
     """Return what was perhaps meant by arguments that do not fit."""
     from difflib import get_close_matches
 
@@ -190,17 +190,17 @@ def _hint(function: Function, kwargs: Mapping[str, Any]) -> str:
         if name in takes:
             continue
         if name in CallOptions.__annotations__:
-            return f"; `{name}` is an option of the call, which goes into .options({name}={_shown(value)})"
+            return f"; `{name}` is an option of the call, which goes into .options({name}={_show_value(value)})"
         if close := get_close_matches(name, takes, n=1):
             return f"; did you mean {close[0]}=?"
         if close := get_close_matches(name, CallOptions.__annotations__, n=1):
-            return f"; did you mean .options({close[0]}={_shown(value)}).enqueue(…)?"
+            return f"; did you mean .options({close[0]}={_show_value(value)}).enqueue(…)?"
         if name in _ELSEWHERE:
             write = f".options({_RENAMED[name]}).enqueue(…)" if name in _RENAMED else _ELSEWHERE[name]
             return f"; write {write}"
     return ""
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else "…"

@@ -147,7 +147,7 @@ class Definitions:
             if self._started():
                 return self._declare_late(declaration)
             self._declared.add_job(declaration)
-            made = self._job(looked_at.name, plain, lambda: self._declared.specs_by_name[looked_at.name])
+            made = self._make_job(looked_at.name, plain, lambda: self._declared.specs_by_name[looked_at.name])
             self._jobs[looked_at.name] = made
             return made
 
@@ -282,7 +282,7 @@ class Definitions:
                     f"there is a job {name!r} already, with another definition; write replace=True to have this one in "
                     "its place, use change_job, or choose another name"
                 )
-        self._acts.define([spec], by)
+        self._acts.define_jobs([spec], by)
         return self._added_job(spec, found)
 
     aadd_job = twin(add_job)
@@ -324,7 +324,7 @@ class Definitions:
         require_room_for_jitter(changed)
         if not isinstance(trigger, Unset):
             log_other_meanings(name, trigger)
-        self._acts.define([changed], by)
+        self._acts.define_jobs([changed], by)
         if name in self._declared.added:
             self._declared.added[name] = changed
 
@@ -349,7 +349,9 @@ class Definitions:
             raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
         self._declared.added.pop(name, None)
         self._jobs.pop(name, None)
-        return self._acts.act((), lambda store: store.retire(name, by=self._acts.operator(by), why=reason))
+        return self._acts.act_and_hint(
+            (), lambda store: store.retire(name, by=self._acts.operator_name(by), why=reason)
+        )
 
     aremove_job = twin(remove_job)
 
@@ -391,16 +393,18 @@ class Definitions:
         spec = dataclasses.replace(declaration.spec(self._declared.base, self._declared.zone), source="runtime")
         require_room_for_jitter(spec)
         self._declared.add_function(declaration.function)
-        self._acts.define([spec], None)
+        self._acts.define_jobs([spec], None)
         return self._added_job(spec, declaration.function)
 
     def _added_job(self, spec: JobSpec, function: Function) -> Job[..., Any]:
         self._declared.added[spec.name] = spec
-        made = self._job(spec.name, function.registered.function, lambda: self._declared.spec_here(spec.name) or spec)
+        made = self._make_job(
+            spec.name, function.registered.function, lambda: self._declared.spec_here(spec.name) or spec
+        )
         self._jobs[spec.name] = made
         return made
 
-    def _job(self, name: str, function: Callable[..., Any], spec: Callable[[], JobSpec]) -> Job[..., Any]:
+    def _make_job(self, name: str, function: Callable[..., Any], spec: Callable[[], JobSpec]) -> Job[..., Any]:
         return Job(name, function, self._operations, spec)
 
 

@@ -57,11 +57,11 @@ class TypesOf(Protocol):
         """Return the types of a run's result; without one, those of the items of the job's batches."""
 
 
-def _untyped(job: str, run: Occurrence | None = None) -> Types:  # noqa: ARG001
+def _without_types(job: str, run: Occurrence | None = None) -> Types:  # noqa: ARG001
     return UNTYPED
 
 
-def _nobody() -> str:
+def _no_operator() -> str:
     return ""
 
 
@@ -96,16 +96,16 @@ class Handle(Generic[R_co]):
     created: bool = field(compare=False)
     state: State = field(compare=False)
     _opened: HasStore = field(repr=False, compare=False)
-    _types: TypesOf = field(repr=False, compare=False, default=_untyped)
-    _operator: Callable[[], str] = field(repr=False, compare=False, default=_nobody)
+    _types: TypesOf = field(repr=False, compare=False, default=_without_types)
+    _operator: Callable[[], str] = field(repr=False, compare=False, default=_no_operator)
 
     @classmethod
     def of(
         cls,
         enqueued: Enqueued,
         opened: HasStore,
-        types: TypesOf = _untyped,
-        operator: Callable[[], str] = _nobody,
+        types: TypesOf = _without_types,
+        operator: Callable[[], str] = _no_operator,
     ) -> Handle[Any]:
         """Make a handle of a store's answer; ``types`` knows what a job's function returns, ``operator`` who acts."""
         return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened, types, operator)
@@ -120,11 +120,11 @@ class Handle(Generic[R_co]):
             OccurrenceForgotten: the store lost it, and has given its number to another one.
         """
         store = self._opened.store
-        return _retries(store, self._find(store))[-1]
+        return _list_retries(store, self._find_occurrence(store))[-1]
 
     alook = twin(look)
 
-    def _find(self, store: Store) -> Occurrence:
+    def _find_occurrence(self, store: Store) -> Occurrence:
         occurrence = store.occurrence(self.id)
         if occurrence is not None and (occurrence.job, occurrence.key) == (self.job, self.key):
             return occurrence
@@ -154,17 +154,17 @@ class Handle(Generic[R_co]):
             TimeoutError: it is not final yet.
             ConfigurationError: it is not, and to wait here would block an event loop on which async jobs run.
         """
-        return self._wait(timeout, "handle.wait()", "await handle.await_()")
+        return self._wait_for_end(timeout, "handle.wait()", "await handle.await_()")
 
-    def _wait(self, timeout: Duration | None, what: str, instead: str) -> Occurrence:
+    def _wait_for_end(self, timeout: Duration | None, what: str, instead: str) -> Occurrence:
         pause = Event()
-        for seconds in self._pauses(timeout):
+        for seconds in self._pauses_between_looks(timeout):
             occurrence = self.look()
             if occurrence.state.final:
                 return occurrence
             refuse_to_block(what, instead)
             pause.wait(seconds)
-        raise self._late(timeout)
+        raise self._timeout_error(timeout)
 
     async def await_(self, timeout: Duration | None = None) -> Occurrence:  # noqa: ASYNC109 - the twin of wait
         """Wait until the occurrence is final and return it; holds no thread meanwhile.
@@ -174,12 +174,12 @@ class Handle(Generic[R_co]):
         """
         import asyncio
 
-        for seconds in self._pauses(timeout):
+        for seconds in self._pauses_between_looks(timeout):
             occurrence = await asyncio.to_thread(self.look)
             if occurrence.state.final:
                 return occurrence
             await asyncio.sleep(seconds)
-        raise await asyncio.to_thread(self._late, timeout)
+        raise await asyncio.to_thread(self._timeout_error, timeout)
 
     @overload
     def result(self: Handle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...
@@ -195,7 +195,7 @@ class Handle(Generic[R_co]):
             RunFailed: it ended otherwise: failed, cancelled, skipped or missed.
             TimeoutError, ConfigurationError: as ``wait``.
         """
-        return self._value(self._wait(timeout, "handle.result()", "await handle.aresult()"))
+        return self._value_of(self._wait_for_end(timeout, "handle.result()", "await handle.aresult()"))
 
     @overload
     async def aresult(self: Handle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...  # noqa: ASYNC109
@@ -207,7 +207,7 @@ class Handle(Generic[R_co]):
         Raises:
             RunFailed, TimeoutError: as ``result``.
         """
-        return self._value(await self.await_(timeout))
+        return self._value_of(await self.await_(timeout))
 
     # --- batches ----------------------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Handle(Generic[R_co]):
             LookupError, OccurrenceForgotten: as ``look``.
         """
         store = self._opened.store
-        batches = [one.id for one in _retries(store, self._find(store))]
+        batches = [one.id for one in _list_retries(store, self._find_occurrence(store))]
         return iter(Results(store, batches, self._types(self.job)))
 
     async def aresults(self) -> AsyncIterator[Any]:
@@ -261,7 +261,7 @@ class Handle(Generic[R_co]):
             InvalidTransition: it is final.
             LookupError: there is none.
         """
-        return cancel(self._opened.store, self.id, by=by or self._operator(), why=reason)
+        return cancel_occurrence(self._opened.store, self.id, by=by or self._operator(), why=reason)
 
     acancel = twin(cancel)
 
@@ -273,7 +273,7 @@ class Handle(Generic[R_co]):
         """
         refuse_while_loading("retries")
         store = self._opened.store
-        made = retry(store, self.id, by=by or self._operator(), why=reason, again=again)
+        made = retry_occurrence(store, self.id, by=by or self._operator(), why=reason, again=again)
         store.notify()
         return Handle.of(made, self._opened, self._types, self._operator)
 
@@ -292,7 +292,7 @@ class Handle(Generic[R_co]):
                 f"for its result, and in async code await {self.job}.aenqueue(…), which does not block"
             )
 
-    def _value(self, occurrence: Occurrence) -> Any:
+    def _value_of(self, occurrence: Occurrence) -> Any:
         if occurrence.state is not State.SUCCEEDED:
             error = occurrence.error
             why = f"{error.type}: {error.message}" if error is not None else occurrence.reason or "no reason given"
@@ -303,7 +303,7 @@ class Handle(Generic[R_co]):
             )
         return self._types(self.job, occurrence).read_result(occurrence.result)
 
-    def _pauses(self, timeout: Duration | None) -> Iterator[float]:
+    def _pauses_between_looks(self, timeout: Duration | None) -> Iterator[float]:
         """Yield how long to wait after each look; there is a last look when the time is up."""
         monotonic = SystemClock().monotonic
         until = None if timeout is None else monotonic() + parse_duration(timeout, what="timeout").total_seconds()
@@ -316,7 +316,7 @@ class Handle(Generic[R_co]):
             yield min(pause, left)
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
-    def _late(self, timeout: Duration | None) -> TimeoutError:
+    def _timeout_error(self, timeout: Duration | None) -> TimeoutError:
         seen = self.look()
         sessions = self._opened.store.sessions()
         no_node = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
@@ -326,12 +326,12 @@ class Handle(Generic[R_co]):
         )
 
 
-def _retries(store: Store, first: Occurrence) -> list[Occurrence]:
+def _list_retries(store: Store, first: Occurrence) -> list[Occurrence]:
     """Return an occurrence and, if it ended without success, its retries: each one's is the next."""
     return [first] if first.state is State.SUCCEEDED else retry_chain(store, first)
 
 
-def retry(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
+def retry_occurrence(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
     """Retry an occurrence; ``again``: one more of what succeeded, or was retried already and has ended since.
 
     Raises:
@@ -346,7 +346,7 @@ def retry(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> E
     return store.retry(occurrence, by=by, why=why, again=again)
 
 
-def cancel(store: Store, occurrence: int, *, by: str, why: str) -> State:
+def cancel_occurrence(store: Store, occurrence: int, *, by: str, why: str) -> State:
     """Cancel an occurrence, and of a batch what runs of it.
 
     What waits of it is cancelled where it is claimed.

@@ -13,7 +13,7 @@ from cronsensus.jobs.calls import Call
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued
 from cronsensus.model.states import State
-from cronsensus.once.payloads import plain
+from cronsensus.once.payloads import plain_json
 from cronsensus.payload.codec import read_payload
 from cronsensus.stores.base import Store
 from cronsensus.stores.retries import retry_chain
@@ -24,7 +24,7 @@ Known = Callable[[str], tuple[Function | None, JobSpec | None]]
 """What this process knows of a job."""
 
 
-def enqueue(store: Store, calls: Sequence[Call[Any]], *, by: str) -> list[Enqueued]:
+def enqueue_calls(store: Store, calls: Sequence[Call[Any]], *, by: str) -> list[Enqueued]:
     """Enqueue calls in one step; those that free a key whose run came to nothing are enqueued again in another one.
 
     In between, the key is free: who comes first makes the new run, and others find that. If this process dies there,
@@ -57,7 +57,7 @@ def _came_to_nothing(store: Store, made: Enqueued) -> bool:
     )
 
 
-def mismatch(
+def payload_mismatch(
     call: Call[Any], made: Enqueued, function: Function | None, spec: JobSpec | None
 ) -> PayloadMismatch | None:
     """Return the error if another payload stands under the key of a call. It has names, never values.
@@ -67,7 +67,7 @@ def mismatch(
     """
     if made.created or made.payload is None or call.on_mismatch == "return":
         return None
-    given = _given(call, spec)
+    given = _arguments_of(call, spec)
     if given is None:
         return None
     try:
@@ -75,7 +75,9 @@ def mismatch(
     except READING_RAISES:
         return None
     mine, theirs = _by_name(given, function), _by_name(recorded, function)
-    differs = tuple(sorted(name for name in mine.keys() | theirs.keys() if _text(mine, name) != _text(theirs, name)))
+    differs = tuple(
+        sorted(name for name in mine.keys() | theirs.keys() if _text_of(mine, name) != _text_of(theirs, name))
+    )
     if not differs:
         return None
     verb = "differs" if len(differs) == 1 else "differ"
@@ -92,11 +94,13 @@ def mismatch(
 
 def first_mismatch(calls: Sequence[Call[Any]], made: Sequence[Enqueued], known: Known) -> PayloadMismatch | None:
     """Return the first error of several calls."""
-    wrong = (mismatch(call, one, *known(one.job)) for call, one in zip(calls, made, strict=True) if not one.created)
+    wrong = (
+        payload_mismatch(call, one, *known(one.job)) for call, one in zip(calls, made, strict=True) if not one.created
+    )
     return next((one for one in wrong if one is not None), None)
 
 
-def _given(call: Call[Any], spec: JobSpec | None) -> Arguments | None:
+def _arguments_of(call: Call[Any], spec: JobSpec | None) -> Arguments | None:
     """Return the arguments of a call, or else the job's own."""
     item = call.item
     if spec is not None:
@@ -126,20 +130,20 @@ def _by_name(arguments: Arguments, function: Function | None) -> dict[str, Any]:
                 except InvalidPayload:  # a default that no caller could pass
                     continue
                 named.update(written)
-        return _comparable(named)
+        return _comparable_arguments(named)
     return _by_place(arguments)
 
 
 def _by_place(arguments: Arguments) -> dict[str, Any]:
     args, kwargs = arguments
-    return _comparable({f"argument {place}": value for place, value in enumerate(args, 1)} | kwargs)
+    return _comparable_arguments({f"argument {place}": value for place, value in enumerate(args, 1)} | kwargs)
 
 
-def _comparable(named: dict[str, Any]) -> dict[str, Any]:
+def _comparable_arguments(named: dict[str, Any]) -> dict[str, Any]:
     """Return what ``once`` would compare: without what a broker changes when it delivers a message again."""
-    found: dict[str, Any] = plain(named, leave_out=True)
+    found: dict[str, Any] = plain_json(named, leave_out=True)
     return found
 
 
-def _text(named: dict[str, Any], name: str) -> str | None:
+def _text_of(named: dict[str, Any], name: str) -> str | None:
     return json.dumps(named[name], sort_keys=True) if name in named else None

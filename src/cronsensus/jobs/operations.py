@@ -20,8 +20,8 @@ from cronsensus.declared.declarations import Named, name_of
 from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
 from cronsensus.jobs.acting import MOST_AT_ONCE, Acts, unknown_job
 from cronsensus.jobs.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
-from cronsensus.jobs.handle import Handle, R_co, cancel, retry
-from cronsensus.jobs.known_keys import enqueue, first_mismatch
+from cronsensus.jobs.handle import Handle, R_co, cancel_occurrence, retry_occurrence
+from cronsensus.jobs.known_keys import enqueue_calls, first_mismatch
 from cronsensus.jobs.rewinding import rewind_job
 from cronsensus.jobs.runs import next_time
 from cronsensus.model.job import JobSpec, refuse_run_by_hand
@@ -133,12 +133,12 @@ class Operations:
             refuse_while_loading("enqueues")
         made: list[Enqueued] = []
         for index in range(0, len(wanted), MOST_AT_ONCE):
-            made += self._enqueue(wanted[index : index + MOST_AT_ONCE])
+            made += self._enqueue_calls(wanted[index : index + MOST_AT_ONCE])
         declared = self._acts.declared
         wrong = first_mismatch(wanted, made, lambda job: (declared.function_of(job), declared.spec(job)))
         if wrong is not None:
             raise wrong
-        return [self._acts.handle(one) for one in made]
+        return [self._acts.handle_of(one) for one in made]
 
     aenqueue_many = twin(enqueue_many)
 
@@ -170,23 +170,25 @@ class Operations:
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec_here(name)
         batch = batch_by_hand(function, {} if spec is None else spec.kwargs, item_key)
         first = Item(job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN)
-        [made] = self._acts.act({name}, lambda store: store.enqueue([first]), hint=False)
+        [made] = self._acts.act_and_hint({name}, lambda store: store.enqueue([first]), hint=False)
         store = self._acts.opened.ready()
         if made.created or not (made.state.final or store.children([made.id])[made.id].listed is not None):
             try:
                 listed = write_pages(Pages(name, made.id, batch, store), as_items(items, "enqueue_batch"))
             except ConfigurationError:
                 with suppress(InvalidTransition, LookupError):
-                    store.cancel(made.id, by=self._acts.operator(None), why="its list cannot be used")
+                    store.cancel(made.id, by=self._acts.operator_name(None), why="its list cannot be used")
                 raise
             store.wake([made.id], listed=listed)
-        return self._acts.handle(made)
+        return self._acts.handle_of(made)
 
     aenqueue_batch = twin(enqueue_batch)
 
-    def _enqueue(self, calls: Sequence[Call]) -> list[Enqueued]:
-        by = self._acts.operator(None)
-        return self._acts.act({one.item.job for one in calls}, lambda store: enqueue(store, calls, by=by), hint=False)
+    def _enqueue_calls(self, calls: Sequence[Call]) -> list[Enqueued]:
+        by = self._acts.operator_name(None)
+        return self._acts.act_and_hint(
+            {one.item.job for one in calls}, lambda store: enqueue_calls(store, calls, by=by), hint=False
+        )
 
     def with_arguments(self, options: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return the call of a job with these options and arguments; both are checked."""
@@ -219,7 +221,7 @@ class Operations:
         found = store.occurrences(OccurrenceFilter(job=name, key=key), limit=1)
         if found:
             one = found[0]
-            return self._acts.handle(Enqueued(id=one.id, job=name, key=one.key, created=False, state=one.state))
+            return self._acts.handle_of(Enqueued(id=one.id, job=name, key=one.key, created=False, state=one.state))
         if self._acts.declared.spec(name) is None and store.job(name) is None:
             raise UnknownJob(unknown_job(name))
         return None
@@ -252,8 +254,8 @@ class Operations:
         """
         if not reason.strip():
             raise InvalidOption('a pause needs a reason, for whoever finds the job paused; write reason="…"')
-        name, operator = name_of(job), self._acts.operator(by)
-        return self._acts.act({name}, lambda store: store.pause(name, by=operator, why=reason))
+        name, operator = name_of(job), self._acts.operator_name(by)
+        return self._acts.act_and_hint({name}, lambda store: store.pause(name, by=operator, why=reason))
 
     apause = twin(pause)
 
@@ -263,8 +265,8 @@ class Operations:
         Raises:
             UnknownJob, StoreError: as ``pause``.
         """
-        name, operator = name_of(job), self._acts.operator(by)
-        return self._acts.act({name}, lambda store: store.resume(name, by=operator, why=reason))
+        name, operator = name_of(job), self._acts.operator_name(by)
+        return self._acts.act_and_hint({name}, lambda store: store.resume(name, by=operator, why=reason))
 
     aresume = twin(resume)
 
@@ -287,8 +289,8 @@ class Operations:
         """
         if not reason.strip():
             raise InvalidOption('a schedule is taken back for a reason; write reason="…"')
-        name, operator = name_of(job), self._acts.operator(by)
-        return self._acts.act({name}, lambda store: rewind_job(store, name, by=operator, why=reason).watermark)
+        name, operator = name_of(job), self._acts.operator_name(by)
+        return self._acts.act_and_hint({name}, lambda store: rewind_job(store, name, by=operator, why=reason).watermark)
 
     arewind = twin(rewind)
 
@@ -316,10 +318,10 @@ class Operations:
             InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them. Or
                 ``downstream``, and it comes after another job itself.
         """
-        name, operator = name_of(job), self._acts.operator(by)
+        name, operator = name_of(job), self._acts.operator_name(by)
         refuse_while_loading("triggers")
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
-        if function is not None and spec is not None and function.registered.part(Batch) is None:
+        if function is not None and spec is not None and function.registered.part_of(Batch) is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
         # With all that comes after it, where this process is the first to say so.
         mine = {name, *names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
@@ -328,7 +330,7 @@ class Operations:
             behind = chain_from(rules_of(every_edge(store)), name).jobs if downstream else ()
             return store.trigger(name, by=operator, why=reason, key=key, downstream=behind)
 
-        return self._acts.handle(self._acts.act(mine, carry_out))
+        return self._acts.handle_of(self._acts.act_and_hint(mine, carry_out))
 
     atrigger = twin(trigger)
 
@@ -369,10 +371,12 @@ class Operations:
             times = nominal_times(name, _trigger_of(store, name), since, until)
             chunks = [times[index : index + MOST_AT_ONCE] for index in range(0, len(times), MOST_AT_ONCE)]
             return [
-                one for chunk in chunks for one in store.backfill(name, chunk, by=self._acts.operator(by), why=reason)
+                one
+                for chunk in chunks
+                for one in store.backfill(name, chunk, by=self._acts.operator_name(by), why=reason)
             ]
 
-        return [self._acts.handle(one) for one in self._acts.act({name}, carry_out)]
+        return [self._acts.handle_of(one) for one in self._acts.act_and_hint({name}, carry_out)]
 
     abackfill = twin(backfill)
 
@@ -394,8 +398,8 @@ class Operations:
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        return self._acts.act(
-            (), lambda store: cancel(store, _id_of(occurrence), by=self._acts.operator(by), why=reason)
+        return self._acts.act_and_hint(
+            (), lambda store: cancel_occurrence(store, _id_of(occurrence), by=self._acts.operator_name(by), why=reason)
         )
 
     acancel = twin(cancel)
@@ -415,7 +419,11 @@ class Operations:
         Raises:
             StoreError: the store could not do it.
         """
-        return len(self._acts.act((), lambda store: store.break_lock(name, by=self._acts.operator(by), why=reason)))
+        return len(
+            self._acts.act_and_hint(
+                (), lambda store: store.break_lock(name, by=self._acts.operator_name(by), why=reason)
+            )
+        )
 
     abreak_lock = twin(break_lock)
 
@@ -448,7 +456,7 @@ class Operations:
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        number, operator = _id_of(occurrence), self._acts.operator(by)
+        number, operator = _id_of(occurrence), self._acts.operator_name(by)
         refuse_while_loading("retries")
 
         def carry_out(store: Store) -> Enqueued:
@@ -456,14 +464,14 @@ class Operations:
             if one is not None and again:
                 one = retry_chain(store, one)[-1]
             behind = () if one is None else retry_downstream(store, rules_of(every_edge(store)), one).runs
-            made = retry(store, number, by=operator, why=reason, again=again)
+            made = retry_occurrence(store, number, by=operator, why=reason, again=again)
             for other in behind:
                 if one is not None and other.id != one.id:
                     with suppress(LookupError):  # pruned meanwhile
                         store.retry(other.id, by=operator, why=reason, again=True)
             return made
 
-        return self._acts.handle(self._acts.act((), carry_out))
+        return self._acts.handle_of(self._acts.act_and_hint((), carry_out))
 
     aretry = twin(retry)
 

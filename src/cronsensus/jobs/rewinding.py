@@ -40,7 +40,7 @@ def rewind_job(store: Store, name: str, *, by: str, why: str) -> Rewind:
             raise UnknownJob(f"no job is called {name!r} in the store; see: cronsensus jobs list")
         history = store.history(name)
         eras = history.eras
-        _refuse(view, history, now)
+        _refuse_rewind(view, history, now)
         start = min(max(now, view.horizon or now), view.watermark)
         watermark = _skip_runs(store, view, start)
         crossing = [one for one in every_range(store, name, watermark, watermark) if one.range.last > watermark]
@@ -76,28 +76,28 @@ def plan_rewind(
         revision=view.revision,
         watermark_seen=view.watermark,
         watermark=watermark,
-        next_due=next_nominal(_holding(life, watermark), watermark),
+        next_due=next_nominal(_holding_eras(life, watermark), watermark),
         eras=life,
-        cut=tuple(_cut(one, life, watermark) for one in crossing),
+        cut=tuple(_cut_range(one, life, watermark) for one in crossing),
     )
 
 
-def _cut(one: LedgerRange, eras: Sequence[Era], watermark: datetime) -> LedgerRange:
+def _cut_range(one: LedgerRange, eras: Sequence[Era], watermark: datetime) -> LedgerRange:
     """Return a range as it ends at the new watermark: with the last of its times up to then."""
     before = one.range.first - _MICROSECOND
-    left = undecided_until(_holding(eras, before), before, watermark)
+    left = undecided_until(_holding_eras(eras, before), before, watermark)
     if left is None:
         return one
     return replace(one, range=replace(one.range, last=left.last, count=left.count))
 
 
-def _holding(eras: Sequence[Era], at: datetime) -> tuple[Era, ...]:
+def _holding_eras(eras: Sequence[Era], at: datetime) -> tuple[Era, ...]:
     """Return the era that holds at an instant, and those after it."""
     first = max((index for index, era in enumerate(eras) if era.since <= at), default=0)
     return tuple(eras[first:])
 
 
-def _refuse(view: JobView, history: JobHistory, now: datetime) -> None:
+def _refuse_rewind(view: JobView, history: JobHistory, now: datetime) -> None:
     name, eras = view.spec.name, history.eras
     if view.retired_at is not None:
         raise UnknownJob(f"the job {name!r} is retired; define it again to bring it back")

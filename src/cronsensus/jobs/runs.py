@@ -66,14 +66,14 @@ class Runs:
             UnknownJob: neither this process nor the store has such a job.
             StoreError: the store could not be read.
         """
-        states = _states(state)
+        states = _read_states(state)
         if limit not in range(1, MOST_LISTED + 1):
             raise InvalidOption(
                 f"limit={limit!r}: write 1 to {MOST_LISTED}; the next page is after= the id of the last one"
             )
         name = None if job is None else name_of(job)
         store = self._acts.opened.ready()
-        begin = None if since is None else _begin(since, store, self._acts.declared.zone)
+        begin = None if since is None else _start_instant(since, store, self._acts.declared.zone)
         where = OccurrenceFilter(job=name, states=states)
         newest = every_occurrence(store, where, after=after, newest_first=True, page=limit)
         found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), limit))
@@ -95,7 +95,7 @@ def next_time(store: Store, spec: JobSpec) -> datetime | None:
     return view.spec.trigger.next_after(view.watermark) or view.next_due
 
 
-def _states(given: State | str | Iterable[State | str]) -> tuple[State, ...]:
+def _read_states(given: State | str | Iterable[State | str]) -> tuple[State, ...]:
     some = (given,) if isinstance(given, str) else given
     try:
         return tuple(State(one) for one in some)
@@ -103,7 +103,7 @@ def _states(given: State | str | Iterable[State | str]) -> tuple[State, ...]:
         raise InvalidOption(f"state={given!r}: choose of {', '.join(repr(str(one)) for one in State)}") from None
 
 
-def _begin(since: Duration | datetime, store: Store, zone: str) -> datetime:
+def _start_instant(since: Duration | datetime, store: Store, zone: str) -> datetime:
     if not isinstance(since, datetime):
         try:
             ago: timedelta = parse_duration(since, what="since")

@@ -20,12 +20,12 @@ from cronsensus.lifecycle.retirement import (
     warn_of_strangers,
     warn_of_twice_declared,
 )
-from cronsensus.lifecycle.starting import Start, Tries, briefly, may_come
+from cronsensus.lifecycle.starting import Start, Tries, may_come, without_stack
 from cronsensus.lifecycle.store_wait import StoreWait
 from cronsensus.model.job import JobSpec, is_internal
 from cronsensus.model.session import MOST_DECLARED, SessionSpec
 from cronsensus.node.loops import running_loop
-from cronsensus.once.identity import identity
+from cronsensus.once.identity import identity_of
 from cronsensus.opened.opened_store import OpenedStore
 from cronsensus.opened.scheduler_setup import Setup
 from cronsensus.process.interrupts import Event
@@ -60,7 +60,7 @@ class Lifecycle:
 
         A node runs what is ``declared``, on a sibling of ``opened``, after the ``startups``, and tells ``bus`` of it.
         """
-        self.part = Participation(self._prepare, self._new_node, self._left)
+        self.part = Participation(self._prepare_start, self._new_node, self._seconds_left)
         self._setup = setup
         self._declared = declared
         self._opened = opened
@@ -116,18 +116,18 @@ class Lifecycle:
                 a wrong password, another schema.
             StillRunning: ``stop`` was called while this waited for a start-up task of another worker.
         """
-        start, tries = Start(), self._tries(wait)
+        start, tries = Start(), self._try_again_while(wait)
         try:
             for pause in tries:
                 self._pause.wait(pause)
                 with tries:
                     self.part.start(None, start=start)
         except BaseException as error:  # out of a signal handler, too: no node may run on behind it
-            self.part.undo(start)
+            self.part.undo_start(start)
             if wait is None and self._starts_later(None, error):
                 return
             if isinstance(error, StoreUnavailable):
-                raise briefly(error) from None
+                raise without_stack(error) from None
             raise
 
     async def astart(self, *, wait: Duration | None = None) -> None:
@@ -141,7 +141,7 @@ class Lifecycle:
         """
         import asyncio
 
-        tries = self._tries(wait)
+        tries = self._try_again_while(wait)
         try:
             for pause in tries:
                 await asyncio.sleep(pause)
@@ -151,10 +151,10 @@ class Lifecycle:
             if wait is None and self._starts_later(asyncio.get_running_loop(), error):
                 return
             if isinstance(error, StoreUnavailable):
-                raise briefly(error) from None
+                raise without_stack(error) from None
             raise
 
-    def _tries(self, wait: Duration | None) -> Tries:
+    def _try_again_while(self, wait: Duration | None) -> Tries:
         self.part.look_around()
         if self.waits:
             raise ConfigurationError(
@@ -172,8 +172,8 @@ class Lifecycle:
             if loop is None or not loop.is_closed():
                 self.part.start(loop, start=start)
 
-        self._store_wait = StoreWait(attempt, lambda: self.part.undo(start), "its node, which runs jobs", _log)
-        self._store_wait.begin(error)
+        self._store_wait = StoreWait(attempt, lambda: self.part.undo_start(start), "its node, which runs jobs", _log)
+        self._store_wait.start_waiting(error)
         return True
 
     def stop(self, drain_timeout: Duration | None = None) -> bool:
@@ -197,14 +197,14 @@ class Lifecycle:
         try:
             if self._store_wait is not None and self._store_wait.waits:
                 self._store_wait.cancel()
-            return self.part.stop(self._drain(drain_timeout))
+            return self.part.stop(self._drain_seconds(drain_timeout))
         except CronsensusError:
             raise
         except BaseException:  # out of a signal handler, perhaps before the stop had begun
             self.part.stop(timedelta(0))
             raise
         finally:
-            self._left()
+            self._seconds_left()
 
     async def astop(self, drain_timeout: Duration | None = None) -> bool:
         """Stop taking part without blocking the event loop; see ``stop``."""
@@ -247,46 +247,46 @@ class Lifecycle:
             where = self._setup.settings.shown("url")
             _log.info("node %s, store %s, %d job%s", self._setup.node_name, where, jobs, "" if jobs == 1 else "s")
         try:
-            return self.part.run(self._drain(drain_timeout), self._tries(wait))
+            return self.part.run(self._drain_seconds(drain_timeout), self._try_again_while(wait))
         except StoreUnavailable as error:
-            raise briefly(error) from None
+            raise without_stack(error) from None
         finally:
-            self._left()
+            self._seconds_left()
 
-    def _drain(self, drain_timeout: Duration | None) -> timedelta:
+    def _drain_seconds(self, drain_timeout: Duration | None) -> timedelta:
         if drain_timeout is None:
             return self._setup.settings.drain_timeout
         return parse_duration(drain_timeout, what="drain_timeout")
 
-    def _prepare(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> None:
+    def _prepare_start(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> None:
         for sentence in misspelt():
             _log.warning("%s", sentence)
         self._opened.ready()
         self._setup.keep_release()
         self._startups.start_up(loop, asked_to_stop)
-        self._ping()
+        self._make_pinging()
 
-    def _ping(self) -> None:
+    def _make_pinging(self) -> None:
         self._ping_no_more()  # a start that is tried again
         if (url := self._setup.settings.heartbeat_url) is not None:
             from cronsensus.lifecycle.pinging import Pinging
 
             self._pinging = Pinging(url, lambda: self.decides)
-            self._pinging.begin()
+            self._pinging.start_pinging()
 
     def _ping_no_more(self) -> None:
         if self._pinging is not None:
-            self._pinging.end()
+            self._pinging.stop_pinging()
 
-    def _left(self) -> None:
-        if self.part.over:
+    def _seconds_left(self) -> None:
+        if self.part.is_over:
             self._startups.end_watching()
             self._ping_no_more()
         with self._opened.lock:
-            if self.part.over:
+            if self.part.is_over:
                 self._setup.forget_release()
                 self._opened.close()
-        if self.part.over:
+        if self.part.is_over:
             # Without the lock: a subscriber that is waited for may ask the store.
             self._bus.close(LAST_EVENTS)
 
@@ -319,8 +319,8 @@ class Lifecycle:
             ),
             registry=self._declared.registry,
             new_session=self._new_session,
-            declare=self.declare,
-            tend=self._tend,
+            declare=self.declare_jobs,
+            tend=self._tend_store,
             loop=loop,
             on_drained=drained,
             on_failed=failed,
@@ -338,11 +338,11 @@ class Lifecycle:
             release=self._setup.release,
             concurrency=self._setup.settings.concurrency,
             functions=len(self._declared.registry),
-            declares=_identities(self._declared),
+            declares=_identify_functions(self._declared),
             rules=zone_rules_of(spec.trigger for spec in self._declared.specs()),
         )
 
-    def declare(self, store: Store) -> bool:
+    def declare_jobs(self, store: Store) -> bool:
         """Define all declared jobs; return whether that has to be repeated later."""
         specs = self._declared.specs()
         # A program that declares nothing, such as a console, does not mean that there is to be nothing.
@@ -359,16 +359,16 @@ class Lifecycle:
         if defined.superseded:
             _log.warning(
                 "a newer release is running and defines %s otherwise; its definitions stand while it lives",
-                _some(defined.superseded),
+                _some_names(defined.superseded),
             )
         if defined.created:
-            _log.info("new in the store: %s", _some(defined.created))
+            _log.info("new in the store: %s", _some_names(defined.created))
         if defined.changed:
             old = sum(one.release != self._setup.release and one.is_node for one in store.sessions())
             rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
-            _log.info("changed for all nodes: %s%s", _some(defined.changed), rest)
+            _log.info("changed for all nodes: %s%s", _some_names(defined.changed), rest)
         if defined.moved:
-            _log.info("due at another time by the zone rules of this machine: %s", _some(defined.moved))
+            _log.info("due at another time by the zone rules of this machine: %s", _some_names(defined.moved))
         tell_of_retired(store, defined, retire_after)
         warn_of_strangers(store.namespace, defined)
         self._told_twice |= warn_of_twice_declared(store, self._told_twice)
@@ -376,17 +376,17 @@ class Lifecycle:
             self._told_of_nothing = warn_of_nothing(store, self._declared.registry)
         return bool(defined.superseded or defined.kept)
 
-    def _tend(self, store: Store) -> None:
+    def _tend_store(self, store: Store) -> None:
         with contextlib.suppress(UnknownJob):  # a newer release has dropped it
             self.on_declared(store, self._declared.specs())
 
 
-def _identities(declared: Declarations) -> dict[str, str]:
+def _identify_functions(declared: Declarations) -> dict[str, str]:
     """Return which function is behind each declared job, of very many jobs the first."""
     names = sorted(name for name in declared.specs_by_name if not is_internal(name))[:MOST_DECLARED]
     functions = {name: declared.function_of(name) for name in names}
-    return {name: identity(function) for name, function in functions.items() if function is not None}
+    return {name: identity_of(function) for name, function in functions.items() if function is not None}
 
 
-def _some(names: tuple[str, ...]) -> str:
+def _some_names(names: tuple[str, ...]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

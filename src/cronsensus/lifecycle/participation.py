@@ -68,11 +68,11 @@ class Participation:
         self._prepare = prepare
         self._new_node = new_node
         self._left = left
-        self._asked: Callable[[], bool] = _never
+        self._asked: Callable[[], bool] = _never_asked
         self._lock = threading.Lock()
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._drained: Callable[[], None] = _nothing
+        self._drained: Callable[[], None] = _do_nothing
         self._stopping: _Stopping | None = None
         self._stops: list[object] = []
         """The callers that wait for a start to end."""
@@ -90,7 +90,7 @@ class Participation:
         return self._node
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether there is no node, nor one that is being started or stopped."""
         return self._node is None and self._stopping is None and not self._start_on
 
@@ -126,19 +126,19 @@ class Participation:
             return False
         self.look_around()
         start = start or Start()
-        if not start.begin():
+        if not start.begin_start():
             return False
         try:
             if (stopping := self._stopping) is not None:
                 stopping.done.wait()
-            self._start(start, loop, drained or _nothing)
+            self._start_node(start, loop, drained or _do_nothing)
         finally:
             start.over.set()
         if start.is_given_up:
-            self.undo(start)
+            self.undo_start(start)
         return True
 
-    def _start(self, start: Start, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> None:
+    def _start_node(self, start: Start, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> None:
         with self._lock:
             if self._of_the_parent:
                 raise ConfigurationError(
@@ -155,12 +155,12 @@ class Participation:
                 if threading.current_thread() is threading.main_thread():
                     self._begin_undisturbed(start, loop)
                 else:
-                    self._begin(start, loop)
+                    self._start_here(start, loop)
             finally:
                 self._start_on.clear()
 
     def _begin_undisturbed(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
-        begin = Whole(lambda: self._begin(start, loop), "cronsensus-start")
+        begin = Whole(lambda: self._start_here(start, loop), "cronsensus-start")
         self._undisturbed[begin] = None
         try:
             begin.begin()
@@ -174,7 +174,7 @@ class Participation:
             self._undisturbed.pop(begin, None)
         begin.answer()
 
-    def _begin(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
+    def _start_here(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
         if start.is_given_up:
             return
         node = self._new_node(loop, self._drained, self.node_failed)
@@ -183,14 +183,14 @@ class Participation:
         except BaseException:
             node.stop()
             raise
-        if not start.take(node):
+        if not start.take_node(node):
             node.stop()
             return
         self._node, self._loop, self._since = node, loop, _clock.monotonic()
         atexit.register(self._at_exit)
         _log.info("taking part as session %s", node.session)
 
-    def undo(self, start: Start, patience: float | None = PATIENCE) -> None:
+    def undo_start(self, start: Start, patience: float | None = PATIENCE) -> None:
         """Stop what a start began that was interrupted; after so many seconds of waiting it does so itself."""
         start.give_up()
         if start.over.wait(patience):
@@ -209,7 +209,7 @@ class Participation:
             # The thread cannot be recalled; it must not leave a running node behind, however often the task is
             # cancelled, or dropped.
             start.give_up()
-            undo = Whole(lambda: self.undo(start, None), "cronsensus-stop")
+            undo = Whole(lambda: self.undo_start(start, None), "cronsensus-stop")
             undo.begin()
             if isinstance(error, asyncio.CancelledError):
                 await begin_on_a_thread(undo.wait)
@@ -217,7 +217,7 @@ class Participation:
 
     def stop(self, drain: timedelta) -> bool:
         """Stop the node, if there is one; return whether everything ended in time."""
-        if self.over and not self._lock.locked():  # a start that waits for its turn is not under way yet
+        if self.is_over and not self._lock.locked():  # a start that waits for its turn is not under way yet
             return True
         if (start := self._start_on.get(threading.get_ident())) is not None:
             # A signal handler, or a start-up task, in the middle of the start, which goes on when this returns.
@@ -225,15 +225,15 @@ class Participation:
             return True
         here = _Here()
         if threading.current_thread() is not threading.main_thread():
-            return self._stop(drain, here)
+            return self._stop_node(drain, here)
         process = os.getpid()
-        stop = Whole(lambda: self._stop(drain, here), "cronsensus-stop")
+        stop = Whole(lambda: self._stop_node(drain, here), "cronsensus-stop")
         self._undisturbed[stop] = None
         raised: BaseException | None = None
         for _ in range(_MOST_INTERRUPTIONS):
             try:
                 if raised is not None:
-                    here.hurry()
+                    here.end_drain()
                 stop.begin()
                 stop.wait()
                 break
@@ -244,7 +244,7 @@ class Participation:
             raise raised
         return True if process != os.getpid() else stop.answer()
 
-    def _stop(self, drain: timedelta, caller: _Here) -> bool:
+    def _stop_node(self, drain: timedelta, caller: _Here) -> bool:
         self._stops.append(caller)
         try:
             with self._lock:  # a start holds it, and waits for another worker no longer
@@ -265,10 +265,10 @@ class Participation:
         if node is None:
             return not inside and stopping.wait(drain)
         if inside:
-            Whole(lambda: self._finish(stopping, drain), "cronsensus-stop").begin()
+            Whole(lambda: self._finish_stop(stopping, drain), "cronsensus-stop").begin()
             _log.info("a job stops this node: it takes nothing new, and leaves when what runs has ended")
             return False
-        self._finish(stopping, drain)
+        self._finish_stop(stopping, drain)
         return stopping.wait(drain)
 
     def node_failed(self) -> None:
@@ -279,7 +279,7 @@ class Participation:
         if node is not None:
             self.stop(timedelta(0))
 
-    def _finish(self, stopping: _Stopping, drain: timedelta) -> None:
+    def _finish_stop(self, stopping: _Stopping, drain: timedelta) -> None:
         try:
             stopping.ended = stopping.node.stop(drain)
             _log.info("left, %s", "and everything had ended" if stopping.ended else "giving back what still ran")
@@ -297,16 +297,16 @@ class Participation:
         """Start, wait for a reason to stop, drain, stop; return whether everything ended in time."""
         process, start, ended = os.getpid(), Start(), True
         with StopSignals() as signals:
-            self._asked = signals.asked
+            self._asked = signals.is_asked
             try:
                 for pause in tries:
                     if signals.wait(pause) is not None:
                         return True
                     with tries:
-                        started = self.start(None, signals.tell, start)
+                        started = self.start(None, signals.request_stop, start)
                 if not started:
                     return True
-                self._asked = _never
+                self._asked = _never_asked
                 number, node = signals.wait(), start.node
                 if number is not None and node is not None:
                     _log.info(
@@ -318,12 +318,12 @@ class Participation:
                     if number is not None:
                         _log.warning("%s again: leaving at once", number.name)
             except StillRunning as error:
-                if not signals.asked():
+                if not signals.is_asked():
                     raise
                 _log.info("%s", error)
                 return True
             finally:
-                self._asked = _never
+                self._asked = _never_asked
                 if process == os.getpid() and start.node is not None:
                     ended = self.stop(timedelta(0))
         if self._failed is not None:
@@ -335,7 +335,7 @@ class Participation:
         self._lock = threading.Lock()
         self._of_the_parent = self._of_the_parent or self._node is not None
         left_to_the_parent.append((self._node, self._stopping, self._drained))
-        self._node, self._loop, self._drained, self._stopping = None, None, _nothing, None
+        self._node, self._loop, self._drained, self._stopping = None, None, _do_nothing, None
         self._stops = []
         self._start_on.clear()
         for each in self._undisturbed:
@@ -354,7 +354,7 @@ class Participation:
                 )
             node.stop(timedelta(0))
         elif (stopping := self._stopping) is not None:
-            stopping.node.hurry()
+            stopping.node.end_drain()
             stopping.done.wait(_AT_EXIT)
 
     def _ended_too_soon(self, node: Node) -> bool:
@@ -381,19 +381,19 @@ class _Here:
 
     def is_in_a_run_of(self, node: Node | None) -> bool:
         """Whether it was called by code of a run of ``node``."""
-        return node is not None and node.runs(self._run)
+        return node is not None and node.is_running(self._run)
 
     def waits_for(self, node: Node) -> None:
         """Note which node is stopped."""
         self._node = node
         if self._hurries:
-            node.hurry()
+            node.end_drain()
 
-    def hurry(self) -> None:
+    def end_drain(self) -> None:
         """End the time that runs have to end."""
         self._hurries = True
         if self._node is not None:
-            self._node.hurry()
+            self._node.end_drain()
 
 
 class _Stopping:
@@ -408,16 +408,16 @@ class _Stopping:
     def wait(self, drain: timedelta) -> bool:
         """Wait until it is done, with no drain after ``drain``; return whether everything ended in time."""
         if not self.done.wait(drain.total_seconds()):
-            self.node.hurry()
+            self.node.end_drain()
             self.done.wait()
         if self.error is not None:
             raise self.error
         return self.ended
 
 
-def _never() -> bool:
+def _never_asked() -> bool:
     return False
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing."""

@@ -25,7 +25,7 @@ TIMEOUT = 5.0
 _log = Logger("cronsensus.heartbeat")
 
 
-def ping(url: str, data: bytes | None = None) -> None:
+def ping_url(url: str, data: bytes | None = None) -> None:
     """Ask a URL, of which is known that it is http or https; with ``data`` by POST.
 
     Raises:
@@ -53,25 +53,25 @@ class Pinging:
         self._over = Event()
         self._failed = False
 
-    def begin(self) -> None:
+    def start_pinging(self) -> None:
         """Ping from now on."""
-        threading.Thread(target=self._turn, name="cronsensus-ping", daemon=True).start()
+        threading.Thread(target=self._ping_and_wait, name="cronsensus-ping", daemon=True).start()
 
-    def end(self) -> None:
+    def stop_pinging(self) -> None:
         """Ping no more; one that is under way is not waited for."""
         self._over.set()
 
-    def _turn(self) -> None:
+    def _ping_and_wait(self) -> None:
         while not self._over.is_set():
             if self._decides():
-                self._ping()
+                self._ping_once()
                 self._over.wait(self._every)
             else:
                 self._over.wait(min(self._every, LOOK_EVERY))
 
-    def _ping(self) -> None:
+    def _ping_once(self) -> None:
         try:
-            ping(self._url)
+            ping_url(self._url)
         except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
             if not self._failed:
                 # Not the whole URL: who knows it may ping in our place.

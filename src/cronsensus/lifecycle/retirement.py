@@ -109,11 +109,12 @@ def warn_of_nothing(store: Store, functions: Collection[str]) -> bool:
         "this node has no function of the %d job(s) in namespace %r, so it runs nothing: it has %s, and they call %s. "
         "Start the newest release, import the modules that declare these jobs before the node starts, or give another "
         "application a namespace of its own",
-        len(jobs), store.namespace, _some(sorted(functions)), _some(sorted({spec.function for spec in jobs})),
+        len(jobs), store.namespace, _some_names(sorted(functions)),
+        _some_names(sorted({spec.function for spec in jobs})),
     )  # fmt: skip
     return True
 
 
-def _some(names: Sequence[str]) -> str:
+def _some_names(names: Sequence[str]) -> str:
     more = len(names) - _FEW
     return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")

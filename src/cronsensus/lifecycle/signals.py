@@ -25,7 +25,7 @@ from collections import deque
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from cronsensus.node.forks import block, unblock
+from cronsensus.node.forks import block_signals, unblock_signals
 from cronsensus.timing.clock import SystemClock
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -35,13 +35,13 @@ PATIENCE = 3
 """The signal with this number ends the process where it stands: the orderly way hangs on something."""
 _LONGEST_POLL = 2**31 - 1
 _TOLD = 0
-"""The byte of ``tell``; the others are the numbers of signals, written by the interpreter itself."""
+"""The byte of ``request_stop``; the others are the numbers of signals, written by the interpreter itself."""
 
 
 class StopSignals:
     """While entered on the main thread, SIGTERM and SIGINT arrive at ``wait`` instead of ending the program.
 
-    On another thread nothing is installed (Python does not allow it), and only ``tell`` arrives.
+    On another thread nothing is installed (Python does not allow it), and only ``request_stop`` arrives.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class StopSignals:
             _entered.add(self)
             self._wakeup_before = signal.set_wakeup_fd(self._writes, warn_on_full_buffer=False)
             for number in SIGNALS:
-                self._previous[number] = signal.signal(number, self._handle)
+                self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(
@@ -83,18 +83,18 @@ class StopSignals:
             signal.set_wakeup_fd(self._wakeup_before)
             self._wakeup_before = None
 
-    def tell(self) -> None:
+    def request_stop(self) -> None:
         """Arrive at ``wait`` like a signal; from any thread, also when nothing waits any more."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self._writes >= 0:
                 os.write(self._writes, bytes([_TOLD]))
 
-    def asked(self) -> bool:
+    def is_asked(self) -> bool:
         """Whether SIGTERM or SIGINT has arrived."""
         return self._count > 0
 
     def wait(self, timeout: float | None = None) -> signal.Signals | None:
-        """Block until SIGTERM or SIGINT arrives and return it; ``None`` after ``tell`` or ``timeout`` seconds."""
+        """Block until SIGTERM or SIGINT arrives and return it; ``None`` after ``request_stop`` or ``timeout``."""
         until = None if timeout is None else _clock.monotonic() + timeout
         poll = select.poll()
         poll.register(self._reads, select.POLLIN)
@@ -124,7 +124,7 @@ class StopSignals:
             os.dup2(own, of_the_parent, inheritable=False)
             os.close(own)
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = _clock.monotonic()
         if now - self._counted_at < TOGETHER:
             return
@@ -141,7 +141,7 @@ _entered: weakref.WeakSet[StopSignals] = weakref.WeakSet()
 
 def _before_fork() -> None:
     if _entered:
-        block(SIGNALS)
+        block_signals(SIGNALS)
 
 
 def _in_child() -> None:
@@ -149,8 +149,8 @@ def _in_child() -> None:
         for signals in list(_entered):
             signals.forked()
     finally:
-        unblock()
+        unblock_signals()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=unblock, after_in_child=_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=unblock_signals, after_in_child=_in_child)

@@ -80,7 +80,7 @@ def may_come(error: BaseException | None) -> bool:
     return isinstance(error, StoreError) and error.retryable and not isinstance(error, StoreRefused)
 
 
-def briefly(error: StoreUnavailable) -> StoreUnavailable:
+def without_stack(error: StoreUnavailable) -> StoreUnavailable:
     """Return ``error`` without its stack, to be raised ``from None``; with its causes that is logged on ``DEBUG``.
 
     A program that ends with it shows the sentence that it is, not some 80 lines of a driver above that.
@@ -105,14 +105,14 @@ class Start:
         self.is_given_up = False
         self._lock = threading.Lock()
 
-    def begin(self) -> bool:
+    def begin_start(self) -> bool:
         """Begin it; ``False``: it was given up."""
         with self._lock:
             if not self.is_given_up:
                 self.over.clear()
             return not self.is_given_up
 
-    def take(self, node: Node) -> bool:
+    def take_node(self, node: Node) -> bool:
         """Take the started node; ``False``: it was given up, and the node is to be stopped."""
         with self._lock:
             if not self.is_given_up:

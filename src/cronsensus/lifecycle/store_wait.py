@@ -47,7 +47,7 @@ class StoreWait:
         """Whether it still tries."""
         return self._thread is not None and not self._over.is_set()
 
-    def begin(self, error: StoreError) -> None:
+    def start_waiting(self, error: StoreError) -> None:
         """Log why there is nothing yet, and go on trying in the background."""
         self._log_cause(error)
         self._thread = threading.Thread(target=self._try_until_over, name="cronsensus-store-wait", daemon=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from cronsensus.lock.backend import LockBackend, LockRequest
-from cronsensus.lock.drive import NAP, Flow, Pause, adrive, drive
+from cronsensus.lock.drive import NAP, Flow, Pause, adrive_flow, drive_flow
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import on_worker
@@ -17,45 +17,45 @@ def acquire(
     """Take the lock; wait up to ``patience`` seconds (``None``: without end) while it is held elsewhere.
 
     Raises:
-        StoreError: as ``LockBackend.take``.
-        ConfigurationError: as ``drive``, which gets the rest.
+        StoreError: as ``LockBackend.try_lock``.
+        ConfigurationError: as ``drive_flow``, which gets the rest.
     """
     waits = patience is None or patience > 0
-    lease = backend.take(request, look=not waits)
+    lease = backend.try_lock(request, look=not waits)
     if lease is not None or not waits:
         return lease
-    return drive(_waiting(backend, request, patience), what, instead)
+    return drive_flow(_acquire_by_waiting(backend, request, patience), what, instead)
 
 
 async def aacquire(backend: LockBackend, request: LockRequest, patience: float | None) -> Lease | None:
     """Do what ``acquire`` does without blocking the event loop."""
     waits = patience is None or patience > 0
-    lease = await on_worker(lambda: backend.take(request, look=not waits), _give_back)
+    lease = await on_worker(lambda: backend.try_lock(request, look=not waits), _give_back)
     if lease is not None or not waits:
         return lease
-    return await adrive(_waiting(backend, request, patience), _give_back)
+    return await adrive_flow(_acquire_by_waiting(backend, request, patience), _give_back)
 
 
-def _waiting(backend: LockBackend, request: LockRequest, patience: float | None) -> Flow[Lease | None]:
+def _acquire_by_waiting(backend: LockBackend, request: LockRequest, patience: float | None) -> Flow[Lease | None]:
     """Wait for a lock that was refused, and acquire it."""
     lease: Lease | None
     until = float("inf") if patience is None else backend.clock.monotonic() + patience
-    waiter = request.acquisition.waiter = backend.waiter(request.name)
+    waiter = request.acquisition.waiter = backend.make_waiter(request.name)
     try:
         while True:
-            yield waiter.join
-            lease = yield lambda: _take(backend, request, waiter)
+            yield waiter.join_queue
+            lease = yield lambda: _try_lock(backend, request, waiter)
             if lease is not None or backend.clock.monotonic() >= until:
                 return lease
-            yield from _wait(backend, waiter, until)
+            yield from _wait_for_reason(backend, waiter, until)
     finally:
         waiter.give_up()
 
 
-def _take(backend: LockBackend, request: LockRequest, waiter: Waiter) -> Lease | None:
+def _try_lock(backend: LockBackend, request: LockRequest, waiter: Waiter) -> Lease | None:
     news, waiter.news = waiter.news, False  # a later release sends a new notification
     try:
-        lease = backend.take(request, waiter)
+        lease = backend.try_lock(request, waiter)
     except BaseException:
         waiter.news = news
         raise
@@ -64,7 +64,7 @@ def _take(backend: LockBackend, request: LockRequest, waiter: Waiter) -> Lease |
     return lease
 
 
-def _wait(backend: LockBackend, waiter: Waiter, until: float) -> Generator[Pause, bool, None]:
+def _wait_for_reason(backend: LockBackend, waiter: Waiter, until: float) -> Generator[Pause, bool, None]:
     """Wait for a reason to try again: a notification, a dead holder, the next poll, or the timeout."""
     look_at = min(until, backend.clock.monotonic() + waiter.look_again)
     while (left := look_at - backend.clock.monotonic()) > 0:

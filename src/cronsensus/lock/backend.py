@@ -11,7 +11,7 @@ from typing import Any
 
 from cronsensus.lock.lease import Lease, LeaseBackend
 from cronsensus.lock.waiter import Waiter
-from cronsensus.lock.worker_pool import submit
+from cronsensus.lock.worker_pool import submit_act
 from cronsensus.model.session import LONGEST_HOLDER
 
 
@@ -33,7 +33,7 @@ class Acquisition:
         if wait:
             self.lease.abandon_now()
         else:
-            submit(self.lease.abandon)
+            submit_act(self.lease.abandon)
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: each acquire makes one, and a frozen one takes four times as long
@@ -55,13 +55,13 @@ class LockRequest:
     bound: bool
     acquisition: Acquisition = field(default_factory=Acquisition, compare=False)
 
-    def by(self, acquisition: Acquisition, *, bound: bool) -> LockRequest:
+    def for_caller(self, acquisition: Acquisition, *, bound: bool) -> LockRequest:
         """Return a copy for one caller; ``dataclasses.replace`` takes five times as long."""
         return LockRequest(
             name=self.name, ttl=self.ttl, limit=self.limit, renew=self.renew, bound=bound, acquisition=acquisition
         )
 
-    def granted(
+    def lease_of_grant(
         self, backend: LeaseBackend, grant: object, *, holder: str, token: int, asked_at: float, **more: Any
     ) -> Lease:
         """Return the lease of a grant, which this acquire has from now on; ``more``: as ``Lease``."""
@@ -84,12 +84,12 @@ class LockBackend(LeaseBackend):
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
 
-    def holder(self, process: str) -> str:
+    def name_holder(self, process: str) -> str:
         """Return a name for a holder: of the process, the thread, and the call."""
         return f"{process}/{threading.current_thread().name}/{next(self._numbers)}"[-LONGEST_HOLDER:]
 
     @abstractmethod
-    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:
+    def try_lock(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:
         """Try once to take the lock; ``None``: it is held elsewhere, and ``waiter`` learns by which sessions.
 
         A lock of a dead process is free. With ``look``, holders on this host are checked at once; a caller that tries
@@ -100,11 +100,11 @@ class LockBackend(LeaseBackend):
         """
 
     @abstractmethod
-    def holders(self, name: str) -> int:
+    def count_holders(self, name: str) -> int:
         """Return how many hold the lock."""
 
     @abstractmethod
-    def waiter(self, name: str) -> Waiter:
+    def make_waiter(self, name: str) -> Waiter:
         """Return a waiter, which is woken when the lock may be free."""
 
     @abstractmethod

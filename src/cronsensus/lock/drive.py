@@ -1,7 +1,7 @@
 """Run code that asks a store and waits, written once, on a thread or on an event loop.
 
-A flow is a generator. It yields a call to make or a pause, and is sent the answer. ``drive`` runs it on the caller's
-thread, ``adrive`` on an event loop.
+A flow is a generator. It yields a call to make or a pause, and is sent the answer. ``drive_flow`` runs it on the
+caller's thread, ``adrive_flow`` on an event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Ask = Callable[[], Any]
 Flow = Generator[Ask | Pause, Any, Found]
 
 
-def drive(flow: Flow[Found], what: str, instead: str) -> Found:
+def drive_flow(flow: Flow[Found], what: str, instead: str) -> Found:
     """Run the flow on this thread.
 
     Args:
@@ -59,7 +59,7 @@ def drive(flow: Flow[Found], what: str, instead: str) -> Found:
         flow.close()
 
 
-async def adrive(flow: Flow[Found], in_vain: Callable[[Any], object]) -> Found:
+async def adrive_flow(flow: Flow[Found], in_vain: Callable[[Any], object]) -> Found:
     """Run the flow on an event loop. An answer that comes after a cancellation goes to ``in_vain``."""
     answer: Any = None
     try:

@@ -69,20 +69,20 @@ class FileLockBackend(LockBackend):
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - the kernel frees it
+    def try_lock(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - the kernel frees it
         """Lock the file of the first place that is free, if no more hold the lock than it and they allow.
 
         Safe when two do so at the same instant: the token file is locked, so one follows the other.
         """
         with self._errors_explained():
             self._make_ready()
-            with self._turn(request.name) as turn:
-                held = self._places(request.name)
+            with self._token_file(request.name) as turn:
+                held = self._list_places(request.name)
                 if len(held) >= min([request.limit, *(most for most in held.values() if most is not None)]):
                     return None
                 place = next(place for place in range(request.limit) if place not in held)
                 files: list[int] = []
-                path = self._path(request.name, f".{place}.lock")
+                path = self._path_of(request.name, f".{place}.lock")
                 lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append)
                 try:
                     lock.acquire(blocking=False)
@@ -90,20 +90,20 @@ class FileLockBackend(LockBackend):
                     return None
                 try:
                     os.pwrite(files[0], b"%-15d\n" % request.limit, 0)
-                    return self._held(request, lock, files[0], self._next_token(turn))
+                    return self._lease_of_file(request, lock, files[0], self._next_token(turn))
                 except BaseException:
                     lock.release()
                     raise
 
-    def _held(self, request: LockRequest, lock: FileLock, file: int, token: int) -> Lease:
-        holder, asked_at = self.holder(f"{socket.gethostname()}:{os.getpid()}"), self.clock.monotonic()
+    def _lease_of_file(self, request: LockRequest, lock: FileLock, file: int, token: int) -> Lease:
+        holder, asked_at = self.name_holder(f"{socket.gethostname()}:{os.getpid()}"), self.clock.monotonic()
         grant = (lock, os.fstat(file).st_ino)
-        return request.granted(self, grant, holder=holder, token=token, asked_at=asked_at, ttl=None, renew=False)
+        return request.lease_of_grant(self, grant, holder=holder, token=token, asked_at=asked_at, ttl=None, renew=False)
 
     @contextmanager
-    def _turn(self, name: str) -> Iterator[int]:
+    def _token_file(self, name: str) -> Iterator[int]:
         """Lock the token file, which excludes all other users of this lock's files; gives its descriptor."""
-        path = self._path(name, ".token")
+        path = self._path_of(name, ".token")
         files: list[int] = []
         lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append, poll_interval=0.001)
         try:
@@ -129,13 +129,14 @@ class FileLockBackend(LockBackend):
         os.pwrite(turn, b"%-31d\n" % token, 0)
         return token
 
-    def _places(self, name: str) -> dict[int, int | None]:
+    def _list_places(self, name: str) -> dict[int, int | None]:
         """Return for each locked place the limit that its holder has written.
 
-        Call it inside ``_turn``: a check locks a file for a moment, and an acquire in that moment would be refused.
+        Call it inside ``_token_file``: a check locks a file for a moment, and an acquire in that moment would be
+        refused.
         """
         found: dict[int, int | None] = {}
-        for path in self._directory.glob(f"{self._stem(name)}.*.lock"):
+        for path in self._directory.glob(f"{self._file_stem(name)}.*.lock"):
             place = path.name.split(".")[-2]
             file = os.open(path, os.O_RDONLY)
             try:
@@ -149,39 +150,39 @@ class FileLockBackend(LockBackend):
 
     # --- holding ------------------------------------------------------------------------------------------------------
 
-    def free(self, lease: Lease) -> bool:
+    def free_lock(self, lease: Lease) -> bool:
         """Unlock the file."""
         held = self.is_held(lease)
         with self._errors_explained():
-            _grant(lease)[0].release()
+            _grant_of(lease)[0].release()
         return held
 
-    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:  # noqa: ARG002 - it has no end
+    def extend_lock(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:  # noqa: ARG002 - it has no end
         """Do nothing: the kernel holds it for as long as the process lives."""
         return self.is_held(lease)
 
-    def watch(self, lease: LeaseRef) -> None:
+    def watch_lease(self, lease: LeaseRef) -> None:
         """Do nothing: it ends when it is released, or with this process."""
 
-    def forget(self, lease: LeaseRef) -> None:
+    def forget_lease(self, lease: LeaseRef) -> None:
         """Do nothing: nothing is renewed."""
 
     def is_held(self, lease: Lease) -> bool:
         """Whether the file is locked, and still the one that others would lock."""
-        lock, number = _grant(lease)
+        lock, number = _grant_of(lease)
         with suppress(FileNotFoundError):
             return lock.is_locked and Path(lock.lock_file).stat().st_ino == number
         return False
 
-    def holders(self, name: str) -> int:
+    def count_holders(self, name: str) -> int:
         """Return how many places are locked."""
         with self._errors_explained():
-            if not self._path(name, ".token").exists():
+            if not self._path_of(name, ".token").exists():
                 return 0
-            with self._turn(name):
-                return len(self._places(name))
+            with self._token_file(name):
+                return len(self._list_places(name))
 
-    def waiter(self, name: str) -> Waiter:  # noqa: ARG002 - all alike
+    def make_waiter(self, name: str) -> Waiter:  # noqa: ARG002 - all alike
         """Return a waiter that polls: a try costs a system call, and no server is asked."""
         return Waiter(self.clock, at_most=LOOK_AGAIN)
 
@@ -201,22 +202,22 @@ class FileLockBackend(LockBackend):
         self._directory.mkdir(exist_ok=True)
         self._is_ready = True
 
-    def _stem(self, name: str) -> str:
+    def _file_stem(self, name: str) -> str:
         """Return how a lock's files begin; names may hold any character, and file names may be case-blind."""
         digest = hashlib.blake2b(f"{self._namespace}\0{name}".encode(), digest_size=8).hexdigest()
         return f"{SAFE.sub('_', name)[:60]}-{digest}"
 
-    def _path(self, name: str, end: str) -> Path:
-        return self._directory / (self._stem(name) + end)
+    def _path_of(self, name: str, end: str) -> Path:
+        return self._directory / (self._file_stem(name) + end)
 
     @contextmanager
     def _errors_explained(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise StoreUnavailable(self._meaning(error)) from error
+            raise StoreUnavailable(self._meaning_of(error)) from error
 
-    def _meaning(self, error: OSError) -> str:
+    def _meaning_of(self, error: OSError) -> str:
         if error.errno in _CANNOT_LOCK:
             return (
                 f"the file system of {self._directory} ({kind_of(self._directory) or 'of a kind unknown'}) cannot lock "
@@ -232,7 +233,7 @@ class FileLockBackend(LockBackend):
         return f"{self._directory}: {error}"
 
 
-def _grant(lease: Lease) -> tuple[FileLock, int]:
+def _grant_of(lease: Lease) -> tuple[FileLock, int]:
     grant: tuple[FileLock, int] = lease.grant  # type: ignore[assignment]
     return grant
 

@@ -11,9 +11,9 @@ from functools import partial
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
-from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, notifies
+from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, can_notify
 from cronsensus.lock.waiter import PollingWaiter, Waiter
-from cronsensus.lock.worker_pool import submit
+from cronsensus.lock.worker_pool import submit_act
 from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
@@ -61,12 +61,12 @@ class StoreLockBackend(LockBackend):
         self._is_ready = False
         self._host = SessionHost(store, clock, name=self._name, heartbeat=heartbeat, stop=stop)
         self._queue = LocalQueue(lambda: store)
-        self._notifies = notifies(store)
+        self._notifies = can_notify(store)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing is held here."""
-        return self._host.idle
+        return self._host.is_idle
 
     def close(self) -> None:
         """Free all that is held, and let go of connections."""
@@ -77,25 +77,25 @@ class StoreLockBackend(LockBackend):
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:
+    def try_lock(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:
         """Try to take the lock; if it is refused, look whether its holders live."""
         if not self._is_ready:
             self._store.migrate()
             self._is_ready = True
-        lease = self._try(request)
+        lease = self._try_store(request)
         if lease is None and look and self._fast_evidence and (waiter is None or waiter.wants_holders):
-            holders = self._views(request.name)
+            holders = self._read_views(request.name)
             if self._reclaim_dead(holders):
-                lease = self._try(request)
+                lease = self._try_store(request)
             if waiter is not None:
                 waiter.note_holders(holders)
         return lease
 
-    def _try(self, request: LockRequest, *, again: bool = True) -> Lease | None:
-        holder = self.holder(self._name)
+    def _try_store(self, request: LockRequest, *, again: bool = True) -> Lease | None:
+        holder = self.name_holder(self._name)
         asked: list[str] = []
         try:
-            return self._ask(request, holder, asked)
+            return self._request_grant(request, holder, asked)
         except LeaseLost:
             # The session was declared dead; this process is alive, and begins a new one.
             if not again:
@@ -103,29 +103,29 @@ class StoreLockBackend(LockBackend):
         except StoreError as error:
             self._host.store_failed(error)
             # Most often an idle connection was cut off, and the store is there.
-            if not (self._undo(request.name, holder, asked) and error.retryable and again):
+            if not (self._undo_grant(request.name, holder, asked) and error.retryable and again):
                 raise
         except BaseException:  # out of a signal handler; the store may have granted it
             self._undo_now(request.name, holder, asked)
             raise
-        return self._try(request, again=False)
+        return self._try_store(request, again=False)
 
-    def _ask(self, request: LockRequest, holder: str, asked: list[str]) -> Lease | None:
-        session = self._host.pin()
+    def _request_grant(self, request: LockRequest, holder: str, asked: list[str]) -> Lease | None:
+        session = self._host.pin_session()
         try:
             asked.append(session.session)
             asked_at = self.clock.monotonic()
             grant = self._store.lock(
                 request.name, holder, ttl=request.ttl, session=session.session, limit=request.limit
             )
-            return None if grant is None else self._held(request, grant, session.session, asked_at)
+            return None if grant is None else self._register_lease(request, grant, session.session, asked_at)
         except LeaseLost:
             self._host.session_ended(session)
             raise
         finally:
-            self._host.unpin()
+            self._host.unpin_session()
 
-    def _undo(self, name: str, holder: str, asked: list[str]) -> bool:
+    def _undo_grant(self, name: str, holder: str, asked: list[str]) -> bool:
         """Release a grant whose answer was lost, or all waiters would wait until its TTL ends.
 
         Only grants of the sessions in ``asked``: processes in two containers may have one host name and pid.
@@ -133,7 +133,7 @@ class StoreLockBackend(LockBackend):
         Returns whether the store could be asked.
         """
         try:
-            for view in self._views(name):
+            for view in self._read_views(name):
                 if view.holder == holder and view.session in asked:
                     grant = LockGrant(
                         name=name, holder=holder, token=view.token, place=view.place, session=view.session
@@ -146,18 +146,20 @@ class StoreLockBackend(LockBackend):
     def _undo_now(self, name: str, holder: str, asked: list[str]) -> None:
         """Undo for an interrupted caller; if this is interrupted too, in the background."""
         try:
-            self._undo(name, holder, asked)
+            self._undo_grant(name, holder, asked)
         except BaseException:
-            submit(partial(self._undo, name, holder, asked))
+            submit_act(partial(self._undo_grant, name, holder, asked))
             raise
 
-    def _held(self, request: LockRequest, grant: LockGrant, session: str, asked_at: float) -> Lease:
-        lease = request.granted(self, grant, holder=grant.holder, token=grant.token, asked_at=asked_at, session=session)
+    def _register_lease(self, request: LockRequest, grant: LockGrant, session: str, asked_at: float) -> Lease:
+        lease = request.lease_of_grant(
+            self, grant, holder=grant.holder, token=grant.token, asked_at=asked_at, session=session
+        )
 
         def keep(ref: LeaseRef) -> None:
             # Also what is not renewed: it is lost with the session.
-            self._host.add(ref, request.ttl.total_seconds() / RENEWALS)
-            self._host.monitor.begin(ref)
+            self._host.add_resource(ref, request.ttl.total_seconds() / RENEWALS)
+            self._host.monitor.monitor_lease(ref)
 
         lease.register(keep)
         return lease
@@ -171,32 +173,32 @@ class StoreLockBackend(LockBackend):
 
     # --- holding ------------------------------------------------------------------------------------------------------
 
-    def free(self, lease: Lease) -> bool:
+    def free_lock(self, lease: Lease) -> bool:
         """Free a lock.
 
         An answer may be lost, and the repeated call answers that the lock is not held under this token. It was freed by
         the first call if the lease was still trusted when that was sent.
         """
-        grant, asked_at = _grant(lease), self.clock.monotonic()
+        grant, asked_at = _grant_of(lease), self.clock.monotonic()
         was_held = lease.trusted_at(asked_at)
         try:
-            return self._known(self._store.unlock(grant))
+            return self._check_known(self._store.unlock(grant))
         except StoreError as error:
             if not self._asks_again(error, asked_at):
                 raise
         return self._store.unlock(grant) or was_held
 
-    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
+    def extend_lock(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
         """Extend a lock; repeated once after a lost answer, which only sets the same time again."""
-        store, grant, asked_at = by or self._store, _grant(lease), self.clock.monotonic()
+        store, grant, asked_at = by or self._store, _grant_of(lease), self.clock.monotonic()
         try:
-            return self._known(store.extend(grant, ttl=ttl))
+            return self._check_known(store.extend(grant, ttl=ttl))
         except StoreError as error:
             if not self._asks_again(error, asked_at):
                 raise
-        return self._known(store.extend(grant, ttl=ttl))
+        return self._check_known(store.extend(grant, ttl=ttl))
 
-    def _known(self, was_held: bool) -> bool:  # noqa: FBT001 - the answer, which is passed on
+    def _check_known(self, was_held: bool) -> bool:  # noqa: FBT001 - the answer, which is passed on
         """Check soon that this is still the same store, if the store does not know a lock that is held here."""
         if not was_held:
             self._host.verify_soon()
@@ -207,27 +209,27 @@ class StoreLockBackend(LockBackend):
         self._host.store_failed(error)
         return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
-    def forget(self, lease: LeaseRef) -> None:
+    def forget_lease(self, lease: LeaseRef) -> None:
         """Renew and watch this no more."""
-        self._host.discard(lease)
-        self._host.monitor.end(lease)
+        self._host.discard_resource(lease)
+        self._host.monitor.drop_lease(lease)
 
-    def watch(self, lease: LeaseRef) -> None:
+    def watch_lease(self, lease: LeaseRef) -> None:
         """Have the monitor notice its end."""
-        self._host.monitor.begin(lease)
+        self._host.monitor.monitor_lease(lease)
 
     def is_held(self, lease: Lease) -> bool:
         """Whether the lock is held under this lease."""
-        return any(view.token == lease.token for view in self._views(lease.name))
+        return any(view.token == lease.token for view in self._read_views(lease.name))
 
-    def holders(self, name: str) -> int:
+    def count_holders(self, name: str) -> int:
         """Return how many hold the lock."""
-        return len(self._views(name))
+        return len(self._read_views(name))
 
-    def _views(self, name: str) -> list[LockView]:
+    def _read_views(self, name: str) -> list[LockView]:
         return self._store.locks(name=name, limit=10_000)
 
-    def waiter(self, name: str) -> Waiter:
+    def make_waiter(self, name: str) -> Waiter:
         """Return a waiter."""
         return (
             QueuedWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
@@ -236,6 +238,6 @@ class StoreLockBackend(LockBackend):
         )
 
 
-def _grant(lease: Lease) -> LockGrant:
+def _grant_of(lease: Lease) -> LockGrant:
     assert isinstance(lease.grant, LockGrant)  # noqa: S101 - this backend's own
     return lease.grant

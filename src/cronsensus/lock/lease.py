@@ -16,7 +16,15 @@ from datetime import timedelta
 from typing import Any
 
 from cronsensus.errors import CronsensusError, LeaseLost, NotTheHolder, StoreError
-from cronsensus.lock.worker_pool import begin_holding, drop, end_holding, on_worker, submit, surely, when_gone
+from cronsensus.lock.worker_pool import (
+    begin_holding,
+    call_surely,
+    end_holding,
+    on_worker,
+    submit_act,
+    submit_drop,
+    when_gone,
+)
 from cronsensus.membership.lease import MARGIN
 from cronsensus.process.background import Gone
 from cronsensus.process.interrupts import Event
@@ -42,19 +50,19 @@ class LeaseBackend(ABC):
     clock: Clock
 
     @abstractmethod
-    def free(self, lease: Lease) -> bool:
+    def free_lock(self, lease: Lease) -> bool:
         """Free a lock; ``False``: it was not held under this lease any more, and nothing changed."""
 
     @abstractmethod
-    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
+    def extend_lock(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
         """Set a lock's end to ``ttl`` from now; ``False``: it was not held under this lease any more."""
 
     @abstractmethod
-    def watch(self, lease: LeaseRef) -> None:
+    def watch_lease(self, lease: LeaseRef) -> None:
         """Notice its end, which may have come nearer. Asks no store."""
 
     @abstractmethod
-    def forget(self, lease: LeaseRef) -> None:
+    def forget_lease(self, lease: LeaseRef) -> None:
         """Stop renewing and watching it. Asks no store."""
 
     @abstractmethod
@@ -77,7 +85,7 @@ class LeaseRef(Gone):
     session: str
 
     @classmethod
-    def begin(cls, lease: Lease, backend: LeaseBackend) -> LeaseRef:
+    def refer_to(cls, lease: Lease, backend: LeaseBackend) -> LeaseRef:
         """Return a reference to ``lease``."""
         ref = cls(lease, when_gone())
         ref.session, ref._backend, ref._left, ref._of_thread = lease.session, backend, lease.__dict__, None
@@ -89,16 +97,16 @@ class LeaseRef(Gone):
         self._of_thread = thread
         thread[self] = None
 
-    def step(self, store: Store | None = None) -> float:
+    def renew_when_due(self, store: Store | None = None) -> float:
         """Renew it when that is due; return the seconds until the next step. For the heartbeat; never raises."""
         lease: Lease | None = self()
         if lease is not None:
-            return lease.step(store)
+            return lease.renew_when_due(store)
         # A dropped lease ends by itself; its session must last until then.
         ends: float = -1.0 if self._left is None else self._left["_ends"]
         left = ends - self._backend.clock.monotonic()
         if left <= 0:
-            self._backend.forget(self)
+            self._backend.forget_lease(self)
             return LONG
         return left
 
@@ -117,14 +125,14 @@ class LeaseRef(Gone):
     def let_go(self) -> None:
         """Note that the lease was released: its collection needs no act any more."""
         self._left = None
-        self._unhold()
+        self._stop_holding()
 
-    def _unhold(self) -> None:
+    def _stop_holding(self) -> None:
         end_holding(self)
         if self._of_thread is not None:
             self._of_thread.pop(self, None)
 
-    def act(self) -> None:
+    def free_abandoned(self) -> None:
         """Free a lock whose lease and ``Lock`` object are both gone. Runs on the worker pool."""
         left = getattr(self, "_left", None)  # absent: an exception came while this was made
         if left is None:
@@ -136,14 +144,14 @@ class LeaseRef(Gone):
         elif lease.ends_with_its_owner and lease.trusted:
             lease.abandon("its Lock object was dropped; keep it for as long as the lock is to be held")
         else:
-            self._unhold()
+            self._stop_holding()
 
     def expire(self) -> None:
         """Pass on that its time is over; for the monitor."""
         if (lease := self()) is not None:
             lease.expire()
 
-    def lose(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         """Pass on that the session is over."""
         if (lease := self()) is not None:
             lease.lose(why)
@@ -219,8 +227,8 @@ class Lease:
         self._thread = threading.current_thread() if bound else None
         self._lock = threading.Lock()
         self._asking = threading.Lock()
-        self._ends, self._trusted_until = _ends(asked_at, ttl)
-        self.ref: LeaseRef | None = LeaseRef.begin(self, backend)
+        self._ends, self._trusted_until = _end_times(asked_at, ttl)
+        self.ref: LeaseRef | None = LeaseRef.refer_to(self, backend)
         self.released = False  # last: from here on it is freed when it is dropped
 
     # --- trust --------------------------------------------------------------------------------------------------------
@@ -263,14 +271,14 @@ class Lease:
             LeaseLost: another process may hold the lock by now.
         """
         if self.lost.is_set():
-            raise self._loss()
+            raise self._loss_error()
 
     def expire(self) -> None:
         """Lose the lease because its time is over; for the monitor."""
         if not self.released:
-            self.lose("it could not be renewed in time" if self.renew else "its time is over")
+            self.mark_lost("it could not be renewed in time" if self.renew else "its time is over")
 
-    def lose(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         """Mark the lease as lost: another holder has the lock, or may have it."""
         with self._lock:
             first = not self._why and not self.released
@@ -282,7 +290,7 @@ class Lease:
             # Aside: the threads that renew and watch all leases come here.
             _log.aside.warning("the lock %r, token %d, is lost: %s", self.name, self.token, why)
 
-    def _loss(self) -> LeaseLost:
+    def _loss_error(self) -> LeaseLost:
         why = self._why or ("its time is over" if self.is_ours else "it is the parent process's")
         return LeaseLost(
             f"the lock {self.name!r} is no longer held under token {self.token}: {why}; another process may hold it by "
@@ -302,20 +310,20 @@ class Lease:
         try:
             self.require_holder()
             self.end()
-            self._free()
+            self._free_in_store()
         except CronsensusError:
             raise
         except BaseException:  # out of a signal handler
             self.abandon_now()
             raise
 
-    def _free(self) -> None:
+    def _free_in_store(self) -> None:
         """Free it in the store; once, after ``end``."""
-        freed = self._backend.free(self)
+        freed = self._backend.free_lock(self)
         self._freed = True
         if not freed:
             self._why = self._why or "it had run out"
-            raise self._loss()
+            raise self._loss_error()
 
     def end(self) -> None:
         """Stop renewing and watching it. The lock itself is not freed yet."""
@@ -323,7 +331,7 @@ class Lease:
             if self.released:
                 raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
             self.released = True
-        self._forget()
+        self._forget_lease()
 
     def register(self, keep: Callable[[LeaseRef], object]) -> None:
         """Call ``keep`` with the reference, unless the lease was released in between, as for an interrupted caller."""
@@ -331,10 +339,10 @@ class Lease:
         if ref is not None:
             keep(ref)
 
-    def _forget(self) -> None:
+    def _forget_lease(self) -> None:
         ref = self.ref
         if ref is not None:
-            self._backend.forget(ref)
+            self._backend.forget_lease(ref)
             ref.let_go()
             self.ref = None  # or Python would still call it when this is collected
 
@@ -349,9 +357,9 @@ class Lease:
         if why and not self.released and self.trusted:
             _log.warning("the lock %r, token %d, is freed: %s", self.name, self.token, why)
         self.released = True
-        self._forget()
+        self._forget_lease()
         try:
-            self._backend.free(self)
+            self._backend.free_lock(self)
             self._freed = True
         except StoreError as error:
             _log.warning("the lock %r could not be freed, it ends with its TTL: %s", self.name, error)
@@ -361,7 +369,7 @@ class Lease:
         try:
             self.abandon()
         except BaseException:
-            submit(self.abandon)
+            submit_act(self.abandon)
             raise
 
     @property
@@ -411,7 +419,7 @@ class Lease:
         if self._ttl is not None:
             left = timedelta(0) if replace_ttl else timedelta(seconds=max(0.0, self._ends - self._clock.monotonic()))
             with self._asking:  # one at a time, or the answers would not show which of two calls came last
-                self._extend(left + more)
+                self._extend_lease(left + more)
         return True
 
     def reacquire(self) -> bool:
@@ -430,18 +438,18 @@ class Lease:
         """
         return not self.released and self.is_ours and self._backend.is_held(self)
 
-    def _extend(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
+    def _extend_lease(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
         asked_at = self._clock.monotonic()
-        ends, trusted_until = _ends(asked_at, ttl)
+        ends, trusted_until = _end_times(asked_at, ttl)
         if only_longer and ends <= self._ends:
             return
         if trusted_until < self._trusted_until:
             # The lease may be shorter although the answer is lost.
             self._trusted_until = trusted_until
-            self.register(self._backend.watch)
-        if not self._backend.extend(self, ttl, by=by):
-            self.lose("another process has it, or it had run out")
-            raise self._loss()
+            self.register(self._backend.watch_lease)
+        if not self._backend.extend_lock(self, ttl, by=by):
+            self.mark_lost("another process has it, or it had run out")
+            raise self._loss_error()
         self._ends, self._trusted_until = ends, trusted_until
 
     @property
@@ -452,9 +460,9 @@ class Lease:
     def thread_ended(self) -> None:
         """Free it because the thread ended that it is bound to."""
         if not self.released and self.ends_with_its_owner and self.trusted:
-            drop(lambda: self.abandon("the thread that acquired it ended without releasing it"))
+            submit_drop(lambda: self.abandon("the thread that acquired it ended without releasing it"))
 
-    def step(self, store: Store | None = None) -> float:
+    def renew_when_due(self, store: Store | None = None) -> float:
         """Renew it when that is due; return the seconds until the next step. For the heartbeat; never raises."""
         if self._ttl is None or self.released or not self.renew:
             return LONG if self._ttl is None else self._ttl.total_seconds()
@@ -469,9 +477,9 @@ class Lease:
         if not self._asking.acquire(blocking=False):
             return again  # a caller is extending it, and may hang in that; other leases must not wait for it
         try:
-            self._extend(self._ttl, only_longer=True, by=store)
+            self._extend_lease(self._ttl, only_longer=True, by=store)
         except LeaseLost:
-            self._forget()
+            self._forget_lease()
         except StoreError as error:
             _log.debug("the lock %r could not be renewed, and will be tried again: %s", self.name, error)
             return again
@@ -485,7 +493,7 @@ class Lease:
         """Do what ``release`` does without blocking the event loop."""
         self.require_holder()
         self.end()
-        await surely(self._free)
+        await call_surely(self._free_in_store)
 
     aextend = twin(extend, on_worker)
     areacquire = twin(reacquire, on_worker)
@@ -500,7 +508,7 @@ class Lease:
         return f"<Lease {self.name!r} token={self.token} {state}>"
 
 
-def _ends(asked_at: float, ttl: timedelta | None) -> tuple[float, float]:
+def _end_times(asked_at: float, ttl: timedelta | None) -> tuple[float, float]:
     """Return when a lease ends at the earliest, and until when it is trusted."""
     if ttl is None:
         return float("inf"), float("inf")

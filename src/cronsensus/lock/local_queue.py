@@ -19,7 +19,7 @@ from typing import Protocol
 
 from cronsensus.errors import StoreError
 from cronsensus.lock.waiter import Waiter
-from cronsensus.lock.worker_pool import submit
+from cronsensus.lock.worker_pool import submit_act
 from cronsensus.process.interrupts import Condition
 from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
@@ -43,7 +43,7 @@ class Notifies(Protocol):
         """Notify the next waiter."""
 
 
-def notifies(store: Store) -> bool:
+def can_notify(store: Store) -> bool:
     """Whether the wait queues of ``store`` receive anything."""
     return store.capabilities.notify or store.capabilities.clock == "process"
 
@@ -52,7 +52,7 @@ class LocalQueue:
     """The waiters of this process for one backend. Safe to share between threads; not for a forked child."""
 
     def __init__(self, notifying: Callable[[], Notifies]) -> None:
-        """Receive from the wait queues of ``notifying()``, which is called at the first ``join``."""
+        """Receive from the wait queues of ``notifying()``, which is called at the first ``join_queue``."""
         self._notifying = notifying
         self._changed = Condition()
         self._moving = threading.Lock()
@@ -64,7 +64,7 @@ class LocalQueue:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def join(self, waiter: QueuedWaiter) -> None:
+    def join_queue(self, waiter: QueuedWaiter) -> None:
         """Put a waiter at the end of the local queue, and this process into the remote one."""
         with self._changed:
             if waiter.left:  # its task was cancelled while a thread of the pool came here for it
@@ -77,13 +77,15 @@ class LocalQueue:
                 self._remote = self._notifying().wait_queues()
             remote = self._remote
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._receive, name="cronsensus-waiting", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._receive_notifications, name="cronsensus-waiting", daemon=True
+                )
                 self._thread.start()
             self._changed.notify_all()
         with self._moving:
-            remote.join(waiter.name)
+            remote.join_queue(waiter.name)
 
-    def leave(self, waiter: QueuedWaiter) -> bool:
+    def leave_queue(self, waiter: QueuedWaiter) -> bool:
         """Take a waiter out of the local queue; return whether it was in there.
 
         The thread leaves the remote queue later. A notification until then is passed on.
@@ -101,7 +103,7 @@ class LocalQueue:
     def pass_on(self, name: str) -> None:
         """Pass an unused notification on to another waiter. May ask the store; never raises."""
         with self._changed:
-            waiter = self._next(name)
+            waiter = self._pop_first(name)
             remote = self._remote
         if waiter is not None:
             waiter.wake()
@@ -110,7 +112,7 @@ class LocalQueue:
 
     def has_acquired(self, waiter: QueuedWaiter) -> None:
         """Take a waiter that acquired without a notification out of both queues, so that it gets no later one."""
-        waited, remote = self.leave(waiter), self._remote
+        waited, remote = self.leave_queue(waiter), self._remote
         if waited and remote is not None:
             with contextlib.suppress(StoreError):
                 self._leave_remote(remote, waiter.name)
@@ -135,27 +137,27 @@ class LocalQueue:
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
-    def _receive(self) -> None:
+    def _receive_notifications(self) -> None:
         while (remote := self._next_remote()) is not None:
             try:
                 told = remote.receive(EMPTY_FOR)
                 for name in told:
-                    self._deliver(remote, name)
+                    self._deliver_notification(remote, name)
                 if not told:
-                    for name in self._unused():
+                    for name in self._leave_unused():
                         self._leave_remote(remote, name)
             except StoreError as error:
                 _log.debug("no news of locks for now, waiters look by themselves: %s", error)
-                self._reconnect(remote)
+                self._rejoin_all(remote)
             except Exception:  # noqa: BLE001 - logged
                 if self._closed:  # ``close`` took the connection away in the middle of a call
                     continue
                 _log.exception("a mistake in cronsensus; please report it. Waiters look by themselves meanwhile")
-                self._reconnect(remote)
+                self._rejoin_all(remote)
 
-    def _deliver(self, remote: WaitQueues, name: str) -> None:
+    def _deliver_notification(self, remote: WaitQueues, name: str) -> None:
         with self._changed:
-            waiter = self._next(name)
+            waiter = self._pop_first(name)
             others = bool(self._waiting.get(name))
             if waiter is not None:
                 waiter.told = not remote.notifies_all  # before it can leave, so that it knows to pass it on
@@ -163,11 +165,11 @@ class LocalQueue:
             waiter.wake()
             if others:
                 with self._moving:
-                    remote.join(name)
+                    remote.join_queue(name)
         elif not remote.notifies_all:
             self._notifying().wake_next(name)
 
-    def _next(self, name: str) -> QueuedWaiter | None:
+    def _pop_first(self, name: str) -> QueuedWaiter | None:
         """Take out the first waiter, which is notified by that."""
         waiting = self._waiting.get(name)
         waiter = waiting.popleft() if waiting else None
@@ -175,7 +177,7 @@ class LocalQueue:
             waiter.news = True
         return waiter
 
-    def _unused(self) -> list[str]:
+    def _leave_unused(self) -> list[str]:
         with self._changed:
             return [name for name in self._joined if name not in self._waiting]
 
@@ -196,7 +198,7 @@ class LocalQueue:
             remote.close()
         return None
 
-    def _reconnect(self, remote: WaitQueues) -> None:
+    def _rejoin_all(self, remote: WaitQueues) -> None:
         """Join anew for all waiters, on another connection. Notifications in between are lost, so wake them all."""
         remote.close()
         with self._changed:
@@ -224,20 +226,20 @@ class QueuedWaiter(Waiter):
         self.told = self.left = False
         self._queue = queue
 
-    def join(self) -> None:
+    def join_queue(self) -> None:
         """Join the queue."""
-        self._queue.join(self)
+        self._queue.join_queue(self)
 
     def leave(self) -> None:
         """Leave the queue."""
-        self._queue.leave(self)
+        self._queue.leave_queue(self)
 
     def give_up(self) -> None:
         """Leave the queue, and pass an unused notification on."""
-        self._queue.leave(self)
+        self._queue.leave_queue(self)
         if self.news:
             self.news = False
-            submit(lambda: self._queue.pass_on(self.name))
+            submit_act(lambda: self._queue.pass_on(self.name))
 
     def has_acquired(self) -> None:
         """Leave both queues."""

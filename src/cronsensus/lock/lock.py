@@ -106,7 +106,7 @@ class Lock:
     @property
     def lease(self) -> Lease | None:
         """The lease of this thread, task or run; ``None``: it has none."""
-        held = self._owned.find()
+        held = self._owned.find_lease()
         return None if held is None or not held.lease.is_ours else held.lease
 
     @property
@@ -116,7 +116,7 @@ class Lock:
         Raises:
             NotTheHolder: it holds nothing.
         """
-        return self._required().lease.token
+        return self._required_lease().lease.token
 
     @property
     def lost(self) -> Lost:
@@ -125,15 +125,15 @@ class Lock:
         Raises:
             NotTheHolder: it holds nothing.
         """
-        return self._required().lease.lost
+        return self._required_lease().lease.lost
 
-    def _required(self) -> OwnedLease:
-        held = self._held()
+    def _required_lease(self) -> OwnedLease:
+        held = self._held_lease()
         held.lease.require_holder()
         return held
 
-    def _held(self) -> OwnedLease:
-        held = self._owned.find()
+    def _held_lease(self) -> OwnedLease:
+        held = self._owned.find_lease()
         if held is not None:
             return held
         others = [other.lease.holder for other in self._owned if not other.lease.released]
@@ -164,27 +164,27 @@ class Lock:
             ConfigurationError: it has to wait, and would block an event loop on which jobs run.
             InvalidOption, InvalidDuration: an unknown or impossible option.
         """
-        return self._acquire("thread", self._patience_of(blocking, blocking_timeout, unknown)) is not None
+        return self._acquire_lease("thread", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
-    def _acquire(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
+    def _acquire_lease(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
         acquisition = Acquisition()
-        request = self._request.by(acquisition, bound=kind == "thread")
+        request = self._request.for_caller(acquisition, bound=kind == "thread")
         try:
             self._owned.refuse_twice(self.name)
             backend = self._backend()
             if patience is None:
                 refuse_self_wait(backend, request)
             lease = acquire(backend, request, patience, *_BLOCKING[kind == "block"])
-            return self._hold(kind, backend, request, lease, frame)
+            return self._hold_lease(kind, backend, request, lease, frame)
         except BaseException:  # which may come out of a signal handler, between any two lines
             acquisition.give_up(wait=True)
             raise
 
-    def _hold(
+    def _hold_lease(
         self, kind: Kind, backend: LockBackend, request: LockRequest, lease: Lease | None, frame: int
     ) -> Lease | None:
         if lease is not None:
-            self._owned.add(OwnedLease(kind, backend, request, lease, frame))
+            self._owned.add_lease(OwnedLease(kind, backend, request, lease, frame))
         elif kind == "block":
             raise self._not_to_be_had()
         return lease
@@ -196,18 +196,18 @@ class Lock:
         **unknown: Never,
     ) -> bool:
         """Do what ``acquire`` does without blocking the event loop; what is acquired belongs to this ``Lock``."""
-        return await self._aacquire("object", self._patience_of(blocking, blocking_timeout, unknown)) is not None
+        return await self._aacquire_lease("object", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
-    async def _aacquire(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
+    async def _aacquire_lease(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
         acquisition = Acquisition()
-        request = self._request.by(acquisition, bound=False)
+        request = self._request.for_caller(acquisition, bound=False)
         try:
             self._owned.refuse_twice(self.name)
             backend = await on_worker(self._backend)
             if patience is None:
                 refuse_self_wait(backend, request)
             lease = await aacquire(backend, request, patience)
-            return self._hold(kind, backend, request, lease, frame)
+            return self._hold_lease(kind, backend, request, lease, frame)
         except BaseException:
             acquisition.give_up()
             raise
@@ -229,11 +229,11 @@ class Lock:
         return self._patience if timeout is None else read_timeout(timeout)
 
     def __enter__(self) -> Lease:
-        return self._acquire("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]  # it raises
+        return self._acquire_lease("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]  # it raises
 
     def __aenter__(self) -> Coroutine[Any, Any, Lease]:
         # Not a coroutine itself, which could not see the frame of the block.
-        return self._aacquire("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]
+        return self._aacquire_lease("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]
 
     def _not_to_be_had(self) -> LockHeld:
         how = "" if not self._blocking or self._patience is None else f" within {self._patience:g} s"
@@ -254,69 +254,69 @@ class Lock:
         """
         held = None
         try:
-            held = self._held()
+            held = self._held_lease()
             held.lease.release()
             if held.kind != "block":  # that is taken out where it is left
-                self._owned.remove(held)
+                self._owned.remove_lease(held)
         except CronsensusError:
             raise
         except BaseException:  # out of a signal handler
-            if (held := held or self._owned.find()) is not None:
+            if (held := held or self._owned.find_lease()) is not None:
                 held.lease.abandon_now()
             raise
 
     async def arelease(self) -> None:
         """Do what ``release`` does without blocking the event loop."""
-        await self._required().lease.arelease()
+        await self._required_lease().lease.arelease()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         left: list[OwnedLease] = []
         try:
-            self._owned.leave(frame_of_caller(), left)
+            self._owned.end_block(frame_of_caller(), left)
             if left and not left[0].lease.released:  # else the block has released it
-                with _leaving(left[0].lease, failed=error is not None):
+                with _releasing_at_end(left[0].lease, failed=error is not None):
                     left[0].lease.release()
         except CronsensusError:
             raise
         except BaseException:  # out of a signal handler
             if not left:
-                self._owned.leave(frame_of_caller(), left)
+                self._owned.end_block(frame_of_caller(), left)
             for one in left:
-                self._owned.remove(one)
+                self._owned.remove_lease(one)
                 one.lease.abandon_now()
             raise
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
-        return self._aexit(frame_of_caller(), failed=error is not None)
+        return self._exit_async(frame_of_caller(), failed=error is not None)
 
-    async def _aexit(self, frame: int, *, failed: bool) -> None:
+    async def _exit_async(self, frame: int, *, failed: bool) -> None:
         left: list[OwnedLease] = []
-        self._owned.leave(frame, left)
+        self._owned.end_block(frame, left)
         if left and not left[0].lease.released:
-            with _leaving(left[0].lease, failed=failed):
+            with _releasing_at_end(left[0].lease, failed=failed):
                 await left[0].lease.arelease()
 
     # --- the held lease -----------------------------------------------------------------------------------------------
 
     def extend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002 - redis-py's
         """Extend this thread's lease; see ``Lease.extend``."""
-        return self._required().lease.extend(additional_time, replace_ttl)
+        return self._required_lease().lease.extend(additional_time, replace_ttl)
 
     async def aextend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002
         """Do what ``extend`` does without blocking the event loop."""
-        return await self._required().lease.aextend(additional_time, replace_ttl)
+        return await self._required_lease().lease.aextend(additional_time, replace_ttl)
 
     def reacquire(self) -> bool:
         """Extend this thread's lease to its whole TTL from now on; see ``Lease.reacquire``."""
-        return self._required().lease.reacquire()
+        return self._required_lease().lease.reacquire()
 
     async def areacquire(self) -> bool:
         """Do what ``reacquire`` does without blocking the event loop."""
-        return await self._required().lease.areacquire()
+        return await self._required_lease().lease.areacquire()
 
     def owned(self) -> bool:
         """Ask the store whether this thread, or this task, still holds the lock.
@@ -338,7 +338,7 @@ class Lock:
         Raises:
             StoreError: it cannot be asked.
         """
-        return self._backend().holders(self.name) >= self._request.limit
+        return self._backend().count_holders(self.name) >= self._request.limit
 
     alocked = twin(locked, on_worker)
 
@@ -347,7 +347,7 @@ class Lock:
 
 
 @contextmanager
-def _leaving(lease: Lease, *, failed: bool) -> Iterator[None]:
+def _releasing_at_end(lease: Lease, *, failed: bool) -> Iterator[None]:
     """Release at the end of a block; raise no error that would hide a more important one.
 
     An error of the block itself comes first. A block that was protected to its end has done its work: a release that

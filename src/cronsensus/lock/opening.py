@@ -42,7 +42,7 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
     if isinstance(where, Store):
         if namespace is not None and namespace != where.namespace:
             raise InvalidOption(f"namespace={namespace!r}: the store is open in {where.namespace!r}; open another one")
-        return partial(_backend, (where, stop), lambda: _in_store(where.sibling(), stop=stop))
+        return partial(_cached_backend, (where, stop), lambda: _in_store(where.sibling(), stop=stop))
     if is_client(where):
         return backend_of(url_of(where), namespace, stop=stop)
     if stop and not (isinstance(where, str) and not where.startswith("file:")):
@@ -54,12 +54,12 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
         return where
     if isinstance(where, str) and where.strip():
         url, space = where, namespace or "default"
-        at_url = partial(_backend, (url, space, stop), lambda: _open(url, space, stop=stop))
+        at_url = partial(_cached_backend, (url, space, stop), lambda: _open_backend(url, space, stop=stop))
         at_url()  # connects to nothing yet, and raises for a URL of an unknown kind
         return at_url
     if isinstance(where, (list, tuple)) and where and all(isinstance(url, str) for url in where):
         urls, space = tuple(where), namespace or "default"
-        at_masters = partial(_backend, (urls, space), lambda: _open_masters(urls, space))
+        at_masters = partial(_cached_backend, (urls, space), lambda: _open_masters(urls, space))
         at_masters()
         return at_masters
     shown = repr(where)
@@ -71,7 +71,7 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
     )
 
 
-def _open(url: str, namespace: str, *, stop: bool) -> LockBackend:
+def _open_backend(url: str, namespace: str, *, stop: bool) -> LockBackend:
     if url.startswith("file:"):
         from cronsensus.lock.in_files import FileLockBackend
 
@@ -100,7 +100,7 @@ def _open_masters(urls: tuple[str, ...], namespace: str) -> LockBackend:
     return make(urls, namespace)
 
 
-def _backend(key: Hashable, make: Callable[[], LockBackend]) -> LockBackend:
+def _cached_backend(key: Hashable, make: Callable[[], LockBackend]) -> LockBackend:
     known = _backends.get(key)
     if known is not None:
         return known

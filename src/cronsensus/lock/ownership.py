@@ -8,7 +8,7 @@ acquired by        belongs to                           ends, if it was not rele
 ``aacquire()``     the Lock; inside a run to the run    the Lock object; the run
 ================== ==================================== ==================================================
 
-A lease of any owner ends when neither it nor its ``Lock`` can be reached any more (``LeaseRef.act``).
+A lease of any owner ends when neither it nor its ``Lock`` can be reached any more (``LeaseRef.free_abandoned``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Literal
 from cronsensus.errors import NotTheHolder
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import Lease, LeaseRef
-from cronsensus.lock.worker_pool import submit
+from cronsensus.lock.worker_pool import submit_act
 from cronsensus.node.run import BaseRun, current_run
 
 Kind = Literal["block", "thread", "object", "run"]
@@ -46,13 +46,13 @@ class OwnedLease:
             run = None
         self.kind: Kind = kind if run is None else "run"
         self.backend, self.request, self.lease, self.frame = backend, request, lease, frame
-        self._by = weakref.ref(threading.current_thread() if self.kind == "thread" else here())
+        self._by = weakref.ref(threading.current_thread() if self.kind == "thread" else current_owner())
         self._run = None if run is None else weakref.ref(run)
         if run is not None:
             lease.unbind()
             _ends_with(run, lease)
         elif kind == "thread":
-            _thread.leases.begin(lease)
+            _thread.leases.add_lease(lease)
 
     @property
     def is_live(self) -> bool:
@@ -85,17 +85,17 @@ class OwnedLeases:
     def __iter__(self) -> Iterator[OwnedLease]:
         return iter(list(self._all))
 
-    def add(self, owned: OwnedLease) -> None:
+    def add_lease(self, owned: OwnedLease) -> None:
         """Add a lease."""
         for over in self if self._all else ():
             # A block is taken out where it is left. Other leases that are over are of no use.
             if over.kind != "block" and not over.is_live and (over.is_orphaned or _is_here(over)):
-                self.remove(over)
+                self.remove_lease(over)
         self._all.append(owned)
         seen = [one for one in _inside.get() if (other := one()) is not None and other.is_live]
         _inside.set((*seen, weakref.ref(owned)))
 
-    def find(self) -> OwnedLease | None:
+    def find_lease(self) -> OwnedLease | None:
         """Return the lease that this thread, task or run may use, lost or not; ``None``: there is none."""
         if len(self._all) == 1:  # as it mostly is
             one = self._all[0]
@@ -104,7 +104,7 @@ class OwnedLeases:
         held = [one for one in self._all if not one.lease.released]
         if not held:
             return None
-        me, run, inside = here(), current_run(), _owned_inside()
+        me, run, inside = current_owner(), current_run(), _owned_inside()
         candidates: tuple[Callable[[OwnedLease], bool], ...] = (
             lambda one: one.is_by(me) and (one.kind != "run" or one.is_of(run)),
             lambda one: one.kind == "thread" and one.is_by(threading.current_thread()),
@@ -113,21 +113,21 @@ class OwnedLeases:
             lambda one: one.kind == "object" and one.is_orphaned,
             lambda one: one.kind == "object",
         )
-        return _first(candidates, held)
+        return _first_fitting(candidates, held)
 
-    def leave(self, frame: int, left: list[OwnedLease]) -> None:
+    def end_block(self, frame: int, left: list[OwnedLease]) -> None:
         """Move the lease of the block that ends here, in any thread or task, into ``left``.
 
         It is appended there first, because a signal handler may raise in between.
         """
         while blocks := [one for one in self._all if one.kind == "block"]:
             left.append(_the_one_that_is_left(blocks, frame))
-            if self.remove(left[-1]):
+            if self.remove_lease(left[-1]):
                 _inside.set(tuple(one for one in _inside.get() if one() is not left[-1]))
                 return
             left.pop()
 
-    def remove(self, one: OwnedLease) -> bool:
+    def remove_lease(self, one: OwnedLease) -> bool:
         """Remove a lease; ``False``: another thread has removed it."""
         try:
             self._all.remove(one)
@@ -175,7 +175,7 @@ def refuse_self_wait(backend: LockBackend, request: LockRequest) -> None:
 def _is_here(one: OwnedLease) -> bool:
     if one.kind == "thread":
         return one.is_by(threading.current_thread())
-    if not one.is_by(here()):
+    if not one.is_by(current_owner()):
         return False
     # Web frameworks run a generator in several threads: one enters a block, and another one is in it now.
     return one.kind != "block" or one in _owned_inside()
@@ -199,7 +199,7 @@ def frame_of_caller() -> int:
 
 
 def _the_one_that_is_left(blocks: list[OwnedLease], frame: int) -> OwnedLease:
-    me, inside = here(), _owned_inside()
+    me, inside = current_owner(), _owned_inside()
     candidates: tuple[Callable[[OwnedLease], bool], ...] = (
         lambda one: one.frame == frame and one.is_by(me),
         lambda one: one.frame == frame,
@@ -207,15 +207,15 @@ def _the_one_that_is_left(blocks: list[OwnedLease], frame: int) -> OwnedLease:
         lambda one: one in inside,
         lambda one: one.is_orphaned,
     )
-    return _first(candidates, blocks) or blocks[0]
+    return _first_fitting(candidates, blocks) or blocks[0]
 
 
-def _first(candidates: tuple[Callable[[OwnedLease], bool], ...], among: list[OwnedLease]) -> OwnedLease | None:
+def _first_fitting(candidates: tuple[Callable[[OwnedLease], bool], ...], among: list[OwnedLease]) -> OwnedLease | None:
     """Return the newest lease that fits the first candidate, or else the second, and so on."""
     return next((one for fits in candidates for one in reversed(among) if fits(one)), None)
 
 
-def here() -> Here:
+def current_owner() -> Here:
     """Return the task that is running, or else the thread."""
     loaded = sys.modules.get("asyncio")
     if loaded is not None and loaded._get_running_loop() is not None:  # noqa: SLF001 - cheap, and never raises
@@ -227,7 +227,7 @@ def here() -> Here:
 
 def kind_of_here() -> str:
     """Return "thread" or "task"."""
-    return "thread" if isinstance(here(), threading.Thread) else "task"
+    return "thread" if isinstance(current_owner(), threading.Thread) else "task"
 
 
 # --- what a lease ends with -------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class _Leases:
         # A dictionary of its own: leases refer to it, and a reference to this object would keep it beyond the thread.
         self._all: dict[LeaseRef, None] = {}
 
-    def begin(self, lease: Lease) -> None:
+    def add_lease(self, lease: Lease) -> None:
         lease.register(lambda ref: ref.ends_with(self._all))
 
     def __del__(self) -> None:
@@ -264,9 +264,9 @@ def _ends_with(run: BaseRun, lease: Lease) -> None:
         if held is None or held.released or not held.ends_with_its_owner:
             return
         why = f"the run {name} that acquired it ended without releasing it"
-        if isinstance(here(), threading.Thread):
+        if isinstance(current_owner(), threading.Thread):
             held.abandon(why)
         else:
-            submit(lambda: held.abandon(why))
+            submit_act(lambda: held.abandon(why))
 
     run.at_end(end)

@@ -37,7 +37,7 @@ class Waiter:
         self._holders: Sequence[LockView] = ()
         self._see_at = self._ends_at = float("-inf")
 
-    def join(self) -> None:
+    def join_queue(self) -> None:
         """Join the lock's wait queue. Asks the store. Then try the lock once more: it may have been freed before.
 
         Raises:
@@ -60,7 +60,7 @@ class Waiter:
     async def await_(self, seconds: float) -> bool:
         """Do what ``wait`` does without blocking the event loop."""
         loop, told = asyncio.get_running_loop(), asyncio.Event()
-        self._on_wake = lambda: _tell(loop, told)
+        self._on_wake = lambda: _resolve_future(loop, told)
         try:
             if not self._woken.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -127,6 +127,6 @@ class PollingWaiter(Waiter):
         return super().look_again
 
 
-def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
+def _resolve_future(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits on it
         loop.call_soon_threadsafe(told.set)

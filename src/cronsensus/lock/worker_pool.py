@@ -26,17 +26,17 @@ _pool = Background("cronsensus-lock", most=THREADS, log=_log)
 _renewing = Background("cronsensus-lock-renewal", most=THREADS, log=_log)
 
 
-def renew(act: Act) -> None:
+def submit_renewal(act: Act) -> None:
     """Run ``act`` on a thread for renewals: calls that wait for a busy store could occupy all others."""
     _renewing.submit(act)
 
 
-def submit(act: Act) -> None:
+def submit_act(act: Act) -> None:
     """Run ``act`` on a thread of this pool."""
     _pool.submit(act)
 
 
-def drop(act: Act) -> None:
+def submit_drop(act: Act) -> None:
     """Run ``act`` on a thread of this pool; for ``__del__``, so it takes no lock and starts no thread."""
     if not sys.is_finalizing():
         _pool.drop(act)
@@ -48,7 +48,7 @@ def when_gone() -> Callable[[Gone], None]:
 
 
 def begin_holding(what: Gone) -> None:
-    """Keep a reference to ``what``, and a thread for its act and for ``drop``."""
+    """Keep a reference to ``what``, and a thread for its act and for ``submit_drop``."""
     _pool.held[what] = None
     _pool.need_one()
 
@@ -58,7 +58,7 @@ def end_holding(what: Gone) -> None:
     _pool.held.pop(what, None)
 
 
-def _ask(ask: Callable[[], Answer]) -> Future[Answer]:
+def _ask_async(ask: Callable[[], Answer]) -> Future[Answer]:
     asked: Future[Answer] = Future()
 
     def act() -> None:
@@ -78,9 +78,9 @@ def _ask(ask: Callable[[], Answer]) -> Future[Answer]:
 async def on_worker(ask: Callable[[], Answer], in_vain: Callable[[Answer], object] | None = None) -> Answer:
     """Call ``ask`` on a thread of this pool; if the caller is cancelled, the answer goes to ``in_vain`` there.
 
-    A cancellation before a thread has begun with ``ask`` withdraws it. ``surely`` is for what has to be done.
+    A cancellation before a thread has begun with ``ask`` withdraws it. ``call_surely`` is for what has to be done.
     """
-    asked = _ask(ask)
+    asked = _ask_async(ask)
     try:
         return await asyncio.wrap_future(asked)
     except asyncio.CancelledError:
@@ -89,12 +89,12 @@ async def on_worker(ask: Callable[[], Answer], in_vain: Callable[[Answer], objec
         raise
 
 
-async def surely(act: Callable[[], Answer]) -> Answer:
+async def call_surely(act: Callable[[], Answer]) -> Answer:
     """Call ``act`` on a thread of this pool. A cancelled caller waits until it is done.
 
     A second cancellation ends the wait, and ``act`` goes on by itself.
     """
-    done = asyncio.wrap_future(_ask(act))
+    done = asyncio.wrap_future(_ask_async(act))
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:

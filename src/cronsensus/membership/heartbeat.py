@@ -38,10 +38,10 @@ class Resource(Protocol):
 
     session: str
 
-    def step(self, store: Store) -> float:
+    def renew_when_due(self, store: Store) -> float:
         """Extend it if it is time to; return the seconds until the next time. Never raises."""
 
-    def lose(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         """End it, because the session is over."""
 
 
@@ -51,7 +51,7 @@ class Member(Protocol):
     def renew(self, store: Store) -> float:
         """Renew the session if it is time to; return the seconds until the next time."""
 
-    def resources(self) -> Collection[Resource]:
+    def list_resources(self) -> Collection[Resource]:
         """Return what the session holds that is renewed by itself."""
 
 
@@ -73,14 +73,16 @@ class Heartbeat:
         self._soonest = LONGEST_WAIT
         """The shortest ``beat_in`` since the last beat."""
 
-    def add(self, member: Member) -> None:
+    def add_member(self, member: Member) -> None:
         """Renew the session of ``member`` from now on."""
         with self._lock:
             self._members[member] = None
             if self._thread is None:
                 self._beats_at, self._soonest = float("inf"), LONGEST_WAIT
-                store = self._handle()
-                thread = threading.Thread(target=self._turn, args=(store,), name="cronsensus-heartbeat", daemon=True)
+                store = self._open_handle()
+                thread = threading.Thread(
+                    target=self._beat_once, args=(store,), name="cronsensus-heartbeat", daemon=True
+                )
                 try:
                     thread.start()
                 except BaseException:
@@ -89,7 +91,7 @@ class Heartbeat:
                 self._thread, self._store = thread, store
         self._wake.set()
 
-    def remove(self, member: Member) -> Callable[[float], None]:
+    def remove_member(self, member: Member) -> Callable[[float], None]:
         """Renew the session of ``member`` no more; without members the thread ends.
 
         Returns a function that waits for that end, for at most so many seconds, because a verb may hang.
@@ -98,7 +100,7 @@ class Heartbeat:
             self._members.pop(member, None)
             thread, store = self._thread, self._store
             if self._members or thread is None or store is None:
-                return _nothing
+                return _wait_for_nothing
             self._thread = self._store = None
         self._wake.set()
 
@@ -122,7 +124,7 @@ class Heartbeat:
             if self._registered == session:
                 self._registered, self._anew = None, True
 
-    def wake(self) -> None:
+    def wake_thread(self) -> None:
         """Renew what is due now."""
         self._wake.set()
 
@@ -150,7 +152,7 @@ class Heartbeat:
         if soon:
             self._wake.set()
 
-    def beat(self, store: Store) -> float:
+    def renew_due(self, store: Store) -> float:
         """Renew what is due; return the seconds until the next beat."""
         with self._lock:
             members = list(self._members)
@@ -161,15 +163,15 @@ class Heartbeat:
 
         def sessions() -> float:
             for member in members:
-                seen = _guarded(member.renew, store)
+                seen = _call_guarded(member.renew, store)
                 at[member] = self._clock.monotonic() + seen
             return self._clock.monotonic()
 
         at: dict[Member, float] = {}
         renewed_at = sessions()
         for member in members:
-            for resource in member.resources():
-                wait = _guarded(resource.step, store)
+            for resource in member.list_resources():
+                wait = _call_guarded(resource.renew_when_due, store)
                 now = self._clock.monotonic()
                 next_at = min(next_at, now + wait)
                 if now - renewed_at >= SESSIONS_EVERY:
@@ -178,11 +180,11 @@ class Heartbeat:
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
-    def _turn(self, store: Store) -> None:
+    def _beat_once(self, store: Store) -> None:
         try:
             while self._goes_on():
-                store = self._fresh(store)
-                wait = _guarded(self.beat, store)
+                store = self._refresh_handle(store)
+                wait = _call_guarded(self.renew_due, store)
                 with self._lock:
                     self._beats_at = self._clock.monotonic() + wait
                 self._wake.wait(wait)
@@ -194,17 +196,17 @@ class Heartbeat:
         with self._lock:
             return self._thread is threading.current_thread()
 
-    def _fresh(self, store: Store) -> Store:
+    def _refresh_handle(self, store: Store) -> Store:
         """Return a new handle if a connection of this one still shows a sign of life of a session that has ended."""
         with self._lock:
             if not self._anew or self._thread is not threading.current_thread():
                 return store
             self._anew = False
-            other = self._store = self._handle()
+            other = self._store = self._open_handle()
         store.close()
         return other
 
-    def _handle(self) -> Store:
+    def _open_handle(self) -> Store:
         store = self._given.sibling()
         self._anew = False
         if self._registered is not None:
@@ -212,7 +214,7 @@ class Heartbeat:
         return store
 
 
-def _guarded(act: Callable[[Store], float], store: Store) -> float:
+def _call_guarded(act: Callable[[Store], float], store: Store) -> float:
     """Call ``act``; an unexpected error in it must not keep the thread from the other leases."""
     try:
         return act(store)
@@ -221,5 +223,5 @@ def _guarded(act: Callable[[Store], float], store: Store) -> float:
         return AFTER_A_BUG
 
 
-def _nothing(within: float) -> None:
+def _wait_for_nothing(within: float) -> None:
     """Wait for nothing."""

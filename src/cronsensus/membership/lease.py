@@ -48,23 +48,23 @@ class SessionLease:
         self._claims = 0
         self._lost = False
 
-    def ask(self) -> Asked:
+    def note_request(self) -> Asked:
         """Note that the store is about to be asked."""
         with self._lock:
             return Asked(self._clock.monotonic(), self._claims)
 
-    def confirm(self, asked: Asked, lease: timedelta) -> None:
+    def confirm_renewal(self, asked: Asked, lease: timedelta) -> None:
         """Note that a renewal set the lease to ``lease``."""
-        until = _trust(asked.at, lease)
+        until = _trusted_until(asked.at, lease)
         with self._lock:
             if asked.claims == self._claims:
                 self._trusted_until, self._length = until, lease
             elif lease <= self._length:
                 self._trusted_until = max(self._trusted_until, until)
 
-    def claimed(self, asked: Asked, lease: timedelta) -> None:
+    def confirm_claim(self, asked: Asked, lease: timedelta) -> None:
         """Note that a claim set the lease to ``lease``."""
-        until = _trust(asked.at, lease)
+        until = _trusted_until(asked.at, lease)
         with self._lock:
             self._claims += 1
             shorter = lease < self._length
@@ -73,9 +73,9 @@ class SessionLease:
         if shorter:
             self._on_shorter()
 
-    def shorten(self, asked: Asked, lease: timedelta) -> None:
+    def shorten_trust(self, asked: Asked, lease: timedelta) -> None:
         """Note that a claim may have set the lease to ``lease``, then or later: trust it for no longer."""
-        until = _trust(asked.at, lease)
+        until = _trusted_until(asked.at, lease)
         with self._lock:
             self._claims += 1
             shorter = lease < self._length
@@ -84,7 +84,7 @@ class SessionLease:
         if shorter:
             self._on_shorter()
 
-    def lose(self) -> None:
+    def mark_lost(self) -> None:
         """Note that the session is dead for good."""
         with self._lock:
             self._lost = True
@@ -96,13 +96,13 @@ class SessionLease:
             return self._length
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Whether the store said that the session is dead."""
         with self._lock:
             return self._lost
 
     @property
-    def trusted(self) -> bool:
+    def is_trusted(self) -> bool:
         """Whether runs may be started and results are expected to be accepted."""
         with self._lock:
             return not self._lost and self._clock.monotonic() < self._trusted_until
@@ -114,5 +114,5 @@ class SessionLease:
             return -1.0 if self._lost else self._trusted_until - self._clock.monotonic()
 
 
-def _trust(asked_at: float, lease: timedelta) -> float:
+def _trusted_until(asked_at: float, lease: timedelta) -> float:
     return asked_at + lease.total_seconds() * (1 - MARGIN)

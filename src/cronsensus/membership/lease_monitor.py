@@ -27,8 +27,9 @@ class Trusted(Protocol):
 class LeaseMonitor:
     """One deadline for many leases, the earliest of theirs. Safe to share between threads.
 
-    It takes no lock, because leases begin and end thousands of times for each one that is lost. ``begin`` registers an
-    entry first and then reads the time of the next check. A check clears that time first and then reads the entries.
+    It takes no lock, because leases begin and end thousands of times for each one that is lost. ``monitor_lease``
+    registers an entry first and then reads the time of the next check. A check clears that time first and then reads
+    the entries.
     So no entry is missed; now and then a check finds nothing.
 
     A deadline that an earlier one has replaced still checks when it comes, since two threads may have planned at the
@@ -43,14 +44,14 @@ class LeaseMonitor:
         self._looks_at = float("inf")
         self.timer = Timer(clock) if timer is None else timer  # one with nothing to watch yet is false
 
-    def begin(self, one: Trusted) -> None:
+    def monitor_lease(self, one: Trusted) -> None:
         """Monitor this lease, or check it anew because it may end earlier now."""
         self._watched[one] = 0.0
         at = self._clock.monotonic() + one.expires_in
         if at < self._looks_at:
             self._look_at(at)
 
-    def end(self, one: Trusted) -> None:
+    def drop_lease(self, one: Trusted) -> None:
         """Monitor this lease no more."""
         self._watched.pop(one, None)
 
@@ -61,10 +62,10 @@ class LeaseMonitor:
 
     def _look_at(self, at: float) -> None:
         # The deadline first: a signal handler may raise in between, and a time without a deadline would never come.
-        self.timer.after(max(SOONEST, at - self._clock.monotonic()), lambda: self._look(at))
+        self.timer.call_after(max(SOONEST, at - self._clock.monotonic()), lambda: self._check_lease(at))
         self._looks_at = at
 
-    def _look(self, planned: float | None = None) -> None:
+    def _check_lease(self, planned: float | None = None) -> None:
         if planned is None or planned == self._looks_at:
             self._looks_at = float("inf")
         next_at = float("inf")

@@ -14,7 +14,7 @@ LEAVING = 4.0
 """Most seconds between the end of a node's drain and its end, however its store behaves."""
 
 
-def within(seconds: float, do: Callable[[], object]) -> bool:
+def ended_within(seconds: float, do: Callable[[], object]) -> bool:
     """Call a function that may hang; return whether it ended in time. What it raises is raised here."""
     raised: list[BaseException] = []
 

@@ -140,7 +140,7 @@ class Absences:
     asked_at: float = 0.0
     patience: float = 0.0
 
-    def after(self, view: View, asked_at: float, received_at: float) -> Absences:
+    def update_absences(self, view: View, asked_at: float, received_at: float) -> Absences:
         """Return the absences after a look; sessions that it shows alive are forgotten."""
         renewed = {holder.id: holder.renewed_at for holder in view.holders}
         absent = {}

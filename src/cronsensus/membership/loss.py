@@ -70,9 +70,10 @@ _CONSEQUENCES = {
 
 
 class StoreWatch:
-    """Watches for the signs. Any thread may call ``renewed``; the other methods belong to the node's rounds.
+    """Watches for the signs. Any thread may call ``compare_renewal``; the other methods belong to the node's rounds.
 
-    A ``SessionHost`` calls ``opened``, ``renewed``, ``trouble`` and ``tell``, from any thread.
+    A ``SessionHost`` calls ``note_opened``, ``compare_renewal``, ``note_trouble`` and ``record_losses``, from any
+    thread.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class StoreWatch:
         self._emptied = False
 
     @property
-    def halted(self) -> bool:
+    def is_halted(self) -> bool:
         """Whether the subject must stop for good: the store was emptied, and ``on_store_loss`` is ``"stop"``."""
         return self._stop and self._emptied
 
@@ -118,20 +119,20 @@ class StoreWatch:
 
     @property
     def has_news(self) -> bool:
-        """Whether a loss was found that ``tell`` has not written yet."""
+        """Whether a loss was found that ``record_losses`` has not written yet."""
         return bool(self._to_tell)
 
     # --- signs --------------------------------------------------------------------------------------------------------
 
-    def check(self, store: Store) -> None:
+    def check_store(self, store: Store) -> None:
         """Check which store this is, before another session is opened in it."""
         with self._lock:
             known, session = self._identity, self._session
         if known is not None:
             # That session is given up. Its lease ends no later by this, and the answer tells what the store remembers.
-            self.renewed(session, store.renew(session, lease=GIVEN_UP))
+            self.compare_renewal(session, store.renew(session, lease=GIVEN_UP))
 
-    def opened(self, store: Store, session: str, now: datetime) -> None:
+    def note_opened(self, store: Store, session: str, now: datetime) -> None:
         """Remember in which store a session was opened; it may be another store than that of the previous session."""
         identity = store.identity()
         with self._lock:
@@ -145,7 +146,7 @@ class StoreWatch:
             self._session = session
             self._beats = OrderedDict({0: now})
 
-    def renewed(self, session: str, renewal: Renewal) -> None:
+    def compare_renewal(self, session: str, renewal: Renewal) -> None:
         """Compare the answer of a renewal with what this node knows."""
         if renewal.beats is None or renewal.store is None:
             return
@@ -174,36 +175,36 @@ class StoreWatch:
         elif why:
             self._found_lost(since, renewal.now, why)
 
-    def looked(self, jobs: Iterable[JobState], now: datetime) -> None:
+    def compare_watermarks(self, jobs: Iterable[JobState], now: datetime) -> None:
         """Compare watermarks with their earlier values, and with the plans of this node: they only grow."""
         signs: list[tuple[str, datetime]] = []
         with self._lock:  # a renewal on another thread that finds a loss clears them all
             for job in jobs:
                 key = (job.id, job.spec.name)
                 known = self._watermarks.get(key)
-                self._know(key, job.watermark, now)
+                self._note_watermark(key, job.watermark, now)
                 if known is not None and job.watermark < known[0]:
                     why = f"{job.spec.name!r} is decided up to {format_instant(job.watermark)}, and was further"
                     signs.append((why, known[1]))
             while len(self._watermarks) > MOST_WATERMARKS:
                 self._watermarks.popitem(last=False)
         for why, at in signs:
-            self.forgot(why, now, at=at)
+            self.note_sign_of_loss(why, now, at=at)
 
-    def decided(self, plans: Iterable[Plan], now: datetime) -> None:
+    def note_plans(self, plans: Iterable[Plan], now: datetime) -> None:
         """Note how far this node decided jobs after ``now``: its own plans, which the store has carried out.
 
         A look may never show them: where each occurrence is fired ahead of its time, no job is due any more.
         """
         with self._lock:
             for each in plans:
-                self._know((each.job_id, each.job), each.watermark, now)
+                self._note_watermark((each.job_id, each.job), each.watermark, now)
 
-    def _know(self, key: tuple[int, str], watermark: datetime, now: datetime) -> None:
+    def _note_watermark(self, key: tuple[int, str], watermark: datetime, now: datetime) -> None:
         self._watermarks[key] = watermark, now
         self._watermarks.move_to_end(key)
 
-    def forgot(self, why: str, now: datetime | None = None, *, at: datetime | None = None) -> None:
+    def note_sign_of_loss(self, why: str, now: datetime | None = None, *, at: datetime | None = None) -> None:
         """Note a sign that another part of the node found.
 
         Args:
@@ -220,7 +221,7 @@ class StoreWatch:
             since = max((beat for beat in self._beats.values() if beat <= at), default=at)
         self._found_lost(since, until, why)
 
-    def trouble(self, error: StoreError) -> bool:
+    def note_trouble(self, error: StoreError) -> bool:
         """Note why the store cannot be used: missing tables were there when this node began.
 
         Returns whether this error is the first sign that the store was emptied.
@@ -233,7 +234,7 @@ class StoreWatch:
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
-    def tell(self, store: Store) -> None:
+    def record_losses(self, store: Store) -> None:
         """Write the losses that were found since the last time into the trail."""
         with self._lock:
             losses, self._to_tell = self._to_tell, []

@@ -72,21 +72,21 @@ class SessionRenewer:
         self._took: deque[float] = deque(maxlen=MEASURED)
         self._warned = False
 
-    def keep(self, lease: SessionLease) -> None:
+    def keep_session(self, lease: SessionLease) -> None:
         """Renew this session from now on, instead of the previous one."""
         self._kept = lease
         self._beat_within(0.0)
 
-    def nudge(self) -> None:
+    def reschedule_renewal(self) -> None:
         """Recompute the next renewal: the node began to hold runs, or its trust in the lease ran out."""
         self._beat_when_due()
 
-    def ask(self) -> None:
+    def request_renewal(self) -> None:
         """Renew as soon as possible: what the store believes this session to hold is in doubt."""
         self._asked_for = True
         self._beat_within(0.0)
 
-    def hint(self) -> None:
+    def renew_soon(self) -> None:
         """Renew soon: something changed in the store, perhaps a request to cancel or to drain."""
         self._hinted = True
         self._beat_when_due()
@@ -99,12 +99,12 @@ class SessionRenewer:
     def renew(self, store: Store) -> float:
         """Renew if it is time to, or after a notification; return the seconds until the next renewal."""
         lease = self._kept
-        if lease is None or lease.lost or self._stopped:
+        if lease is None or lease.is_lost or self._stopped:
             return IDLE_RENEWAL.total_seconds()
         wait = self._due_in(lease)
-        return wait if wait > 0 else self._renew(store, lease)
+        return wait if wait > 0 else self._renew_lease(store, lease)
 
-    def resources(self) -> Collection[Resource]:
+    def list_resources(self) -> Collection[Resource]:
         """Return nothing: the runs of a node are held by its session and renewed with it."""
         return ()
 
@@ -120,8 +120,8 @@ class SessionRenewer:
             wait = min(wait, self._looked_at + look - self._clock.monotonic())
         return wait
 
-    def _renew(self, store: Store, lease: SessionLease) -> float:
-        asked = lease.ask()
+    def _renew_lease(self, store: Store, lease: SessionLease) -> float:
+        asked = lease.note_request()
         self._hinted, self._asked_for, self._looked_at = False, False, asked.at
         try:
             renewal = store.renew(lease.session, lease=self._lease, idle_lease=max(self._lease, IDLE_LEASE))
@@ -129,19 +129,19 @@ class SessionRenewer:
             self._hinted = True
             self._on_trouble(error)
             return min(1.0, self._lease.total_seconds() / 10)
-        self._measure(self._clock.monotonic() - asked.at)
+        self._measure_renewal(self._clock.monotonic() - asked.at)
         if self._stopped:
             # The owner is closing the session.
             return IDLE_RENEWAL.total_seconds()
         if renewal.alive:
             # A claim may yet be carried out although its answer was lost, and shorten the lease.
-            lease.confirm(asked, min(renewal.lease, self._lease) if self._holds() else renewal.lease)
+            lease.confirm_renewal(asked, min(renewal.lease, self._lease) if self._holds() else renewal.lease)
         else:
-            lease.lose()
+            lease.mark_lost()
         self._on_renewal(lease, renewal, asked)
         return self._due_in(lease)
 
-    def _measure(self, seconds: float) -> None:
+    def _measure_renewal(self, seconds: float) -> None:
         """Note how long a renewal took; warn once if the lease is too short for such a distance."""
         self._took.append(seconds)
         quickest = min(self._took)

@@ -45,7 +45,7 @@ def of_this_process(
     )
 
 
-def opened(
+def open_session(
     store: Store, clock: Clock, spec: SessionSpec, length: timedelta, on_shorter: Callable[[], None]
 ) -> tuple[SessionLease, datetime]:
     """Open a session; return its lease, trusted from before the question, and when it began by the store's clock.
@@ -54,7 +54,7 @@ def opened(
         StoreError: the store cannot be used now; it may have opened the session all the same.
     """
     lease = SessionLease(spec.id, clock, on_shorter)
-    asked = lease.ask()
+    asked = lease.note_request()
     opened_at = store.open_session(spec, lease=length)
-    lease.confirm(asked, length)
+    lease.confirm_renewal(asked, length)
     return lease, opened_at

@@ -27,10 +27,10 @@ from cronsensus.errors import StoreEmptied, StoreError
 from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST, Heartbeat, Resource
 from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
-from cronsensus.membership.leaving import within
+from cronsensus.membership.leaving import ended_within
 from cronsensus.membership.loss import StoreWatch
 from cronsensus.membership.renewer import SessionRenewer
-from cronsensus.membership.session import of_this_process, opened
+from cronsensus.membership.session import of_this_process, open_session
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import Logger
 from cronsensus.process.this_process import begin_anew
@@ -96,13 +96,13 @@ class SessionHost:
         self._held: dict[Resource, None] = {}
         self._pins = 0
         self._needed_at = self._clock.monotonic()
-        self._loss = StoreWatch(name, stop=stop, wake=self._heartbeat.wake, subject="process")
+        self._loss = StoreWatch(name, stop=stop, wake=self._heartbeat.wake_thread, subject="process")
         self._opened: tuple[float, datetime] | None = None
         """When the session was opened, on this process's clock and on the store's."""
         _all.add(self)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing is held or about to be held."""
         with self._lock:
             return not self._held and not self._pins
@@ -113,8 +113,8 @@ class SessionHost:
         lease = self._lease
         return None if lease is None else lease.session
 
-    def pin(self) -> SessionLease:
-        """Return the session, and open one if none can be trusted; it is not closed before ``unpin``.
+    def pin_session(self) -> SessionLease:
+        """Return the session, and open one if none can be trusted; it is not closed before ``unpin_session``.
 
         Raises:
             StoreEmptied: the store was emptied, and ``stop`` was given.
@@ -124,27 +124,27 @@ class SessionHost:
         with self._lock:
             self._pins += 1
             lease = self._lease
-        if lease is not None and lease.trusted:
+        if lease is not None and lease.is_trusted:
             return lease
         try:
             return self._new_session()
         except BaseException:
-            self.unpin()
+            self.unpin_session()
             raise
 
-    def unpin(self) -> None:
-        """Undo a ``pin``: the session is needed only for what it holds."""
+    def unpin_session(self) -> None:
+        """Undo a ``pin_session``: the session is needed only for what it holds."""
         with self._lock:
             self._pins -= 1
             self._needed_at = self._clock.monotonic()
 
-    def add(self, held: Resource, first: float) -> None:
+    def add_resource(self, held: Resource, first: float) -> None:
         """Renew ``held`` from now on, for the first time in ``first`` seconds."""
         with self._lock:
             self._held[held] = None
         self._heartbeat.beat_in(first)
 
-    def discard(self, held: Resource) -> None:
+    def discard_resource(self, held: Resource) -> None:
         """Renew ``held`` no more."""
         with self._lock:
             self._held.pop(held, None)
@@ -152,24 +152,24 @@ class SessionHost:
 
     def session_ended(self, lease: SessionLease) -> None:
         """Note that the store called a session dead."""
-        lease.lose()
-        self._lose(lease, "its session was ended")
+        lease.mark_lost()
+        self._lose_session(lease, "its session was ended")
 
     def verify_soon(self) -> None:
         """Ask the store soon whether it still knows the session, because it has forgotten something else."""
         with self._lock:
             renewer = self._renewer
         if renewer is not None:
-            renewer.ask()
+            renewer.request_renewal()
 
     def store_failed(self, error: StoreError) -> None:
         """Note why the store could not be used: missing tables may mean that it was emptied."""
-        if self._loss.trouble(error):
+        if self._loss.note_trouble(error):
             with self._lock:
                 lease = self._lease
             if lease is not None:
-                lease.lose()
-                self._lose(lease, "the store was emptied")
+                lease.mark_lost()
+                self._lose_session(lease, "the store was emptied")
 
     def refuse_if_emptied(self) -> None:
         """Raise if the store was emptied and ``stop`` was given.
@@ -177,7 +177,7 @@ class SessionHost:
         Raises:
             StoreEmptied: it was.
         """
-        if self._loss.halted:
+        if self._loss.is_halted:
             raise StoreEmptied(
                 "the store was emptied, or is another one than the one that this process knew, and "
                 "on_store_loss='stop': this process takes no lock and begins no guarded call more. When the data is "
@@ -192,7 +192,7 @@ class SessionHost:
             ended = self._leave_heartbeat()
         self.monitor.close()
         if lease is not None:
-            self._lose(lease, "this process let go of its session")
+            self._lose_session(lease, "this process let go of its session")
             self._close_within(LEAVE_WITHIN, lease, held=held)
         ended(JOIN)
 
@@ -201,13 +201,13 @@ class SessionHost:
     def _new_session(self) -> SessionLease:
         with self._opening:
             lease = self._lease
-            if lease is not None and lease.trusted:
+            if lease is not None and lease.is_trusted:
                 return lease
             spec = of_this_process(self._name)
             try:
-                lease, opened_at = opened(self.store, self._clock, spec, IDLE_LEASE, self._watch)
+                lease, opened_at = open_session(self.store, self._clock, spec, IDLE_LEASE, self._monitor_lease)
                 if self._stop:
-                    self._know(self.store, spec.id, opened_at)
+                    self._identify_store(self.store, spec.id, opened_at)
             except StoreError as error:
                 self.store_failed(error)
                 self.refuse_if_emptied()
@@ -225,21 +225,21 @@ class SessionHost:
                         on_trouble=self.store_failed,
                         beat_within=self._heartbeat.beat_within,
                     )
-                self._renewer.keep(lease)
-                self._heartbeat.add(self)
-            self._watch()
+                self._renewer.keep_session(lease)
+                self._heartbeat.add_member(self)
+            self._monitor_lease()
             if old is not None:
-                self._lose(old, "its session could not be renewed in time")
+                self._lose_session(old, "its session could not be renewed in time")
             return lease
 
     def _leave_heartbeat(self) -> Callable[[float], None]:
         renewer, self._renewer = self._renewer, None
         if renewer is not None:
             renewer.stop()
-        return self._heartbeat.remove(self)
+        return self._heartbeat.remove_member(self)
 
     def _close_within(self, seconds: float, lease: SessionLease, *, held: bool) -> None:
-        if not within(seconds, lambda: self._close_session(self.store, lease, held=held)) and held:
+        if not ended_within(seconds, lambda: self._close_session(self.store, lease, held=held)) and held:
             _log.warning("the store does not answer: what this process held is free when its lease ends")
 
     def _close_session(self, store: Store, lease: SessionLease, *, held: bool) -> None:
@@ -253,39 +253,39 @@ class SessionHost:
             else:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
-    def _know(self, store: Store, session: str, opened_at: datetime) -> None:
+    def _identify_store(self, store: Store, session: str, opened_at: datetime) -> None:
         """Ask which store a session was opened in; close the session if the subject must stop.
 
         Raises:
             StoreError: it cannot be asked.
         """
-        self._loss.opened(store, session, opened_at)
-        if self._loss.halted:
+        self._loss.note_opened(store, session, opened_at)
+        if self._loss.is_halted:
             with contextlib.suppress(StoreError):
                 store.close_session(session)
-                self._loss.tell(store)
+                self._loss.record_losses(store)
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
-        self._loss.renewed(lease.session, renewal)
+        self._loss.compare_renewal(lease.session, renewal)
         if not renewal.alive:
-            self._lose(lease, "its session was ended")
+            self._lose_session(lease, "its session was ended")
             return
-        self._watch()
+        self._monitor_lease()
         if renewal.held is not None:
             self._on_listed(lease.session, renewal.held, asked)
 
-    def _lose(self, lease: SessionLease, why: str) -> None:
+    def _lose_session(self, lease: SessionLease, why: str) -> None:
         with self._lock:
             gone = [one for one in self._held if one.session == lease.session]
             for one in gone:
                 del self._held[one]
         for one in gone:
-            one.lose(why)
+            one.mark_lost(why)
 
     # --- the end of trust --------------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        self.monitor.begin(self)
+    def _monitor_lease(self) -> None:
+        self.monitor.monitor_lease(self)
 
     @property
     def expires_in(self) -> float:
@@ -297,7 +297,7 @@ class SessionHost:
         """Lose all that the session holds: it could not be renewed in time."""
         lease = self._lease
         if lease is not None:
-            self._lose(lease, "its session could not be renewed in time")
+            self._lose_session(lease, "its session could not be renewed in time")
 
     # --- what the heartbeat calls -------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class SessionHost:
             if unneeded is not None and unneeded <= 0:
                 self._lease = None
                 self._leave_heartbeat()
-                self.monitor.end(self)
+                self.monitor.drop_lease(self)
         if unneeded is not None and unneeded <= 0:
             if lease is not None:
                 self._close_session(store, lease, held=False)
@@ -320,7 +320,7 @@ class SessionHost:
         waits = [renewer.renew(store), self._look_at_store(store)]
         return min(waits) if unneeded is None else min(*waits, unneeded)
 
-    def resources(self) -> Collection[Resource]:
+    def list_resources(self) -> Collection[Resource]:
         """Return what the session holds."""
         with self._lock:
             return list(self._held)
@@ -331,13 +331,13 @@ class SessionHost:
             lease, opened = self._lease, self._opened
         try:
             if self._loss.has_news:
-                self._loss.tell(store)
-            if lease is None or opened is None or lease.lost or self._loss.session == lease.session:
+                self._loss.record_losses(store)
+            if lease is None or opened is None or lease.is_lost or self._loss.session == lease.session:
                 return LONGEST_WAIT
             left = opened[0] + KNOWS_AFTER - self._clock.monotonic()
             if left > 0:
                 return left
-            self._know(store, lease.session, opened[1])
+            self._identify_store(store, lease.session, opened[1])
         except StoreError as error:
             self.store_failed(error)
             _log.debug("which store this is could not be asked yet: %s", error)

@@ -44,7 +44,7 @@ class Deadline:
 
     def cancel(self) -> None:
         """Cancel the action, if it has not begun."""
-        self._watch.cancel(self)
+        self._watch.cancel_deadline(self)
 
 
 class Timer:
@@ -61,20 +61,20 @@ class Timer:
         """Its deadlines that are neither over nor cancelled; belongs to the watch."""
 
     @property
-    def _watch(self) -> _Watch:
+    def _watch_thread(self) -> _Watch:
         return self._own or _of_this_process
 
-    def after(self, seconds: float, action: Callable[[], None]) -> Deadline:
+    def call_after(self, seconds: float, action: Callable[[], None]) -> Deadline:
         """Call ``action`` on the watching thread in so many seconds. After ``close`` nothing is called any more."""
-        return self._watch.add(self, seconds, action)
+        return self._watch_thread.add_deadline(self, seconds, action)
 
-    def wake(self) -> None:
+    def recheck_clock(self) -> None:
         """Look at the clock again now."""
-        self._watch.wake()
+        self._watch_thread.wake_thread()
 
     def close(self) -> None:
         """Cancel every deadline, and wait for an action that has begun."""
-        self._watch.close(self)
+        self._watch_thread.close_timer(self)
 
     def __len__(self) -> int:
         """Return how many deadlines are still ahead."""
@@ -95,7 +95,7 @@ class _Watch:
         self._leaves = False
         """Whether the thread is to end as soon as there is nothing to watch: a timer was closed."""
 
-    def add(self, timer: Timer, seconds: float, action: Callable[[], None]) -> Deadline:
+    def add_deadline(self, timer: Timer, seconds: float, action: Callable[[], None]) -> Deadline:
         deadline = Deadline(action, timer, self)
         at = self._clock.monotonic() + seconds
         with self._changed:
@@ -106,26 +106,26 @@ class _Watch:
             heapq.heappush(self._heap, (at, next(self._order), deadline))
             self._leaves = False
             if self._thread is None:
-                self._thread = threading.Thread(target=self._turn, name="cronsensus-timer", daemon=True)
+                self._thread = threading.Thread(target=self._run_due, name="cronsensus-timer", daemon=True)
                 self._thread.start()
             elif self._heap[0][2] is deadline:
                 self._changed.notify_all()
         return deadline
 
-    def wake(self) -> None:
+    def wake_thread(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
-    def cancel(self, deadline: Deadline) -> None:
+    def cancel_deadline(self, deadline: Deadline) -> None:
         with self._changed:
             if deadline.action is not None:
-                self._drop(deadline)
+                self._drop_deadline(deadline)
 
-    def close(self, timer: Timer) -> None:
+    def close_timer(self, timer: Timer) -> None:
         with self._changed:
             timer.closed = True
             for deadline in list(timer.ahead):
-                self._drop(deadline)
+                self._drop_deadline(deadline)
             self._leaves = True
             self._changed.notify_all()
             thread = self._thread
@@ -139,7 +139,7 @@ class _Watch:
     def _is_done_with(self, timer: Timer) -> bool:
         return self._under_way is not timer and (self._thread is None or self._cancelled < len(self._heap))
 
-    def _drop(self, deadline: Deadline) -> None:
+    def _drop_deadline(self, deadline: Deadline) -> None:
         deadline.action = None
         deadline.timer.ahead.discard(deadline)
         self._cancelled += 1
@@ -149,14 +149,14 @@ class _Watch:
             heapq.heapify(self._heap)
             self._cancelled = 0
 
-    def _turn(self) -> None:
-        while (action := self._next()) is not None:
+    def _run_due(self) -> None:
+        while (action := self._next_action()) is not None:
             try:
                 action()
             except Exception:  # noqa: BLE001 - logged
                 logger.aside.exception("a deadline's action failed")
 
-    def _next(self) -> Callable[[], None] | None:
+    def _next_action(self) -> Callable[[], None] | None:
         """Wait for the next action that is due; ``None`` when there is none, and has been none for a while."""
         with self._changed:
             self._under_way = None

@@ -36,7 +36,7 @@ def metrics(source: Scheduler | Store, *, jobs: str | Sequence[str] = ()) -> Asg
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _serve_lifespan(receive, send)
         elif scope["type"] == "http":
             allowed = scope["method"] in _METHODS
             # Off the loop: a store may take its time.
@@ -48,7 +48,7 @@ def metrics(source: Scheduler | Store, *, jobs: str | Sequence[str] = ()) -> Asg
     return app
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _serve_lifespan(receive: Receive, send: Send) -> None:
     while True:
         what = (await receive())["type"]
         await send({"type": f"{what}.complete"})

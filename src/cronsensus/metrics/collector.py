@@ -9,7 +9,7 @@ from contextlib import suppress
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from cronsensus.errors import CronsensusError, InvalidOption
-from cronsensus.metrics.counting import Counting, counting, shares_a_folder
+from cronsensus.metrics.counting import Counting, counting_of, shares_a_folder
 from cronsensus.metrics.reading import Reader, Reading, rows_of
 from cronsensus.process.forking import mind_forks
 from cronsensus.process.logger import Logger
@@ -52,7 +52,7 @@ class Metrics:
             raise InvalidOption(f"metrics({source!r}): pass the Scheduler, or an open store")
         patterns = (jobs,) if isinstance(jobs, str) else tuple(jobs)
         self._source = source
-        self._counting: Counting | None = counting(source, patterns) if isinstance(source, Scheduler) else None
+        self._counting: Counting | None = counting_of(source, patterns) if isinstance(source, Scheduler) else None
         self._clock: Clock = SystemClock()
         self._patterns = patterns
         mind_forks(self)
@@ -68,7 +68,7 @@ class Metrics:
 
     def page(self) -> bytes:
         """Return everything in Prometheus's text format (``CONTENT_TYPE``)."""
-        found = self._read()
+        found = self._read_store()
         self._read_ahead()
         counted = b"" if self._counting is None else _text_of(self._counting.collect())
         return (b"" if found is None else found[2]) + counted
@@ -78,7 +78,7 @@ class Metrics:
 
         In its multiprocess mode without what is counted: its own collector finds that in the folder.
         """
-        if (found := self._read()) is not None:
+        if (found := self._read_store()) is not None:
             for name, what, label, values in rows_of(found[1]):
                 family = GaugeMetricFamily(f"cronsensus_{name}", what, labels=[label] if label else [])
                 for key, value in values:
@@ -91,15 +91,15 @@ class Metrics:
         """Return nothing: to register it asks no store."""
         return ()
 
-    def _read(self) -> tuple[float, Reading, bytes] | None:
+    def _read_store(self) -> tuple[float, Reading, bytes] | None:
         if not self._lock.acquire(timeout=PATIENCE):
             return None
         try:
             found, now = self._page, self._clock.monotonic()
             if found is None or now - found[0] >= READ_EVERY:
                 store = self._source.store if isinstance(self._source, Scheduler) else self._source
-                reading = self._reader.read(store)
-                found = self._page = self._clock.monotonic(), reading, _text(reading)
+                reading = self._reader.read_store(store)
+                found = self._page = self._clock.monotonic(), reading, _format_text(reading)
         except CronsensusError as error:
             if (why := str(error)) != self._told:
                 _log.warning("the store cannot be read, so scrapes have no series of jobs and queues: %s", why)
@@ -119,7 +119,7 @@ class Metrics:
         now, before = self._clock.monotonic(), self._interval
         self._interval, self._asked_at = now - self._asked_at, now
         if REGULAR[0] <= self._interval <= REGULAR[1] and abs(self._interval - before) < AHEAD:
-            ahead = threading.Timer(self._interval - AHEAD, self._read)
+            ahead = threading.Timer(self._interval - AHEAD, self._read_store)
             ahead.daemon = True
             with suppress(RuntimeError):  # the interpreter is at its end, or no more threads can be had
                 ahead.start()
@@ -135,19 +135,21 @@ def _text_of(families: Iterable[Metric]) -> bytes:
         lines += f"# HELP {name} {family.documentation}", f"# TYPE {name} {family.type}"
         for one in family.samples:
             name, of, value, *_ = one
-            labels = ",".join([f'{label}="{_escaped(text)}"' for label, text in of.items()])
+            labels = ",".join([f'{label}="{_escape_text(text)}"' for label, text in of.items()])
             lines.append(f"{name}{{{labels}}} {value!r}" if labels else f"{name} {value!r}")
     return ("\n".join(lines) + "\n").encode()
 
 
-def _text(reading: Reading) -> bytes:
+def _format_text(reading: Reading) -> bytes:
     lines: list[str] = []
     for name, what, label, values in rows_of(reading):
         lines += f"# HELP cronsensus_{name} {what}", f"# TYPE cronsensus_{name} gauge"
         begin = f"cronsensus_{name}" + (f'{{{label}="' if label else "")
-        lines += [f'{begin}{_escaped(key)}"}} {value!r}' if label else f"{begin} {value!r}" for key, value in values]
+        lines += [
+            f'{begin}{_escape_text(key)}"}} {value!r}' if label else f"{begin} {value!r}" for key, value in values
+        ]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

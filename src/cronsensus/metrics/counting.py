@@ -66,11 +66,11 @@ class Counting:
             self._claims.labels(result)
         mind_forks(self)
         self.forked()
-        scheduler.on(RunStarted, self._started)
-        scheduler.on(RunEnded, self._ended)
-        scheduler.on(TakenOver, self._taken)
-        scheduler.on(PlanCarriedOut, self._planned)
-        scheduler.on(StoreVerb, self._answered)
+        scheduler.on(RunStarted, self._count_start)
+        scheduler.on(RunEnded, self._count_end)
+        scheduler.on(TakenOver, self._count_takeover)
+        scheduler.on(PlanCarriedOut, self._count_plans)
+        scheduler.on(StoreVerb, self._count_answer)
 
     def forked(self) -> None:
         """Make a lock anew: it may have been another thread's."""
@@ -79,47 +79,47 @@ class Counting:
     def collect(self) -> Iterator[Metric]:
         """Yield what was counted: by this process, or by all that share the folder of ``PROMETHEUS_MULTIPROC_DIR``."""
         self._take_stats()
-        for family in _families(self._registry):
+        for family in _list_families(self._registry):
             if family.name.startswith("cronsensus_"):
                 family.samples = [one for one in family.samples if not one.name.endswith("_created")]
                 yield family
 
     # --- events, each on the thread of subscribers -------------------------------------------------------------------
 
-    def _started(self, event: RunStarted) -> None:
+    def _count_start(self, event: RunStarted) -> None:
         # What was backfilled, or is run again, is late on purpose.
         if event.scheduled_for is not None and event.attempt == 1 and event.origin is Origin.SCHEDULE:
             self._delay.observe(max(0.0, (self._clock.now() - event.scheduled_for).total_seconds()))
 
-    def _ended(self, event: RunEnded) -> None:
+    def _count_end(self, event: RunEnded) -> None:
         if event.end == "snoozed":
             return  # it looked, and looks again
-        self._count(event.job, event.end)
+        self._count_run(event.job, event.end)
         if event.seconds is not None:
             self._took.observe(event.seconds)
 
-    def _taken(self, event: TakenOver) -> None:
+    def _count_takeover(self, event: TakenOver) -> None:
         self._takeovers.inc(len(event.runs))
         for one in event.runs:
             if one.became.final:
-                self._count(one.job, str(one.became))
+                self._count_run(one.job, str(one.became))
 
-    def _planned(self, event: PlanCarriedOut) -> None:
+    def _count_plans(self, event: PlanCarriedOut) -> None:
         for verdict in event.verdicts:
-            self._count(event.job, str(verdict.state), verdict.count or 1)
+            self._count_run(event.job, str(verdict.state), verdict.count or 1)
 
-    def _answered(self, event: StoreVerb) -> None:
+    def _count_answer(self, event: StoreVerb) -> None:
         if event.verb not in NOT_TIMED:
             self._verbs.labels(event.verb).observe(event.seconds)
         if event.error is not None and _is_store_error(event.error):
             self._errors.inc()
         self._take_stats()
 
-    def _count(self, job: str, verdict: str, by: int = 1) -> None:
+    def _count_run(self, job: str, verdict: str, by: int = 1) -> None:
         if not is_internal(job):
-            self._runs.add(self._label(job), verdict, by)
+            self._runs.add(self._job_label(job), verdict, by)
 
-    def _label(self, job: str) -> str:
+    def _job_label(self, job: str) -> str:
         if job in self._labels:
             return job
         if len(self._labels) >= MOST_JOBS or not chosen_by(self._patterns, job):
@@ -139,15 +139,15 @@ class Counting:
         stats = scheduler.stats or node  # one that has left may have counted since
         if stats is not node:
             if node is not None:
-                self._add(node, seen)
+                self._add_node(node, seen)
             seen = NodeStats()
         if stats is not None:
-            self._seen = stats, self._add(stats, seen)
+            self._seen = stats, self._add_node(stats, seen)
         # After a fork it counts from zero.
         dropped, self._dropped = self._dropped, scheduler.events_dropped
         self._dropped_events.inc(max(0, self._dropped - dropped))
 
-    def _add(self, stats: NodeStats, seen: NodeStats) -> NodeStats:
+    def _add_node(self, stats: NodeStats, seen: NodeStats) -> NodeStats:
         now = replace(stats)
         self._claims.labels("won").inc(now.claimed - seen.claimed)
         self._claims.labels("lost").inc(now.lost_races - seen.lost_races)
@@ -189,7 +189,7 @@ class _Runs:
         return ()
 
 
-def _families(registry: CollectorRegistry) -> Iterable[Metric]:
+def _list_families(registry: CollectorRegistry) -> Iterable[Metric]:
     if shares_a_folder():
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
@@ -209,7 +209,7 @@ def _is_store_error(name: str) -> bool:
 _of: weakref.WeakKeyDictionary[Scheduler, Counting] = weakref.WeakKeyDictionary()
 
 
-def counting(scheduler: Scheduler, jobs: Sequence[str]) -> Counting:
+def counting_of(scheduler: Scheduler, jobs: Sequence[str]) -> Counting:
     """Return the counters of a scheduler; asked again, the same: two would count twice into a shared folder."""
     found = _of.get(scheduler)
     if found is None:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from cronsensus.alerts.conditions import look_at_nodes
-from cronsensus.alerts.events import RANGES_AGAIN, Mark, look
+from cronsensus.alerts.events import RANGES_AGAIN, Mark, read_events
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.model.glance import Glance
@@ -101,19 +101,19 @@ class Reader:
         self._read_at: datetime | None = None
         self._anew_at: datetime | None = None
 
-    def read(self, store: Store) -> Reading:
+    def read_store(self, store: Store) -> Reading:
         """Ask the store."""
         before = self._clock.now()
         now = store.now()
         skew = before + (self._clock.now() - before) / 2 - now
-        views, internal = self._chosen(store)
-        self._learn(store, [view.spec.name for view in views], now)
-        self._troubles.learn(store, now)
+        views, internal = self._choose_jobs(store)
+        self._learn_successes(store, [view.spec.name for view in views], now)
+        self._troubles.learn_troubles(store, now)
         counts, ours = store.counts(), sum(store.pending_of(internal).values())
         return Reading(
             jobs=tuple(self._of_job(view, now) for view in views),
             pending=max(0, counts.pending - ours),
-            oldest=_oldest(store, now),
+            oldest=_find_oldest(store, now),
             slots=sum(
                 one.concurrency
                 for one in store.sessions()
@@ -140,7 +140,7 @@ class Reader:
             or (within is not None and now - (succeeded or view.created_at) > within),
         )
 
-    def _chosen(self, store: Store) -> tuple[list[JobView], list[str]]:
+    def _choose_jobs(self, store: Store) -> tuple[list[JobView], list[str]]:
         chosen, internal = [], []
         for view in islice(every_job(store, page=_PAGE), MOST_READ):
             if is_internal(view.spec.name):
@@ -151,11 +151,11 @@ class Reader:
                     break
         return chosen, internal
 
-    def _learn(self, store: Store, names: Sequence[str], now: datetime) -> None:
+    def _learn_successes(self, store: Store, names: Sequence[str], now: datetime) -> None:
         """Note who has succeeded since, and of jobs that are new when they last did."""
         ended = [] if self._read_at is None else store.ran_since(self._read_at - AGAIN, limit=NEWEST)
         for one in ended:
-            self._note(one.job, one)
+            self._note_success(one.job, one)
         too_many = len(ended) >= NEWEST
         since = None if self._anew_at is None else now - self._anew_at
         if since is None or since > ANEW or (too_many and since > ANEW / 5):
@@ -163,22 +163,22 @@ class Reader:
         else:
             unknown = [name for name in names if name not in self._succeeded]
         for place in range(0, len(unknown), _TOGETHER):
-            self._ask(store, unknown[place : place + _TOGETHER])
+            self._read_successes(store, unknown[place : place + _TOGETHER])
         self._succeeded = {name: self._succeeded.get(name) for name in names}
         self._read_at = now
 
-    def _ask(self, store: Store, names: Sequence[str]) -> None:
+    def _read_successes(self, store: Store, names: Sequence[str]) -> None:
         pasts = store.last_of(names, limit=_PAST)
         for name in names:
             glances = pasts[name].glances if name in pasts else ()
             for one in glances:
-                self._note(name, one)
+                self._note_success(name, one)
             # Where all that there is has been seen, there is nothing to look for; else it has failed for long.
             if self._succeeded.get(name) is None and len(glances) >= _PAST:
                 done = last_success(store, name)
                 self._succeeded[name] = None if done is None else done.finished_at
 
-    def _note(self, name: str, one: Glance) -> None:
+    def _note_success(self, name: str, one: Glance) -> None:
         known = self._succeeded.get(name)
         if one.parent is not None:  # an item is no success of its job
             return
@@ -203,13 +203,13 @@ class Troubles:
         self._mark: Mark | None = None
         self._gone: dict[str, int] = {}
 
-    def learn(self, store: Store, now: datetime) -> None:
+    def learn_troubles(self, store: Store, now: datetime) -> None:
         """Read what has happened since the last time."""
         if self._mark is None:
             begin, newest = to_micros(now - WINDOW), max((one.id for one in store.decided(after=-1)), default=0)
             ranges = max(0, newest - RANGES_AGAIN)
             self._mark = Mark(begin, ranges, begin, ranges)
-        events, self._mark = look(store, self._mark)
+        events, self._mark = read_events(store, self._mark)
         # The lease of an idle node may have minutes yet when its process is gone.
         gone, self._gone = look_at_nodes(store, self._gone, now)
         for one in (*events, *gone):  # each oldest first
@@ -227,7 +227,7 @@ def chosen_by(patterns: Sequence[str], name: str) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _oldest(store: Store, now: datetime) -> float:
+def _find_oldest(store: Store, now: datetime) -> float:
     where = OccurrenceFilter(states=(State.PENDING,))
     waiting = store.occurrences(where, limit=OLDEST, newest_first=False)
     ages = ((now - one.due_at).total_seconds() for one in waiting if not is_internal(one.job))

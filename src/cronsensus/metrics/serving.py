@@ -114,22 +114,22 @@ class _Handler(BaseHTTPRequestHandler):
         """
         path = self.path.partition("?")[0]
         if self.alone and not is_loopback(strip_port(self.headers.get("Host", "localhost"))):
-            self._answer(403, b"this answers this machine only, by the name localhost or 127.0.0.1\n")
+            self._send_answer(403, b"this answers this machine only, by the name localhost or 127.0.0.1\n")
         elif path == "/metrics":
-            self._answer(200, self.metrics.page(), CONTENT_TYPE)
+            self._send_answer(200, self.metrics.page(), CONTENT_TYPE)
         elif path == "/ready":
             decides = self.scheduler.decides
             words = "ok: this node decides on time" if decides else "fail: this node has not decided when it planned to"
-            self._answer(200 if decides else 503, f"{words}\n".encode())
+            self._send_answer(200 if decides else 503, f"{words}\n".encode())
         elif path == "/live":
             stuck = self.scheduler.is_stuck
-            self._answer(503 if stuck else 200, f"{STUCK if stuck else 'ok: this node lives'}\n".encode())
+            self._send_answer(503 if stuck else 200, f"{STUCK if stuck else 'ok: this node lives'}\n".encode())
         else:
-            self._answer(404, b"here are /metrics, /ready and /live\n")
+            self._send_answer(404, b"here are /metrics, /ready and /live\n")
 
     do_HEAD = do_GET  # noqa: N815 - as the base class calls it
 
-    def _answer(self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
+    def _send_answer(self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))

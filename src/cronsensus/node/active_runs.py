@@ -37,7 +37,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, Step
 from cronsensus.model.stuck import overrun_of
 from cronsensus.node.executors.base import Call, Executor
-from cronsensus.node.executors.result import describe
+from cronsensus.node.executors.result import describe_error
 from cronsensus.node.holding import Ahead, Running
 from cronsensus.node.hooks import FREELY, Begin
 from cronsensus.node.progress import ProgressBuffer
@@ -120,51 +120,51 @@ class ActiveRuns:
         self.reserved = Reserved(clock, self._held)
         self._lock = self.reserved.lock
         """Held while a claim begins: what looks at all of them must find it in one place."""
-        waking.on_answer = self._take_answer
+        waking.on_answer = self._receive_answer
 
     # --- what others may ask or tell, from any thread ----------------------------------------------------------------
 
     @property
-    def said(self) -> Said:
+    def accepted_ends(self) -> Said:
         """Which ends the store has accepted, for a while."""
         return self.report.said
 
     @property
-    def active(self) -> int:
+    def active_count(self) -> int:
         """Return how many runs are started, or about to, and not yet settled."""
-        return len(self._held) + len(self.reserved) + len(self.report.ends)
+        return len(self._held) + len(self.reserved) + len(self.report.unsent_ends)
 
     @property
-    def slots(self) -> int:
+    def slots_taken(self) -> int:
         """Return how many slots of the node are taken.
 
         What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
         Internal jobs take none, and what is to be reserved takes none while it is asked about.
         """
-        return sum(_takes_slot(held) for _, held in self._holding()) + self.given_up
+        return sum(_takes_slot(held) for _, held in self._list_held()) + self.given_up
 
     @property
     def asked_to_reserve(self) -> int:
         """Return how many claims are asked about that will wait for a slot."""
-        return sum(isinstance(held, Ahead) and held.claim.reserved for _, held in self._holding())
+        return sum(isinstance(held, Ahead) and held.claim.reserved for _, held in self._list_held())
 
     @property
     def given_up(self) -> int:
         """Return how many attempts are over and run on all the same."""
-        return sum(executor.abandoned for executor in self._executors.values())
+        return sum(executor.abandoned_count for executor in self._executors.values())
 
-    def overruns(self) -> list[timedelta | None]:
+    def list_overruns(self) -> list[timedelta | None]:
         """Return by how much what holds the slots is over its time; ``None``: its job has no time.
 
         Of what was given up, since when is not known one by one: as many of the last timeouts stand for it.
         """
         now, given_up = self._clock.monotonic(), self.given_up
-        running = [(run.claim.spec, now - run.since) for _, run in self._running()]
+        running = [(run.claim.spec, now - run.since) for _, run in self._list_running()]
         overruns = [overrun_of(spec, timedelta(seconds=ran)) for spec, ran in running if not is_internal(spec.name)]
         return overruns + [timedelta(seconds=now - at) for at in list(self._timed_out)[-given_up:] if given_up]
 
     @property
-    def unsettled(self) -> bool:
+    def has_unsent_ends(self) -> bool:
         """Whether the store has yet to take something."""
         return bool(self.report.owed)
 
@@ -181,12 +181,12 @@ class ActiveRuns:
     @property
     def can_be_stopped(self) -> bool:
         """Whether something still runs that ends soon after it is asked to: not a thread."""
-        self.collect()
-        return any(run.call.registered.executor != "thread" for _, run in self._running())
+        self.collect_endings()
+        return any(run.call.registered.executor != "thread" for _, run in self._list_running())
 
-    def unable(self) -> set[str]:
+    def find_unable_executors(self) -> set[str]:
         """Return the names of the executors that can run nothing now."""
-        unable = {name for name, executor in self._executors.items() if not executor.able}
+        unable = {name for name, executor in self._executors.items() if not executor.is_able}
         now = self._clock.monotonic()
         if not unable:
             self._unable_since, self._told_unable = math.inf, False
@@ -200,40 +200,40 @@ class ActiveRuns:
             )
         return unable
 
-    def runs(self, run: BaseRun) -> bool:
+    def is_running(self, run: BaseRun) -> bool:
         """Whether ``run`` is active here."""
-        return any(running.call.run is run for _, running in self._running())
+        return any(running.call.run is run for _, running in self._list_running())
 
-    def known(self) -> set[Key]:
+    def list_open_claims(self) -> set[Key]:
         """Return the (occurrence, token) of every claim whose end the store has not accepted."""
         with self._lock:
-            return {*self._held, *self.reserved.keys(), *self.report.owed}
+            return {*self._held, *self.reserved.list_keys(), *self.report.owed}
 
-    def working(self, session: str) -> dict[Key, float]:
+    def list_held_claims(self, session: str) -> dict[Key, float]:
         """Return the claims that ``session`` must hold, as far as is known here, and since when that is known.
 
         Not among them: what has ended, what was told that its lease is lost, and runs whose end a transaction of their
         own may have written already.
         """
         with self._lock:
-            held, reserved = list(self._held.items()), self.reserved.keys(session)
+            held, reserved = list(self._held.items()), self.reserved.list_keys(session)
         return reserved | {
             key: one.since for key, one in held if one.claim.session == session and not _is_open_ended(one)
         }
 
-    def bounds(self, session: str) -> tuple[int, int]:
+    def bound_run_count(self, session: str) -> tuple[int, int]:
         """Return how many runs the store must and may know of ``session``, where nothing is left to be settled."""
-        least = len(self.working(session))
-        open_ended = sum(_is_open_ended(run) for _, run in self._running() if run.claim.session == session)
+        least = len(self.list_held_claims(session))
+        open_ended = sum(_is_open_ended(run) for _, run in self._list_running() if run.claim.session == session)
         return least, least + open_ended
 
-    def count(self, session: str) -> int:
+    def count_claims(self, session: str) -> int:
         """Return how many claims ``session`` may have, as far as is known here."""
         with self._lock:
             held = sum(one.claim.session == session for one in self._held.values())
-            return held + len(self.reserved.keys(session)) + len(self.report.owed)
+            return held + len(self.reserved.list_keys(session)) + len(self.report.owed)
 
-    def ended(self, call: Call, ending: Ending) -> None:
+    def receive_ending(self, call: Call, ending: Ending) -> None:
         """Take the end of an attempt from an executor."""
         # Told that its lease is lost, a run may have stopped for that and just returned: its result does not count.
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
@@ -242,15 +242,15 @@ class ActiveRuns:
         # What was given up on a blocked loop keeps its slot, and an internal job had none.
         frees = ending.kind != "timed_out" and not is_internal(call.claim.job)
         passed_on = self.reserved and frees and self._begin_reserved()
-        if not passed_on or self.reserved.few:
+        if not passed_on or self.reserved.is_half_empty:
             self._wake()
 
-    def cancel(self, reasons: Mapping[int, str], held: Collection[Key] | None = None) -> None:
+    def cancel_runs(self, reasons: Mapping[int, str], held: Collection[Key] | None = None) -> None:
         """Ask runs to stop: occurrence id → reason; of an occurrence that was claimed anew, the run in ``held``.
 
         What has not begun goes back in the next round, and the store cancels it there.
         """
-        self._waking.doubt()
+        self._waking.forget_answers()
 
         def is_meant(key: Key) -> bool:
             return key[0] in reasons and (held is None or key in held)
@@ -258,11 +258,11 @@ class ActiveRuns:
         # What waits first: the slot of what is stopped passes to it at once, and it would be overlooked.
         with self._lock:
             ahead = [key for key, one in self._held.items() if isinstance(one, Ahead)]
-            unwanted = [(key, reasons[key[0]]) for key in (*self.reserved.keys(), *ahead) if is_meant(key)]
+            unwanted = [(key, reasons[key[0]]) for key in (*self.reserved.list_keys(), *ahead) if is_meant(key)]
         self._unwanted += unwanted
-        for key, run in self._running():
+        for key, run in self._list_running():
             if is_meant(key) and not run.call.run.cancelled.is_set():
-                self._stop(run, reasons[key[0]])
+                self._stop_run(run, reasons[key[0]])
         if unwanted:
             self._wake()
 
@@ -272,31 +272,31 @@ class ActiveRuns:
         What ends wakes the node. This does not: while the store is away, each round that fails comes by here, and would
         have the next one begin at once.
         """
-        runs = [run for _, run in self._running() if run.claim.session == lease.session]
+        runs = [run for _, run in self._list_running() if run.claim.session == lease.session]
         runs = [run for run in runs if not run.call.run.lease_lost.is_set()]
         for run in runs:
-            self._interrupt(run, _LOST, lease_lost=True)
+            self._interrupt_run(run, _LOST, lease_lost=True)
         return len(runs)
 
     def stop_all(self, reason: str) -> None:
         """Ask every run to stop; the end of a drain. What does not end before ``cut_off_all`` is cut off there."""
-        for _, run in self._running():
-            self._interrupt(run, reason)
+        for _, run in self._list_running():
+            self._interrupt_run(run, reason)
 
-    def _interrupt(self, run: Running, reason: str, *, lease_lost: bool = False) -> None:
+    def _interrupt_run(self, run: Running, reason: str, *, lease_lost: bool = False) -> None:
         """Stop a run on the node's own account: no one asked that its occurrence be cancelled."""
         if not run.call.run.cancelled.is_set():
             run.interrupted = True
-        self._stop(run, reason, lease_lost=lease_lost)
+        self._stop_run(run, reason, lease_lost=lease_lost)
 
-    def _stop(self, run: Running, reason: str, *, lease_lost: bool = False) -> None:
+    def _stop_run(self, run: Running, reason: str, *, lease_lost: bool = False) -> None:
         self._executors[run.call.registered.executor].stop(run.call, reason, lease_lost=lease_lost)
 
-    def _holding(self) -> list[tuple[Key, Ahead | Running]]:
+    def _list_held(self) -> list[tuple[Key, Ahead | Running]]:
         with self._lock:
             return list(self._held.items())
 
-    def _running(self) -> Iterator[tuple[Key, Running]]:
+    def _list_running(self) -> Iterator[tuple[Key, Running]]:
         """Give what runs, as it was in this moment."""
         for key, held in list(self._held.items()):
             if isinstance(held, Running):
@@ -305,38 +305,38 @@ class ActiveRuns:
     # --- what begins -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _telling_of_work(self) -> Iterator[None]:
+    def _notice_first_work(self) -> Iterator[None]:
         nothing_held = not self
         yield
         if nothing_held:
             self._on_work()
 
-    def doubt(self) -> None:
+    def doubt_claims(self) -> None:
         """Note that there may be claims of this session that this node has not heard of."""
-        with self._telling_of_work():
+        with self._notice_first_work():
             self.in_doubt = True
 
-    def begin(self, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
+    def start_claim(self, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
         """Start a run; give it back if no executor here can, or if the lease is not trusted."""
-        with self._telling_of_work():
+        with self._notice_first_work():
             call = self._call_of(claim, lease, begin)
             if call is not None:
                 self._held[claim.id, claim.token] = Running(call, self._clock.monotonic())
-                self._start(call)
+                self._start_call(call)
 
-    def begin_at(self, at: float, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
+    def start_claim_at(self, at: float, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
         """Start a run in the first ``begin_due`` that comes at or after ``at`` (monotonic seconds)."""
-        self._hold(Ahead(claim, lease, self._clock.monotonic(), at, begin=begin))
+        self._hold_claim(Ahead(claim, lease, self._clock.monotonic(), at, begin=begin))
 
-    def begin_if(self, at: float, claim: Claim, lease: SessionLease) -> None:
+    def start_claim_if_admitted(self, at: float, claim: Claim, lease: SessionLease) -> None:
         """Start a run at ``at`` (monotonic seconds), or at once if that is over, when it is answered that it may."""
-        self._hold(Ahead(claim, lease, self._clock.monotonic(), math.inf, then_at=at))
+        self._hold_claim(Ahead(claim, lease, self._clock.monotonic(), math.inf, then_at=at))
 
-    def _hold(self, ahead: Ahead) -> None:
-        with self._telling_of_work(), self._lock:
+    def _hold_claim(self, ahead: Ahead) -> None:
+        with self._notice_first_work(), self._lock:
             self._held[ahead.claim.id, ahead.claim.token] = ahead
 
-    def _take_answer(self, claim: Claim, answer: Answer) -> None:
+    def _receive_answer(self, claim: Claim, answer: Answer) -> None:
         """Take what becomes of a claim, on the thread that asked."""
         with self._lock:
             held = self._held.get((claim.id, claim.token))
@@ -355,24 +355,24 @@ class ActiveRuns:
         while self._answers:
             claim, answer = self._answers.popleft()
             if isinstance(answer, Begin):
-                self._run_log.started([claim])
+                self._run_log.log_starts([claim])
                 if not claim.reserved:
                     continue
-            held = self._withdraw((claim.id, claim.token))
+            held = self._withdraw_ahead((claim.id, claim.token))
             if held is None:
                 continue
             if isinstance(answer, Begin):
-                self.reserve([(claim, answer)], held.lease)
+                self.reserve_claims([(claim, answer)], held.lease)
             elif answer is None:
-                self.give_back(claim)
+                self.release_claim(claim)
             else:
-                self.close(claim, answer)
+                self.end_claim(claim, answer)
 
-    def reserve(self, claims: Sequence[Admitted], lease: SessionLease) -> None:
+    def reserve_claims(self, claims: Sequence[Admitted], lease: SessionLease) -> None:
         """Keep claims until slots are free."""
-        with self._telling_of_work():
+        with self._notice_first_work():
             calls = [self._call_of(claim, lease, begin) for claim, begin in claims]
-            self.reserved.add([call for call in calls if call is not None], lease)
+            self.reserved.add_calls([call for call in calls if call is not None], lease)
 
     def begin_reserved(self, slots: int) -> None:
         """Begin what is reserved in so many free slots."""
@@ -381,36 +381,36 @@ class ActiveRuns:
 
     def _begin_reserved(self) -> bool:
         """Begin what was reserved first; ``False``: there is nothing that can be begun now."""
-        call = self.reserved.begin(self._start)
+        call = self.reserved.start_first(self._start_call)
         if call is not None:
-            self._run_log.begins(call.claim)
+            self._run_log.log_reserved_start(call.claim)
         return call is not None
 
     def hand_back(self, *, lost: bool = False) -> None:
         """Give back what is reserved; what a ``lost`` session had reserved is not this node's any more."""
-        for claim in self.reserved.take_all():
+        for claim in self.reserved.withdraw_all():
             if not lost:
-                self.give_back(claim)
+                self.release_claim(claim)
 
     def begin_due(self) -> None:
         """Start what waits and whose time has come, or give it back."""
-        while due := self._due():
+        while due := self._list_due():
             for key in due:
                 call = self._make_running(key)
                 if call is not None:
-                    self._start(call)
+                    self._start_call(call)
 
     def begin_meanwhile(self) -> None:
         """Do so on another thread than that of the rounds, which waits for the store; give back nothing."""
-        for key in self._due():
+        for key in self._list_due():
             call = self._make_running(key, only_able=True)
             if call is not None:
-                self._start(call)
+                self._start_call(call)
 
-    def _due(self) -> list[Key]:
+    def _list_due(self) -> list[Key]:
         """Return what is ahead and due, in its order."""
         now = self._clock.monotonic()
-        due = [(held.at, key) for key, held in self._holding() if isinstance(held, Ahead) and held.at <= now]
+        due = [(held.at, key) for key, held in self._list_held() if isinstance(held, Ahead) and held.at <= now]
         return [key for _, key in sorted(due, key=itemgetter(0))]
 
     def _make_running(self, key: Key, *, only_able: bool = False) -> Call | None:
@@ -431,69 +431,72 @@ class ActiveRuns:
     @property
     def begins_in(self) -> float | None:
         """Return the seconds until ``begin_due`` has something to do; ``None``: nothing waits for a time."""
-        at = min((held.at for _, held in self._holding() if isinstance(held, Ahead)), default=math.inf)
+        at = min((held.at for _, held in self._list_held() if isinstance(held, Ahead)), default=math.inf)
         return None if at == math.inf else max(0.0, at - self._clock.monotonic())
 
     def _is_able(self, claim: Claim, lease: SessionLease) -> bool:
         registered = self._registry.get(claim.spec.function)
-        return registered is not None and lease.trusted and self._executors[registered.executor].able
+        return registered is not None and lease.is_trusted and self._executors[registered.executor].is_able
 
     def _call_of(self, claim: Claim, lease: SessionLease, begin: Begin) -> Call | None:
         """Return the call that a claim is for; ``None``: it cannot be made here now, and goes back."""
         registered = self._registry.get(claim.spec.function)
         if registered is None or not self._is_able(claim, lease):
-            self.give_back(claim)
+            self.release_claim(claim)
             return None
         if begin.perform is not None:
             registered = begin.perform(registered, claim)
         run = self._make_run(
             claim,
             namespace=self._store.namespace,
-            on_progress=self.progress_buffer.progress,
-            on_line=self.progress_buffer.line,
+            on_progress=self.progress_buffer.note_progress,
+            on_line=self.progress_buffer.note_line,
             run_transaction=RunTransaction(self._store, claim, self.progress_buffer, registered.types),
-            trusted=lambda: lease.trusted,
+            trusted=lambda: lease.is_trusted,
             extras=begin.extras,
             zone=claim.spec.zone or self._zone,
         )
         return Call(claim, run, registered)
 
-    def _start(self, call: Call) -> None:
+    def _start_call(self, call: Call) -> None:
         # Before: it may be over in a moment, and its end is told by another thread.
-        self._run_events.begun(call.claim)
+        self._run_events.publish_start(call.claim)
         try:
             self._executors[call.registered.executor].start(call)
         except Exception as error:  # noqa: BLE001 - logged
             # A claim that is neither run nor given back would wait for the end of this session.
-            described = describe(error)
+            described = describe_error(error)
             failed = dataclasses.replace(described, message=f"the node could not start it: {described.message}")
-            self.ended(call, Ending(kind="raised", error=failed))
+            self.receive_ending(call, Ending(kind="raised", error=failed))
             _log.exception("cannot start %r", call.run)
 
     # --- what is over ------------------------------------------------------------------------------------------------
 
-    def settle(self, session: str) -> bool:
+    def send_report(self, session: str) -> bool:
         """Give the store what it has yet to take, in a step of its own; return whether there was anything."""
-        with self.sending() as step:
+        with self.open_report() as step:
             if not step:
                 return False
             done = self._store.step(session, step)
-        self.settled(step, done)
+        self.accept_report(step, done)
         if step.give_back:
             self._store.notify()
         return True
 
     @contextmanager
-    def sending(self) -> Iterator[Step]:
+    def open_report(self) -> Iterator[Step]:
         """Give what the store has yet to take: how runs ended, claims that go back, what runs say of themselves.
 
-        A step is made of it within the body; all of it stays here until ``settled``, and is sent again.
+        A step is made of it within the body; all of it stays here until ``accept_report``, and is sent again.
         """
-        self.collect()
-        with self.progress_buffer.writing() as notes, self.report.sending(notes + self.reserved.notes()) as step:
+        self.collect_endings()
+        with (
+            self.progress_buffer.open_writing() as notes,
+            self.report.open_step(notes + self.reserved.start_notes()) as step,
+        ):
             yield step
 
-    def settled(self, step: Step, done: Done) -> None:
+    def accept_report(self, step: Step, done: Done) -> None:
         """Take in what the store has accepted.
 
         Others are told of what went back by the caller, and last: claims of the same step that were not begun because
@@ -502,35 +505,35 @@ class ActiveRuns:
         for note in step.notes:
             if note.ran is not None:
                 self.reserved.unsaid.pop((note.id, note.token), None)
-        self.report.answered(step, done)
+        self.report.drop_accepted(step, done)
 
     def send_again(self, key: Key) -> bool:
         """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
         return self.report.send_again(key)
 
-    def close(self, claim: Claim, then: Then) -> None:
+    def end_claim(self, claim: Claim, then: Then) -> None:
         """Settle a claim that is not begun."""
-        self.report.end(claim, End.of(claim, then))
+        self.report.record_end(claim, End.of(claim, then))
 
-    def give_back(self, claim: Claim) -> None:
+    def release_claim(self, claim: Claim) -> None:
         """Give a claim back that is not begun."""
-        self.report.give_back(claim, None)
+        self.report.record_release(claim, None)
 
-    def close_unheard_of(self, claim: Claim, why: str) -> None:
+    def fail_unknown_claim(self, claim: Claim, why: str) -> None:
         """Settle a claim that may have run here, and whose job must not run twice."""
-        self.close(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}"))
+        self.end_claim(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}"))
 
-    def disown(self, key: Key, why: str) -> Claim | None:
+    def disown_run(self, key: Key, why: str) -> Claim | None:
         """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""
         if (claim := self._withdraw_claim(key)) is not None:
             return claim
         held = self._held.get(key)
         if not isinstance(held, Running):
             return None
-        self._interrupt(held, f"{_LOST}: {why}", lease_lost=True)
+        self._interrupt_run(held, f"{_LOST}: {why}", lease_lost=True)
         return held.claim
 
-    def _withdraw(self, key: Key) -> Ahead | None:
+    def _withdraw_ahead(self, key: Key) -> Ahead | None:
         """Let a claim wait no longer for its time; ``None``: it does not."""
         with self._lock:
             held = self._held.get(key)
@@ -541,38 +544,38 @@ class ActiveRuns:
 
     def _withdraw_claim(self, key: Key) -> Claim | None:
         """Let a claim wait no longer for its time or a slot, and return it; ``None``: it does not wait."""
-        ahead = self._withdraw(key)
-        return self.reserved.remove(key) if ahead is None else ahead.claim
+        ahead = self._withdraw_ahead(key)
+        return self.reserved.withdraw_claim(key) if ahead is None else ahead.claim
 
     def cut_off_all(self) -> None:
         """Decide what becomes of what still runs when the node ends."""
-        self.collect()
-        self.reserved.close()
-        for key, one in self._holding():
-            if isinstance(one, Ahead) and self._withdraw(key) is not None:
-                self.give_back(one.claim)
+        self.collect_endings()
+        self.reserved.stop_starting()
+        for key, one in self._list_held():
+            if isinstance(one, Ahead) and self._withdraw_ahead(key) is not None:
+                self.release_claim(one.claim)
         self.hand_back()
-        for key, run in self._running():
+        for key, run in self._list_running():
             self._cut_off(run.call, crashed=run.call.run.lease_lost.is_set())
             del self._held[key]
 
-    def collect(self) -> None:
+    def collect_endings(self) -> None:
         """Decide what follows the endings and answers that came in, and what was cancelled before it began."""
         refused = [self._waking.refused.popleft() for _ in range(len(self._waking.refused))]
         self._take_in_answers()  # also those that came before the refusals: what they reserve is refused
         while self._unwanted:
             key, reason = self._unwanted.popleft()
             if (claim := self._withdraw_claim(key)) is not None:
-                self.give_back(claim)
+                self.release_claim(claim)
             else:  # it has begun meanwhile
-                self.cancel({key[0]: reason}, {key})
+                self.cancel_runs({key[0]: reason}, {key})
         for applies, then in refused:
-            for claim in self.reserved.take(applies):
-                self.close(claim, then)
+            for claim in self.reserved.withdraw_matching(applies):
+                self.end_claim(claim, then)
         while self._ended:
-            self._take_ending(*self._ended.popleft())
+            self._process_ending(*self._ended.popleft())
 
-    def _take_ending(self, call: Call, ending: Ending, lease_lost: bool) -> None:  # noqa: FBT001
+    def _process_ending(self, call: Call, ending: Ending, lease_lost: bool) -> None:  # noqa: FBT001
         """Decide what follows the end of an attempt; ``lease_lost``: it had been told so by then."""
         key = call.claim.id, call.claim.token
         self.ends += 1
@@ -581,23 +584,23 @@ class ActiveRuns:
         if not isinstance(held, Running):
             return
         try:
-            self._end(held, call.run.ended(ending), lease_lost=lease_lost and not call.run.committed)
+            self._end_run(held, call.run.effective_ending(ending), lease_lost=lease_lost and not call.run.committed)
         finally:
             del self._held[key]  # only now: in between it is known as both, and never as neither
 
-    def _end(self, run: Running, ending: Ending, *, lease_lost: bool) -> None:
+    def _end_run(self, run: Running, ending: Ending, *, lease_lost: bool) -> None:
         call, undone = run.call, ending.cut_off and ending.kind == "raised"
         may_have_committed = call.run.may_have_committed
         if not (lease_lost or undone or (ending.kind == "cancelled" and (ending.cut_off or run.interrupted))):
             end = settle(call.claim, ending)
-            self.report.end(call.claim, end, call.run.raised, may_have_committed=may_have_committed)
+            self.report.record_end(call.claim, end, call.run.raised, may_have_committed=may_have_committed)
             return
         may_have_committed = may_have_committed and undone
         if ending.begun:
-            why = _failure(ending) if undone else None
+            why = _describe_failure(ending) if undone else None
             self._cut_off(call, crashed=lease_lost or undone, why=why, may_have_committed=may_have_committed)
         else:
-            self.report.give_back(call.claim, None, may_have_committed=may_have_committed)
+            self.report.record_release(call.claim, None, may_have_committed=may_have_committed)
 
     def _cut_off(self, call: Call, *, crashed: bool, why: str | None = None, may_have_committed: bool = False) -> None:
         """Decide what becomes of a run that had begun and did not end by itself."""
@@ -606,10 +609,10 @@ class ActiveRuns:
         if end is None:
             # Not as if it had never begun: a job that makes its nodes lose their lease would go round for ever.
             cut: Cut = "crashed" if crashed else "stopped"
-            self.report.give_back(claim, cut, may_have_committed=may_have_committed)
-            self._run_log.given_back(claim, why)
+            self.report.record_release(claim, cut, may_have_committed=may_have_committed)
+            self._run_log.log_release(claim, why)
         else:
-            self.report.end(claim, end, may_have_committed=may_have_committed)
+            self.report.record_end(claim, end, may_have_committed=may_have_committed)
 
 
 def _takes_slot(held: Ahead | Running) -> bool:
@@ -623,7 +626,7 @@ def _is_open_ended(held: Ahead | Running) -> bool:
     return held.call.run.lease_lost.is_set() or held.call.run.may_have_committed
 
 
-def _failure(ending: Ending) -> str:
+def _describe_failure(ending: Ending) -> str:
     error = ending.error
     what = "" if error is None else f": {error.type}: {error.message}"
     return f"the store failed under it{what}"

@@ -39,9 +39,9 @@ class _Thread:
     def __init__(self, block: object) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         name = f"cronsensus-transaction-{next(_numbers)}"
-        threading.Thread(target=_work, args=(self._calls, block), name=name, daemon=True).start()
+        threading.Thread(target=_run_calls, args=(self._calls, block), name=name, daemon=True).start()
 
-    def post(self, function: Callable[P, Value], *args: P.args, **kwargs: P.kwargs) -> Future[Value]:
+    def post_call(self, function: Callable[P, Value], *args: P.args, **kwargs: P.kwargs) -> Future[Value]:
         """Have a call made, in a copy of this context."""
         future: Future[Value] = Future()
         context = copy_context()
@@ -57,12 +57,12 @@ class _Thread:
         self._calls.put(call)
         return future
 
-    def end(self) -> None:
+    def end_thread(self) -> None:
         """Let the thread end, after the calls that wait."""
         self._calls.put(None)
 
 
-def _work(calls: queue.SimpleQueue[Callable[[], None] | None], _: object) -> None:
+def _run_calls(calls: queue.SimpleQueue[Callable[[], None] | None], _: object) -> None:
     while (call := calls.get()) is not None:
         call()
         del call
@@ -95,7 +95,7 @@ class AsyncConnection:
         self, function: Callable[Concatenate[Connection, P], Value], *args: P.args, **kwargs: P.kwargs
     ) -> Value:
         """Call ``function(connection, …)`` on the thread, where blocking is no matter; return what it returns."""
-        return await asyncio.wrap_future(self._thread.post(function, self._connection, *args, **kwargs))
+        return await asyncio.wrap_future(self._thread.post_call(function, self._connection, *args, **kwargs))
 
 
 def _execute(connection: Connection, statement: Executable, parameters: Parameters) -> CursorResult[Any]:
@@ -112,11 +112,11 @@ async def async_transaction(
     block = transaction()
     thread = _Thread(block)
     try:
-        entering = thread.post(block.__enter__)
-        cancelled = await _over(entering)
+        entering = thread.post_call(block.__enter__)
+        cancelled = await _wait_until_over(entering)
         if cancelled is not None:
             if entering.exception() is None:
-                await _leave(thread, block, cancelled)
+                await _leave_block(thread, block, cancelled)
             raise cancelled
         connection = AsyncConnection(entering.result(), thread)
         try:
@@ -126,17 +126,17 @@ async def async_transaction(
             _post_leave(thread, block, error)
             raise
         except BaseException as error:
-            await _leave(thread, block, error)
+            await _leave_block(thread, block, error)
             raise
-        await _leave(thread, block, None)
+        await _leave_block(thread, block, None)
     finally:
-        thread.end()
+        thread.end_thread()
 
 
-async def _leave(thread: _Thread, block: AbstractContextManager[Any], error: BaseException | None) -> None:
+async def _leave_block(thread: _Thread, block: AbstractContextManager[Any], error: BaseException | None) -> None:
     """Leave the block; an error of its own is raised, a cancellation only once it is over."""
     leaving = _post_leave(thread, block, error)
-    cancelled = await _over(leaving)
+    cancelled = await _wait_until_over(leaving)
     problem = leaving.exception()
     if problem is not None and problem is not error:
         raise problem
@@ -144,7 +144,7 @@ async def _leave(thread: _Thread, block: AbstractContextManager[Any], error: Bas
         raise cancelled
 
 
-async def _over(future: Future[Any]) -> asyncio.CancelledError | None:
+async def _wait_until_over(future: Future[Any]) -> asyncio.CancelledError | None:
     """Wait until a call is over, also when cancelled meanwhile; return the cancellation."""
     cancelled = None
     over = asyncio.wrap_future(future)
@@ -158,4 +158,4 @@ async def _over(future: Future[Any]) -> asyncio.CancelledError | None:
 
 
 def _post_leave(thread: _Thread, block: AbstractContextManager[Any], error: BaseException | None) -> Future[Any]:
-    return thread.post(block.__exit__, None if error is None else type(error), error, None)
+    return thread.post_call(block.__exit__, None if error is None else type(error), error, None)

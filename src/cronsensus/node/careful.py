@@ -36,7 +36,7 @@ class Careful(NamedTuple):
     set_aside: tuple[tuple[int, int, float], ...] = ()
     behind: frozenset[int] = frozenset()
 
-    def choose(self, jobs: Sequence[JobState], now: float) -> tuple[Sequence[JobState], bool]:
+    def choose_jobs(self, jobs: Sequence[JobState], now: float) -> tuple[Sequence[JobState], bool]:
         """Return the jobs to plan in one step, and whether others are left."""
         if self.set_aside:
             aside = {(job, revision) for job, revision, until in self.set_aside if now < until}

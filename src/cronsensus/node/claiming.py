@@ -66,36 +66,36 @@ class Claiming:
         """Told by which sign the store was found to have lost a moment."""
 
     @property
-    def free(self) -> int:
+    def free_slots(self) -> int:
         """Return how many more runs the node could take."""
-        return max(0, self._settings.concurrency - self._active_runs.slots)
+        return max(0, self._settings.concurrency - self._active_runs.slots_taken)
 
     @property
     def internal_functions(self) -> tuple[str, ...]:
         """Return the names of the functions of internal jobs: their runs need no free slot."""
         return tuple(name for name in self._registry if is_internal(name))
 
-    def begin(self) -> None:
+    def reset_doubt(self) -> None:
         """Forget what is in doubt: it was the session's before."""
         self._active_runs.in_doubt = self._answers_lost = False
 
-    def functions(self) -> tuple[str, ...]:
+    def list_functions(self) -> tuple[str, ...]:
         """Return the names of the functions that can be run here now."""
-        unable = self._active_runs.unable()
+        unable = self._active_runs.find_unable_executors()
         if not unable:
             return tuple(self._registry)
         return tuple(name for name, one in self._registry.items() if one.executor not in unable)
 
-    def step(self, lease: SessionLease, decided: Work | Firing, sample: ClockSample | None = None) -> Done:
+    def carry_out_step(self, lease: SessionLease, decided: Work | Firing, sample: ClockSample | None = None) -> Done:
         """Do what was decided in one step of the store, and start what was claimed.
 
         What is claimed ahead starts when it is due, by the better of two samples of the store's clock: that of the last
         look, and that of the claim itself.
         """
-        want = self._want(lease, decided) if lease.trusted else None
-        with self._active_runs.sending() if isinstance(decided, Work) else nullcontext(Step()) as said:
+        want = self._wanted_claims(lease, decided) if lease.is_trusted else None
+        with self._active_runs.open_report() if isinstance(decided, Work) else nullcontext(Step()) as said:
             step = replace(said, plans=() if isinstance(decided, Work) else decided.plans, want=want)
-            asked = lease.ask()
+            asked = lease.note_request()
             try:
                 done = self._store.step(lease.session, step)
             except StoreError:
@@ -104,28 +104,28 @@ class Claiming:
                     # known here. In this order, or a renewal asked in between may find the node idle, and its long
                     # answer be trusted.
                     self._answers_lost = True
-                    self._active_runs.doubt()
-                    lease.shorten(asked, self._settings.lease)
+                    self._active_runs.doubt_claims()
+                    lease.shorten_trust(asked, self._settings.lease)
                 raise
         received_at = self._clock.monotonic()
         if done.claims:
             self._claims += 1
-            lease.claimed(asked, self._settings.lease)
-        self._active_runs.settled(said, done)
+            lease.confirm_claim(asked, self._settings.lease)
+        self._active_runs.accept_report(said, done)
         if done.lost:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
-            lease.lose()
+            lease.mark_lost()
             self._active_runs.lose_session(lease)
-        self._start(done.claims, lease, received_at - done.age, sample)
+        self._start_claims(done.claims, lease, received_at - done.age, sample)
         if said.give_back:
             self._store.notify()
         return done
 
-    def _want(self, lease: SessionLease, decided: Work | Firing) -> Want | None:
+    def _wanted_claims(self, lease: SessionLease, decided: Work | Firing) -> Want | None:
         """Return what to claim; ``None``: nothing."""
         want = Want(
             limit=decided.want,
-            functions=self.functions(),
+            functions=self.list_functions(),
             lease=self._settings.lease,
             ahead=decided.ahead,
             oldest=ignores_classes(lease.session, self._claims),
@@ -136,31 +136,31 @@ class Claiming:
             want = replace(want, limit=len(self.internal_functions), functions=self.internal_functions)
         return want if want.limit or want.reserve else None
 
-    def _start(
+    def _start_claims(
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
-        free, asked = self._decide(claims, lease)
+        free, asked = self._admit_claims(claims, lease)
         self._begin_all(free, lease, claimed_by, sample)
         # After what is free to begin: the store is asked about these.
         for claim in asked:
-            self._active_runs.begin_if(self._begins_at(claim, claimed_by, sample), claim, lease)
+            self._active_runs.start_claim_if_admitted(self._begins_at(claim, claimed_by, sample), claim, lease)
         if asked:
-            self._waking.ask(asked, claims)
+            self._waking.ask_about_claims(asked, claims)
 
-    def _decide(self, claims: Sequence[Claim], lease: SessionLease) -> tuple[list[Admitted], list[Claim]]:
+    def _admit_claims(self, claims: Sequence[Claim], lease: SessionLease) -> tuple[list[Admitted], list[Claim]]:
         """Return the claims that may begin, and those that the store is to be asked about; end those that may not."""
         free: list[Admitted] = []
         asked: list[Claim] = []
         for claim in claims:
             self._note_if_forgotten(claim, lease)
-            match self._waking.decide(claim):
+            match self._waking.decide_claim(claim):
                 case Begin() as begin:
                     free.append((claim, begin))
                 case None:
                     asked.append(claim)
                 case then:
-                    self._active_runs.close(claim, then)
+                    self._active_runs.end_claim(claim, then)
         return free, asked
 
     def _begin_all(
@@ -170,17 +170,17 @@ class Claiming:
             if claim.reserved:
                 continue
             if claim.due_at <= claim.claimed_at:
-                self._active_runs.begin(claim, lease, begin)
+                self._active_runs.start_claim(claim, lease, begin)
             else:
-                self._active_runs.begin_at(self._begins_at(claim, claimed_by, sample), claim, lease, begin)
+                self._active_runs.start_claim_at(self._begins_at(claim, claimed_by, sample), claim, lease, begin)
         if reserved := [one for one in free if one[0].reserved]:
-            self._active_runs.reserve(reserved, lease)
+            self._active_runs.reserve_claims(reserved, lease)
         if free:
             # Only now: what takes these words may take its time.
-            self._run_log.started([claim for claim, _ in free])
+            self._run_log.log_starts([claim for claim, _ in free])
 
     def _note_if_forgotten(self, claim: Claim, lease: SessionLease) -> None:
-        if self._active_runs.said.over(claim.id, lease.session):
+        if self._active_runs.accepted_ends.has_ended(claim.id, lease.session):
             why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
             self.on_forgotten(why, claim.claimed_at)
 
@@ -192,61 +192,61 @@ class Claiming:
         at = ClockSample(claim.claimed_at, claimed_by).time_of(claim.due_at)
         return at if sample is None else min(at, sample.time_of(claim.due_at))
 
-    def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
+    def adopt_unknown_claims(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""
-        if self._answers_lost and (mine := self._overlooks(lease, view)) is not None:
+        if self._answers_lost and (mine := self._overlooked_session(lease, view)) is not None:
             # That claim made the lease short, whatever was answered since.
-            lease.shorten(asked, mine.expires_in)
+            lease.shorten_trust(asked, mine.expires_in)
             self.adopt_lost(lease)
 
-    def _overlooks(self, lease: SessionLease, view: View) -> SessionView | None:
+    def _overlooked_session(self, lease: SessionLease, view: View) -> SessionView | None:
         """Return this session if it holds more than this node knows of."""
         mine = next((holder for holder in view.holders if holder.id == lease.session), None)
-        return mine if mine is not None and mine.holds > self._active_runs.count(lease.session) else None
+        return mine if mine is not None and mine.holds > self._active_runs.count_claims(lease.session) else None
 
     def adopt_lost(self, lease: SessionLease) -> None:
         """Start what a claim won whose answer never came."""
         # What ended here and is still called running is no lost answer: the store forgot, see ``reconciling``.
-        known = self._active_runs.known() | self._active_runs.said.keys()
+        known = self._active_runs.list_open_claims() | self._active_runs.accepted_ends.keys()
         for claim in unheard_of(self._store, lease.session, known):
             _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
             self._begin_adopted(claim, lease)
         self._active_runs.in_doubt = False
 
-    def adopt(self, lease: SessionLease, keys: Collection[Key]) -> None:
+    def adopt_runs(self, lease: SessionLease, keys: Collection[Key]) -> None:
         """Start those of the session's runs, by occurrence and token, that this node has not heard of.
 
         Either the answer to a claim was lost, or the store lost so much that the end of the run, which it had taken, is
         known no more. If no answer was lost it has run already, and an at-most-once job must not run again.
         """
-        for claim in unheard_of(self._store, lease.session, self._active_runs.known()):
+        for claim in unheard_of(self._store, lease.session, self._active_runs.list_open_claims()):
             if (claim.id, claim.token) not in keys:
                 continue
             if claim.spec.policies.on_crash == "fail" and not self._answers_lost:
                 _log.warning("occurrence %d of %r is not run again: %s", claim.id, claim.job, UNRECORDED)
-                self._active_runs.close_unheard_of(claim, UNRECORDED)
+                self._active_runs.fail_unknown_claim(claim, UNRECORDED)
                 continue
             _log.warning("occurrence %d of %r is held by this node, which had not heard of it", claim.id, claim.job)
             self._begin_adopted(claim, lease)
 
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
-        free, asked = self._decide([claim], lease)
+        free, asked = self._admit_claims([claim], lease)
         if not free and not asked:
             return
         seen = ClockSample(self._store.now(), self._clock.monotonic())
         if asked:
-            self._active_runs.begin_if(seen.time_of(claim.due_at), claim, lease)
-            self._waking.ask(asked, ())
+            self._active_runs.start_claim_if_admitted(seen.time_of(claim.due_at), claim, lease)
+            self._waking.ask_about_claims(asked, ())
             return
         [(_, begin)] = free
         if claim.reserved:
-            self._active_runs.reserve(free, lease)
+            self._active_runs.reserve_claims(free, lease)
         elif claim.due_at <= seen.now:
-            self._active_runs.begin(claim, lease, begin)
+            self._active_runs.start_claim(claim, lease, begin)
         else:
-            self._active_runs.begin_at(seen.time_of(claim.due_at), claim, lease, begin)
-        self._run_log.started([claim])
+            self._active_runs.start_claim_at(seen.time_of(claim.due_at), claim, lease, begin)
+        self._run_log.log_starts([claim])
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:
@@ -257,10 +257,10 @@ def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -
         for one in page:
             job = store.job(one.job) if (one.id, one.token) not in known else None
             if job is not None:
-                yield _claim(one, job.spec, session)
+                yield _rebuild_claim(one, job.spec, session)
 
 
-def _claim(one: Occurrence, spec: JobSpec, session: str) -> Claim:
+def _rebuild_claim(one: Occurrence, spec: JobSpec, session: str) -> Claim:
     return Claim(
         id=one.id,
         spec=spec,

@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cronsensus.model.job import JobState, is_internal
-from cronsensus.node.backoff import MOST_DOUBLINGS, lot
+from cronsensus.node.backoff import MOST_DOUBLINGS, random_share
 from cronsensus.node.careful import plans_of
 from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.reserving import plan_reserve, release_or_gather
@@ -35,7 +35,7 @@ from cronsensus.node.situation import (
     Upkeep,
     Work,
 )
-from cronsensus.node.turn_order import is_in_front, lookout, next_sweep, turn_of
+from cronsensus.node.turn_order import is_in_front, next_sweep, seconds_to_lookout, turn_of
 from cronsensus.stores.values import AT_ONCE, View
 
 INSTANT = 1e-6
@@ -49,7 +49,7 @@ TEND = 30.0
 """Seconds between two times that a node sees to what its program always needs in the store: the runs of its alerts."""
 RECENTLY_ACTIVE = 10.0
 """Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
-due: what comes next is more likely to come soon. From then on nodes look in turns (``lookout``)."""
+due: what comes next is more likely to come soon. From then on nodes look in turns (``seconds_to_lookout``)."""
 LOOK_AFTER_WORK = 0.02
 """Look this many seconds after a notification was answered by a claim. By then the claim of another node is committed,
 and the thread of its own run has begun: neither meets this look."""
@@ -81,10 +81,10 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
         if first is not None:
             return first, memory
         more, memory = plan_reserve(memory, facts, now)
-        want = _want(memory, facts)
+        want = _claim_count(memory, facts)
         if want or more or facts.unsettled or facts.progress_in == 0.0:
             # What another node fired ahead of its time, and cannot run itself, is to begin on time here, too.
-            return Work(want, more, memory.nodes, _ahead(memory) if want and facts.notified else AT_ONCE), memory
+            return Work(want, more, memory.nodes, _lead_seconds(memory) if want and facts.notified else AT_ONCE), memory
     if facts.lost:
         return Sleep(0.0), memory
     if facts.in_doubt:
@@ -92,14 +92,14 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
     if not facts.draining and now >= memory.look_at - INSTANT:
         if (wait := memory.herd.waits_for_slots(facts.room, now)) > INSTANT:
             return Sleep(0.0 if facts.unsettled else wait), memory
-        return Look(_ahead(memory), memory.herd.limit(facts.room), memory.herd.partition), memory
+        return Look(_lead_seconds(memory), memory.herd.looked_at_jobs(facts.room), memory.herd.partition), memory
     if facts.unsettled:
         return Sleep(0.0), memory
     wait = facts.watch if facts.draining else memory.look_at - now
     return Sleep(wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
 
 
-def _ahead(memory: Memory) -> timedelta:
+def _lead_seconds(memory: Memory) -> timedelta:
     """Return how far before its due time something may be decided now."""
     return timedelta(seconds=memory.lead.seconds + SLACK)
 
@@ -108,13 +108,13 @@ def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
     """Return when to look for what woke this node."""
     if memory.late and (facts.asked or facts.notified):
         least, most = HINTED
-        return now + least + lot(f"{facts.session} {now:.3f}") * (most - least)
+        return now + least + random_share(f"{facts.session} {now:.3f}") * (most - least)
     if facts.asked:
         return now
     return max(now + LOOK_AFTER_WORK, memory.looked_at + LOOKS_APART) if facts.notified else memory.look_at
 
 
-def _want(memory: Memory, facts: Facts) -> int:
+def _claim_count(memory: Memory, facts: Facts) -> int:
     """Return how many runs to claim without a look.
 
     A notification mostly tells of work. And where more waits than was taken, a slot that got free takes the next.
@@ -161,7 +161,7 @@ def note_look(memory: Memory, view: View, asked_at: float, received_at: float) -
         sample=ClockSample(view.now, at),
         nodes=max(1, len(view.sessions)),
         lead=memory.lead.after_look(took - view.age),
-        absences=memory.absences.after(view, asked_at, received_at),
+        absences=memory.absences.update_absences(view, asked_at, received_at),
     )
 
 
@@ -175,10 +175,10 @@ def clock_set(before: Memory, after: Memory) -> timedelta:
 
 def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     """Decide which plans to bring, and how many runs to claim with them: of the jobs whose turn has come here."""
-    if memory.herd.begins(view):
+    if memory.herd.begins_herd(view):
         return Firing(want=facts.room if view.backlog else 0)
     ready = [job for job in view.jobs if _turn_to_fire(memory, view, facts, job, SLACK) <= view.now]
-    chosen, left = memory.careful.choose(ready, now)
+    chosen, left = memory.careful.choose_jobs(ready, now)
     plans, not_planned = plans_of(chosen, view.now)
     planned = sum(len(each.awake) for each in plans)
     soon = any(job.due_at is not None and job.due_at > view.now for job in chosen)
@@ -187,7 +187,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
         plans=plans,
         want=_fair_part(planned, view, facts.room) if planned or view.backlog else 0,
         internal=facts.internal and not facts.room and waits,
-        ahead=_ahead(memory) if soon else AT_ONCE,
+        ahead=_lead_seconds(memory) if soon else AT_ONCE,
         left=left,
         not_planned=not_planned,
     )
@@ -246,14 +246,14 @@ def set_alarm(
         took: how many seconds that took.
         again: look at once.
     """
-    herd, more = memory.herd.after(view, facts.session, now, won=len(fired.won), lost=fired.lost)
+    herd, more = memory.herd.advance_herd(view, facts.session, now, won=len(fired.won), lost=fired.lost)
     memory = replace(
         memory,
         herd=herd,
         hungry=view.backlog or fired.created > fired.claimed,
         misses=memory.misses + 1 if (fired.lost or view.backlog) and not (fired.won or fired.claimed) else 0,
         careful=memory.careful.after_answer(firing.plans) if firing.plans else memory.careful,
-        lead=memory.lead.after(memory.look_took + took) if firing.ahead > AT_ONCE else memory.lead,
+        lead=memory.lead.measured_after(memory.look_took + took) if firing.ahead > AT_ONCE else memory.lead,
         active_at=now if view.holders or view.jobs or view.backlog else memory.active_at,
     )
     # A store whose answer could not be told from one moment says so by a next due time that has come.
@@ -261,13 +261,13 @@ def set_alarm(
     is_due = any(at is not None and at <= view.now for at in due)
     if again or more or is_due or firing.left:
         return replace(memory, look_at=now)
-    waits, coming = _turns(memory, view, facts, fired)
+    waits, coming = _seconds_to_turns(memory, view, facts, fired)
     memory = replace(memory, late=facts.told and not is_in_front(facts.session, view.sessions, coming))
-    waits += _reasons(memory, view, facts, now, lost=fired.lost > 0)
+    waits += _seconds_to_other_reasons(memory, view, facts, now, lost=fired.lost > 0)
     return replace(memory, look_at=memory.looked_at + min(waits))
 
 
-def _turns(memory: Memory, view: View, facts: Facts, fired: Fired) -> tuple[list[float], datetime | None]:
+def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) -> tuple[list[float], datetime | None]:
     """Return the seconds from the look to this node's turns for what is known to come, and when the next of it is due.
 
     What it fired itself is known further: the look was before.
@@ -292,13 +292,17 @@ def _turns(memory: Memory, view: View, facts: Facts, fired: Fired) -> tuple[list
     return [max(0.0, (at - view.now).total_seconds()) for at in turns], coming
 
 
-def _reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool) -> list[float]:
+def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool) -> list[float]:
     """Return the seconds from the look to the next one for other reasons than that something comes due."""
     # What watches for alerts may be gone; else it is looked for far more often.
     waits = [TEND if facts.internal else POLL]
     if not facts.told:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
-        waits = [_watch(memory, facts) if lately else lookout(facts.session, view.sessions, view.now).total_seconds()]
+        waits = [
+            _seconds_between_looks(memory, facts)
+            if lately
+            else seconds_to_lookout(facts.session, view.sessions, view.now).total_seconds()
+        ]
     if view.parked:
         waits.append((next_sweep(facts.session, view.sessions, view.now) - view.now).total_seconds())
     if lost:
@@ -308,7 +312,7 @@ def _reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool
     for holder in others:
         # The lease of another node's runs: those in front watch them, a late node only comes after its end.
         left = holder.expires_in.total_seconds()
-        waits.append(max(0.0, left) + facts.watch if memory.late else min(_watch(memory, facts), left))
+        waits.append(max(0.0, left) + facts.watch if memory.late else min(_seconds_between_looks(memory, facts), left))
     if view.backlog and (facts.room or facts.internal):
         # What waits and is not for this node to claim: blocked behind a run, or no function or no slot for it here.
         waits.append(facts.watch * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
@@ -319,6 +323,6 @@ def _reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool
     return waits
 
 
-def _watch(memory: Memory, facts: Facts) -> float:
+def _seconds_between_looks(memory: Memory, facts: Facts) -> float:
     """Return the seconds between looks at what others run: fewer far from the store, where a takeover takes longer."""
-    return max(facts.watch / 2, facts.watch - TAKEOVER_ROUND_TRIPS * memory.lead.trip)
+    return max(facts.watch / 2, facts.watch - TAKEOVER_ROUND_TRIPS * memory.lead.trip_seconds)

@@ -42,15 +42,15 @@ def leave_if_forked(process: int, error: BaseException | None = None) -> None:
 _masks = threading.local()
 
 
-def block(numbers: Iterable[int]) -> None:
-    """Hold signals back on this thread until ``unblock``: before a fork, from a child that has not settled in yet.
+def block_signals(numbers: Iterable[int]) -> None:
+    """Hold signals back on this thread until ``unblock_signals``: before a fork, and while a child settles in.
 
     A signal for the child that came before it has put the handlers right would go to those of its parent.
     """
     vars(_masks).setdefault("before", []).append(signal.pthread_sigmask(signal.SIG_BLOCK, numbers))
 
 
-def unblock() -> None:
+def unblock_signals() -> None:
     """Let those signals arrive; what was held back arrives now."""
     if masks := vars(_masks).get("before"):
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.pop())

@@ -37,17 +37,17 @@ class Herd(NamedTuple):
         """Return for how many seconds to wait before more is fired."""
         return self.fired_at + FULL - now if self.partition is not None and room < LEAST_DUE else 0.0
 
-    def limit(self, room: int) -> int:
+    def looked_at_jobs(self, room: int) -> int:
         """Return how many jobs to look at."""
         return MOST_DUE if self.partition is None else min(MOST_DUE, max(LEAST_DUE, room))
 
-    def begins(self, view: View) -> bool:
+    def begins_herd(self, view: View) -> bool:
         """Whether this look only tells that there is a herd: the next one is at a partition."""
         return self.partition is None and view.more and not self.helping
 
-    def after(self, view: View, session: str, now: float, *, won: int, lost: int) -> tuple[Herd, bool]:
+    def advance_herd(self, view: View, session: str, now: float, *, won: int, lost: int) -> tuple[Herd, bool]:
         """Return where the node is after a look and what came of it, and whether it looks again at once."""
-        if self.begins(view):
+        if self.begins_herd(view):
             known = session in view.sessions
             part = Partition(view.sessions.index(session), len(view.sessions)) if known else Partition(0, 1)
             return Herd(part, fired_at=self.fired_at), True

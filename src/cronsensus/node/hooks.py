@@ -2,12 +2,12 @@
 
 ::
 
-    a claim ─────────────────▶ Admission.decide ──▶ Begin, or what becomes of it instead
+    a claim ─────────────────▶ Admission.decide_claim ──▶ Begin, or what becomes of it instead
                                     │  only the store can say
-                                    └──▶ Admission.admit, on the thread of waking.py
-    an end, accepted ────────▶ Waker.ended   ┐
-    a plan, carried out ─────▶ Waker.planned ├──▶ Waker.ready, on that thread ──▶ Store.wake
-    all that is parked ──────▶ Waker.sweep   ┘
+                                    └──▶ Admission.admit_claims, on the thread of waking.py
+    an end, accepted ────────▶ Waker.trigger_of_end   ┐
+    a plan, carried out ─────▶ Waker.triggers_of_plans ├──▶ Waker.find_wakeable, on that thread ──▶ Store.wake
+    all that is parked ──────▶ Waker.start_sweep   ┘
 
 The node knows these classes and no feature. Its rounds' thread starts everybody's runs, so nothing that it calls here
 may ask the store.
@@ -37,7 +37,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 class Portable(Protocol):
     """An extra of a run that goes along where the job runs in a process of its own."""
 
-    def pack(self) -> tuple[str, Any]:
+    def pack_call(self) -> tuple[str, Any]:
         """Return ``"module:function"`` and what that is called with there, in plain JSON values."""
 
 
@@ -53,7 +53,7 @@ class Begin:
     extras: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     perform: Callable[[Registered, Claim], Registered] | None = None
 
-    def beside(self, other: Begin) -> Begin:
+    def combine_with(self, other: Begin) -> Begin:
         """Return what two features want together; of two functions the first one's is called."""
         return Begin({**self.extras, **other.extras}, self.perform or other.perform)
 
@@ -65,15 +65,17 @@ FREELY = Begin()
 class Admission:
     """Says whether a claim may begin. One for each node. Unless overridden it has no say."""
 
-    def concerns(self, claim: Claim) -> bool:  # noqa: ARG002
+    def concerns_claim(self, claim: Claim) -> bool:  # noqa: ARG002
         """Return whether it has a say in a claim."""
         return False
 
-    def decide(self, claim: Claim) -> Begin | Then | None:  # noqa: ARG002
+    def decide_claim(self, claim: Claim) -> Begin | Then | None:  # noqa: ARG002
         """Decide by what is known here; ``None``: the store is to be asked. Called by any thread."""
         return None
 
-    def admit(self, store: Store, claims: Sequence[Claim], company: Collection[Claim]) -> Mapping[int, Begin | Then]:
+    def admit_claims(
+        self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
+    ) -> Mapping[int, Begin | Then]:
         """Decide by what the store says, on the thread of ``waking.py``; by number of the occurrence.
 
         What is left out goes back, and is claimed anew. The claims take slots until they are decided.
@@ -88,7 +90,7 @@ class Admission:
         """
         raise NotImplementedError
 
-    def doubt(self) -> None:
+    def forget_answers(self) -> None:
         """Decide nothing more by what the store said before: an operator has just acted."""
 
 
@@ -100,24 +102,24 @@ class Waker:
 
     Attributes:
         on: what it wakes: what is parked with this word.
-        pause: least seconds between two calls of ``ready``.
+        pause: least seconds between two calls of ``find_wakeable``.
     """
 
     on = ""
     pause = 0.005
 
-    def learn(self, view: View) -> None:
+    def learn_view(self, view: View) -> None:
         """Take in what a look showed; on the thread of the node's rounds."""
 
-    def ended(self, claim: Claim, then: Then) -> Hashable | None:  # noqa: ARG002
+    def trigger_of_end(self, claim: Claim, then: Then) -> Hashable | None:  # noqa: ARG002
         """Return what is to be looked at once the store has accepted this end; ``None``: nothing. Any thread."""
         return None
 
-    def planned(self, plans: Sequence[Plan]) -> Iterable[Hashable]:  # noqa: ARG002
+    def triggers_of_plans(self, plans: Sequence[Plan]) -> Iterable[Hashable]:  # noqa: ARG002
         """Return what is to be looked at after these plans were carried out."""
         return ()
 
-    def ready(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:  # noqa: ARG002
+    def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:  # noqa: ARG002
         """Take some of what is to be looked at out of ``told``, the most urgent first; return whom to wake.
 
         Called again for as long as anything is left, with what came meanwhile. A call should take few milliseconds:
@@ -129,7 +131,7 @@ class Waker:
         told.clear()
         return ()
 
-    def sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:  # noqa: ARG002
+    def start_sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:  # noqa: ARG002
         """Begin to look at all that is parked; return what is called with each page, and returns whom to wake."""
         return lambda _: ()
 

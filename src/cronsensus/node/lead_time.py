@@ -57,26 +57,26 @@ class LeadTime(NamedTuple):
     looks: tuple[float, ...] = (0.0,) * LOOKS
 
     @property
-    def trip(self) -> float:
+    def trip_seconds(self) -> float:
         """Return the seconds of a round trip to the store."""
         return min(self.looks)
 
     @property
-    def most(self) -> float:
+    def longest_seconds(self) -> float:
         """Return the longest lead time at this distance from the store."""
-        return min(max(LEADS[1], TRIPS * self.trip), LONGEST)
+        return min(max(LEADS[1], TRIPS * self.trip_seconds), LONGEST)
 
     @property
     def seconds(self) -> float:
         """Return the lead time."""
         # With less than a look and a step of one round trip, a node would only ever look when the job is due already,
         # and so never measure what deciding takes.
-        return min(max(RESERVE * max(self.slowest, 2 * self.trip), LEADS[0]), self.most)
+        return min(max(RESERVE * max(self.slowest, 2 * self.trip_seconds), LEADS[0]), self.longest_seconds)
 
     def after_look(self, seconds: float) -> LeadTime:
         """Return the lead time after a look whose first round trip took ``seconds``."""
         return self._replace(looks=(*self.looks[1:], seconds))
 
-    def after(self, seconds: float) -> LeadTime:
+    def measured_after(self, seconds: float) -> LeadTime:
         """Return the lead time after a look and a step took ``seconds``."""
         return self._replace(slowest=max(seconds, FADES * self.slowest))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cronsensus.errors import StoreError
-from cronsensus.node.backoff import backoff
+from cronsensus.node.backoff import backoff_seconds
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
@@ -43,7 +43,7 @@ class Listener:
             except StoreError as error:
                 if not troubles:
                     _log.warning("no wake-ups for now, work is found by looking: %s", error)
-                self._stopped.wait(backoff(troubles, AFTER_TROUBLE, self._registered))
+                self._stopped.wait(backoff_seconds(troubles, AFTER_TROUBLE, self._registered))
                 troubles, deaf = troubles + 1, True
             except Exception:  # noqa: BLE001 - logged
                 if not self._stopped.is_set():

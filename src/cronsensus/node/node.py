@@ -12,7 +12,7 @@ from cronsensus.errors import CronsensusError, StoreError
 from cronsensus.membership.heartbeat import SOONEST, Heartbeat
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
-from cronsensus.membership.leaving import LEAVING, within
+from cronsensus.membership.leaving import LEAVING, ended_within
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.timer import Timer
@@ -100,13 +100,13 @@ class Node:
         self._on_failed = on_failed
         self.failed: str | None = None
         self._stuck = False
-        self._wake_event = self._event()
+        self._wake_event = self._round_event()
         self._stopping = Event()
         self._drained = Event()
         self._enough = Event()
         self._timer = self._watchdog()
         self._monitor = LeaseMonitor(clock, self._timer)
-        self._executors = self._hands(loop)
+        self._executors = self._make_executors(loop)
         self.round = Round(
             self._store,
             clock,
@@ -120,7 +120,7 @@ class Node:
             on_work=self._on_work,
             wake=self._wake_event.set,
             ask_again=self._ask_again,
-            after=self._timer.after,
+            after=self._timer.call_after,
             evidence=evidence,
             bus=bus,
             rooms=rooms,
@@ -149,15 +149,15 @@ class Node:
 
     # --- what a simulation puts other things in the place of ---------------------------------------------------------
 
-    def _event(self) -> Event:
+    def _round_event(self) -> Event:
         """Return what the thread that turns the rounds sleeps on."""
         return Event()
 
     def _watchdog(self) -> Timer:
         return Timer(self._clock)
 
-    def _hands(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[str, Executor]:
-        done, clock, timer = self._ended, self._clock, self._timer
+    def _make_executors(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[str, Executor]:
+        done, clock, timer = self._receive_ending, self._clock, self._timer
         return {
             "thread": ThreadExecutor(done, clock, timer),
             "async": LoopExecutor(done, clock, timer, loop=loop),
@@ -197,21 +197,21 @@ class Node:
         Raises:
             StoreError: the store cannot be used now; nothing was started. Whatever is raised, ``stop`` it.
         """
-        self.round.begin()
+        self.round.open_session()
         _keep_logs(self, self._clock)
         for name, target in (
-            ("rounds", self._turn),
+            ("rounds", self._run_rounds),
             ("listener", self._listener.run),
         ):
             thread = threading.Thread(target=target, name=f"cronsensus-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
-        self._heartbeat.add(self._renewer)
-        self._timer.after(STUCK_LOOK, self._look_at_rounds)
+        self._heartbeat.add_member(self._renewer)
+        self._timer.call_after(STUCK_LOOK, self._look_at_rounds)
 
-    def runs(self, run: BaseRun | None) -> bool:
+    def is_running(self, run: BaseRun | None) -> bool:
         """Whether ``run`` is one of those that this node runs now."""
-        return run is not None and self.round.active_runs.runs(run)
+        return run is not None and self.round.active_runs.is_running(run)
 
     def wake(self) -> None:
         """Look at the store now."""
@@ -220,14 +220,14 @@ class Node:
 
     def drain(self) -> None:
         """Take nothing new; what runs goes on. Returns at once."""
-        self.round.drain()
+        self.round.drain_node()
         self.wake()
 
     def stop(self, drain: timedelta = timedelta(0)) -> bool:
         """Stop: let runs end for ``drain``, give the rest back for others to take at once, and close the session.
 
         Returns whether everything ended in time. A threaded run cannot be stopped from outside: it is given back,
-        fenced off, and its thread dies with the process. ``hurry`` cuts the drain short, from any thread.
+        fenced off, and its thread dies with the process. ``end_drain`` cuts the drain short, from any thread.
         """
         self.drain()
         all_ended = not self._threads or (self._enough.wait(drain.total_seconds()) and self._drained.is_set())
@@ -240,7 +240,7 @@ class Node:
         self.close()
         return all_ended
 
-    def hurry(self) -> None:
+    def end_drain(self) -> None:
         """Wait no longer for runs to end, in a ``stop`` that is going on or comes."""
         self._enough.set()
 
@@ -256,7 +256,7 @@ class Node:
                 heard = False
             else:
                 self.round.cut_off()
-                heard = self._in_time(self.round.end)
+                heard = self._in_time(self.round.close_session)
             if not heard:
                 _log.warning("the store does not answer: the session is left to end with its lease")
         except StoreError as error:
@@ -279,7 +279,7 @@ class Node:
         if not self._threads:
             last_words()
             return True
-        return within(max(LEAVING / 4, self._left_to_leave), last_words)
+        return ended_within(max(LEAVING / 4, self._left_to_leave), last_words)
 
     @property
     def _left_to_leave(self) -> float:
@@ -293,11 +293,11 @@ class Node:
             self._wake_event.wait(left)
             self._wake_event.clear()
 
-    def _turn(self) -> None:
+    def _run_rounds(self) -> None:
         try:
             self._turn_until_stopped()
         except BaseException as error:  # noqa: BLE001 - told, and the node ends
-            self._fail(f"its rounds were ended by {type(error).__name__}", stuck=False)
+            self._give_up(f"its rounds were ended by {type(error).__name__}", stuck=False)
 
     def _turn_until_stopped(self) -> None:
         # What dies before its session says that it shows a sign of life keeps its runs until its lease ends.
@@ -308,7 +308,7 @@ class Node:
             self._rounds += 1
             self._in_round = self._rounds
             try:
-                wait = self._round()
+                wait = self._do_round()
             except CronsensusError:
                 _log.exception("this round failed; the next one tries again")
                 wait = AFTER_A_BUG
@@ -322,14 +322,14 @@ class Node:
             self._in_round = 0
             self._wake_event.wait(wait)
 
-    def _round(self) -> float:
+    def _do_round(self) -> float:
         try:
-            wait = self.round.step()
+            wait = self.round.run_round()
         finally:
             if self._hinted:
                 # Only now: the renewal locks the session, and a claim at the notification would wait for its commit.
                 self._hinted = False
-                self._renewer.hint()
+                self._renewer.renew_soon()
         if self.round.draining and not self.round.active_runs and not self._drained.is_set():
             self._drained.set()
             self._enough.set()
@@ -351,11 +351,11 @@ class Node:
         if self._seen_again >= STUCK_LOOKS:
             where = stack_of(self._threads[0].ident)
             why = f"a round has not come to its end for {STUCK_LOOK * STUCK_LOOKS:.0f} seconds; it is at:\n{where}"
-            self._fail(why, stuck=True)
+            self._give_up(why, stuck=True)
             return
-        self._timer.after(STUCK_LOOK, self._look_at_rounds)
+        self._timer.call_after(STUCK_LOOK, self._look_at_rounds)
 
-    def _fail(self, why: str, *, stuck: bool) -> None:
+    def _give_up(self, why: str, *, stuck: bool) -> None:
         """Renew no more, say so, and have the node stopped. What runs is for others to take over.
 
         Rounds that ended leave a handle behind on which the end of each run can still be settled in ``stop``; rounds
@@ -365,13 +365,13 @@ class Node:
             if self.failed is not None or self._stopping.is_set():
                 return
             self.failed, self._stuck = why, stuck
-        self.round.drain()
+        self.round.drain_node()
         self._renew_no_more()
         lease = self.round.lease
         if stuck and lease is not None:
-            lease.lose()
+            lease.mark_lost()
             self.round.active_runs.lose_session(lease)
-        self.hurry()
+        self.end_drain()
         words = f"node {self._settings.name} cannot go on and ends, what it ran is for others to take over: {why}"
         say_aloud(words)
         _log.aside.critical("%s", words)
@@ -381,7 +381,7 @@ class Node:
         self._renewer.stop()
         if (session := self.session) is not None:
             self._heartbeat.withdraw_presence(session)
-        return self._heartbeat.remove(self._renewer)
+        return self._heartbeat.remove_member(self._renewer)
 
     def _end_session_of_a_stuck_node(self) -> None:
         lease = self.round.lease
@@ -391,22 +391,22 @@ class Node:
             other.notify()
             other.close()
 
-    def _ended(self, call: Call, ending: Ending) -> None:
-        self.round.active_runs.ended(call, ending)
+    def _receive_ending(self, call: Call, ending: Ending) -> None:
+        self.round.active_runs.receive_ending(call, ending)
 
     def _on_session(self, lease: SessionLease) -> None:
-        self._renewer.keep(lease)
+        self._renewer.keep_session(lease)
         self._listener.register_presence(lease.session)
         # A second sign of life. A first renewal shows it, and opens the heartbeat's connection before it is needed.
         self._heartbeat.register_presence(lease.session)
-        self._renewer.hint()
+        self._renewer.renew_soon()
 
     def _on_work(self) -> None:
-        self._renewer.nudge()
-        self._monitor.begin(self)
+        self._renewer.reschedule_renewal()
+        self._monitor.monitor_lease(self)
 
     def _ask_again(self) -> None:
-        self._renewer.ask()
+        self._renewer.request_renewal()
 
     def _on_hint(self) -> None:
         # Not ``wake``: a claim comes first, and the look keeps out of its way.
@@ -415,15 +415,15 @@ class Node:
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self._renewed.set()
-        self.round.watch.renewed(lease.session, renewal)
+        self.round.watch.compare_renewal(lease.session, renewal)
         if not renewal.alive:
             self.round.active_runs.lose_session(lease)
             self.wake()
             _log.aside.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             return
         if renewal.cancel:
-            self.round.active_runs.cancel(renewal.cancel, renewal.held)
-        self.round.reconciling.heard(lease, renewal.held, asked)
+            self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
+        self.round.reconciling.compare_renewal(lease, renewal.held, asked)
         if renewal.drain and not self.round.draining:
             self.drain()
             _log.aside.info("an operator asked this node to drain")
@@ -473,4 +473,4 @@ def _leave_logs(node: Node) -> None:
     with _logging:
         _users.discard(node)
         if not _users and _handlers:
-            _handlers.pop().remove()
+            _handlers.pop().remove_from_root()

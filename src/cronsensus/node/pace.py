@@ -53,7 +53,7 @@ class Pace(NamedTuple):
     ends: int = 0
     worked_at: float = _NEVER
 
-    def after(self, ends: int, now: float, *, full: bool) -> Pace:
+    def measured_after(self, ends: int, now: float, *, full: bool) -> Pace:
         """Return the pace now that so many have ended; ``full``: all slots were taken meanwhile."""
         seconds, ended = now - self.since, ends - self.ends
         if not full or seconds > LONGEST:
@@ -64,6 +64,6 @@ class Pace(NamedTuple):
         return self._replace(rate=(self.rate + rate) / 2 if self.rate else rate, since=now, ends=ends)
 
     @property
-    def reserve(self) -> int:
+    def reserve_limit(self) -> int:
         """Return how many runs are to wait here for free slots, at most."""
         return min(MOST_RESERVED, int(self.rate * RESERVED_FOR))

@@ -40,7 +40,7 @@ class ProgressBuffer:
         self._flushed_at = -1e9
         self._process = os.getpid()
 
-    def progress(self, run: BaseRun, done: float, total: float) -> None:
+    def note_progress(self, run: BaseRun, done: float, total: float) -> None:
         """Note how far a run is; the last word counts. In a forked child nothing is noted: no node would read it."""
         if self._process != os.getpid():
             return  # the lock may be held by a thread that does not exist here
@@ -52,7 +52,7 @@ class ProgressBuffer:
         if first:
             self._wake()
 
-    def line(self, run: BaseRun, line: LogLine) -> None:
+    def note_line(self, run: BaseRun, line: LogLine) -> None:
         """Note a line; not in a forked child."""
         if self._process != os.getpid():
             return
@@ -73,7 +73,7 @@ class ProgressBuffer:
             return max(0.0, self._flushed_at + EVERY - self._clock.monotonic())
 
     @contextmanager
-    def writing(self) -> Iterator[tuple[Note, ...]]:
+    def open_writing(self) -> Iterator[tuple[Note, ...]]:
         """Give all that is to be written; what an exception of the body leaves unwritten stays."""
         with self._writing:
             with self._lock:
@@ -101,7 +101,7 @@ class ProgressBuffer:
 
     # --- held back for a run's transaction ----------------------------------------------------------------------------
 
-    def hold(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
+    def hold_notes(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
         """Keep what a run says until ``let_go``; when this returns, nothing of it is on its way to the store.
 
         Args:
@@ -116,7 +116,7 @@ class ProgressBuffer:
         if is_under_way and self._writing.acquire(timeout=most):
             self._writing.release()
 
-    def held(self, occurrence: int, token: int) -> Note | None:
+    def held_notes(self, occurrence: int, token: int) -> Note | None:
         """Return what waits of a run, for its transaction to write; and what is still on its way, if it did not wait.
 
         That cannot arrive before a transaction which keeps it from being written, and is refused afterwards.

@@ -51,7 +51,7 @@ class _News(NamedTuple):
 
 
 class Reconciling:
-    """Compares, and sets right. ``heard`` may be called from any thread, the rest belongs to the node's rounds."""
+    """Compares, and sets right. ``compare_renewal`` may be called from any thread, the rest on the node's rounds."""
 
     def __init__(
         self,
@@ -84,25 +84,25 @@ class Reconciling:
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
         """Told by which sign the store was found to have lost a moment."""
 
-    def begin(self) -> None:
+    def reset_doubt(self) -> None:
         """Forget what is in doubt: it was the session's before."""
         self._news, self._suspects = None, frozenset()
 
-    def heard(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: Asked) -> None:
+    def compare_renewal(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: Asked) -> None:
         """Take in what a renewal listed that was ``asked`` for."""
         if held is None:
             return
         news = _News(lease.session, frozenset(held), asked.at)
         self._news = news
-        if self._suspects or self._strange(news) or self._missing(news):
+        if self._suspects or self._find_unknown(news) or self._find_missing(news):
             self._wake()
 
-    def look(self, lease: SessionLease, view: View) -> None:
+    def compare_view(self, lease: SessionLease, view: View) -> None:
         """Have the session renewed if a look shows another number of runs, or does not show the session at all."""
-        if self._suspects or self._active_runs.in_doubt or self._active_runs.unsettled:
+        if self._suspects or self._active_runs.in_doubt or self._active_runs.has_unsent_ends:
             return
         shown = next((one.holds for one in view.holders if one.id == lease.session), 0)
-        least, most = self._active_runs.bounds(lease.session)
+        least, most = self._active_runs.bound_run_count(lease.session)
         lives = lease.session in view.sessions or len(view.sessions) >= MOST_SESSIONS_SHOWN
         now = self._clock.monotonic()
         if (least <= shown <= most and lives) or now - self._asked_for_at < ASKED_FOR_EVERY:
@@ -110,17 +110,17 @@ class Reconciling:
         self._asked_for_at = now
         self._ask()
 
-    def judge(self, lease: SessionLease) -> None:
+    def correct_differences(self, lease: SessionLease) -> None:
         """Set right what two renewals in a row have shown; called where none of this node's questions is open."""
         news, self._news = self._news, None
-        if news is None or news.session != lease.session or lease.lost:
+        if news is None or news.session != lease.session or lease.is_lost:
             return
-        strange, missing = self._strange(news), self._missing(news)
+        strange, missing = self._find_unknown(news), self._find_missing(news)
         again = self._suspects if news.asked_at > self._judged_at else frozenset()
         self._judged_at = self._clock.monotonic()
         self._suspects = frozenset(strange | missing)
         for key in sorted(missing & again):
-            self._stop(key)
+            self._stop_run(key)
         if strange & again:
             self._take_up(lease, strange & again)
         now = self._clock.monotonic()
@@ -132,22 +132,22 @@ class Reconciling:
 
     # --- what differs ------------------------------------------------------------------------------------------------
 
-    def _strange(self, news: _News) -> set[Key]:
+    def _find_unknown(self, news: _News) -> set[Key]:
         """Return the runs that the store lists and that are not to be found here."""
-        said = self._active_runs.said
-        unknown = news.held - self._active_runs.known() - self._set_right.keys()
+        said = self._active_runs.accepted_ends
+        unknown = news.held - self._active_runs.list_open_claims() - self._set_right.keys()
         # What was settled while the renewal was on its way may still be in its list.
-        return {key for key in unknown if (at := said.said_at(key)) is None or at < news.asked_at}
+        return {key for key in unknown if (at := said.accepted_at(key)) is None or at < news.asked_at}
 
-    def _missing(self, news: _News) -> set[Key]:
+    def _find_missing(self, news: _News) -> set[Key]:
         """Return the runs that were known here before the store was asked, and that it does not list."""
-        working = self._active_runs.working(news.session)
+        working = self._active_runs.list_held_claims(news.session)
         return {key for key, since in working.items() if since < news.asked_at and key not in news.held}
 
     # --- what is done about it ---------------------------------------------------------------------------------------
 
-    def _stop(self, key: Key) -> None:
-        claim = self._active_runs.disown(key, FORGOTTEN)
+    def _stop_run(self, key: Key) -> None:
+        claim = self._active_runs.disown_run(key, FORGOTTEN)
         if claim is not None:
             self.on_forgotten(
                 f"it does not know that this node claimed occurrence {claim.id} of {claim.job!r}", at=claim.claimed_at
@@ -165,4 +165,4 @@ class Reconciling:
             else:
                 unheard_of.add(key)
         if unheard_of:
-            self._claiming.adopt(lease, unheard_of)
+            self._claiming.adopt_runs(lease, unheard_of)

@@ -15,7 +15,7 @@ P = TypeVar("P", bound="Part")
 
 
 class Part:
-    """What a declaration leaves with its function for a feature to find: ``Registered.part``."""
+    """What a declaration leaves with its function for a feature to find: ``Registered.part_of``."""
 
     passes_arguments: ClassVar[bool] = False
     """Whether the feature passes arguments to each call, so that a schedule without them is complete."""
@@ -45,13 +45,13 @@ class Registered:
     parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
-    def of(
+    def from_function(
         cls, name: str, function: Callable[..., Any], executor: Executor, run_parameter: str | None, before_run: int
     ) -> Registered:
         """Register a function with what its annotations say."""
         return cls(name, function, executor, run_parameter, before_run, Types(function, run_parameter))
 
-    def part(self, kind: type[P]) -> P | None:
+    def part_of(self, kind: type[P]) -> P | None:
         """Return what its declaration left for a feature, if it left anything."""
         return next((one for one in self.parts if isinstance(one, kind)), None)
 

@@ -17,7 +17,7 @@ from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.holding import Back, Over
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
-from cronsensus.node.run_transaction import uncommitted
+from cronsensus.node.run_transaction import uncommitted_end
 from cronsensus.node.said import Key, Said
 from cronsensus.node.waking import Waking
 from cronsensus.process.logger import ExcInfo, together
@@ -42,7 +42,7 @@ class Report:
         self._run_events = run_events
 
     @property
-    def ends(self) -> list[End]:
+    def unsent_ends(self) -> list[End]:
         """Return the ends that the store has yet to take."""
         return [one.end for one in list(self.owed.values()) if isinstance(one, Over)]
 
@@ -51,7 +51,7 @@ class Report:
         """Return the claims that go back, and that the store has yet to take."""
         return [one.give_back for one in list(self.owed.values()) if isinstance(one, Back)]
 
-    def end(self, claim: Claim, end: End, raised: ExcInfo = None, *, may_have_committed: bool = False) -> None:
+    def record_end(self, claim: Claim, end: End, raised: ExcInfo = None, *, may_have_committed: bool = False) -> None:
         """Record the end of an attempt.
 
         Args:
@@ -60,18 +60,18 @@ class Report:
             raised: what it raised, for the log.
             may_have_committed: whether a transaction of the run's own may have written its end already.
         """
-        told = self._waking.ended(claim, end.then)
+        told = self._waking.triggers_of_end(claim, end.then)
         self.owed[claim.id, claim.token] = Over(end, told, claim if may_have_committed else None)
-        self._run_log.ended(claim, end, raised)
-        self._run_events.remember(claim)
+        self._run_log.remember_end(claim, end, raised)
+        self._run_events.remember_claim(claim)
 
-    def give_back(self, claim: Claim, cut: Cut | None, *, may_have_committed: bool = False) -> None:
+    def record_release(self, claim: Claim, cut: Cut | None, *, may_have_committed: bool = False) -> None:
         """Release a claim; ``cut``: how it was cut off, if it had begun."""
         self.owed[claim.id, claim.token] = Back(GiveBack(claim=claim, cut=cut), may_have_committed)
 
     def send_again(self, key: Key) -> bool:
         """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
-        match self.said.take(key):
+        match self.said.pop_end(key):
             case End() as end:
                 self.owed[key] = Over(end)
             case GiveBack() as back:
@@ -81,9 +81,9 @@ class Report:
         return True
 
     @contextmanager
-    def sending(self, notes: tuple[Note, ...]) -> Iterator[Step]:
-        """Give all of it as a step, with notes of what runs on; it stays here until ``answered``."""
-        step = Step(notes=notes, ends=tuple(self.ends), give_back=tuple(self.given_back))
+    def open_step(self, notes: tuple[Note, ...]) -> Iterator[Step]:
+        """Give all of it as a step, with notes of what runs on; it stays here until ``drop_accepted``."""
+        step = Step(notes=notes, ends=tuple(self.unsent_ends), give_back=tuple(self.given_back))
         try:
             yield step
         except StoreError:
@@ -93,43 +93,43 @@ class Report:
                     owed.may_be_back = True
             raise
 
-    def answered(self, sent: Step, done: Done) -> None:
+    def drop_accepted(self, sent: Step, done: Done) -> None:
         """Keep no longer what the store has taken."""
         with together():
             for answer in done.settled:
-                self._take_end(answer)
+                self._accept_end(answer)
         if sent.give_back:
             for back, accepted in zip(sent.give_back, done.returned, strict=True):
-                self._take_back(back, accepted=accepted)
+                self._accept_release(back, accepted=accepted)
 
-    def _take_end(self, answer: Settled) -> None:
+    def _accept_end(self, answer: Settled) -> None:
         key = answer.id, answer.token
         over = self.owed.pop(key)
         assert isinstance(over, Over)  # noqa: S101 - it was sent as one
         end = over.end
         # One that failed goes on by itself.
         if over.told and (answer.state is not State.PENDING or is_snoozed(end.then)):
-            self._waking.tell(over.told)
+            self._waking.queue_triggers(over.told)
         if answer.accepted:
             if over.committing is not None and answer.state is State.SUCCEEDED:
                 # Its effects are in the same database, and are forgotten with its end: then it has to run again.
-                self.said.remember(key, GiveBack(claim=over.committing, cut="stopped"))
+                self.said.remember_end(key, GiveBack(claim=over.committing, cut="stopped"))
             else:
-                self.said.remember(key, end)
-        self._run_log.settled(answer, end)
-        self._run_events.settled(answer, end)
+                self.said.remember_end(key, end)
+        self._run_log.log_end(answer, end)
+        self._run_events.publish_end(answer, end)
 
-    def _take_back(self, back: GiveBack, *, accepted: bool) -> None:
+    def _accept_release(self, back: GiveBack, *, accepted: bool) -> None:
         key = back.claim.id, back.claim.token
         owed = self.owed.pop(key)
         assert isinstance(owed, Back)  # noqa: S101 - it was sent as one
         if owed.may_have_committed and not accepted:
             # It may have committed, and the answer was lost: to be told how a run ended, one has to send an end.
-            self.end(back.claim, uncommitted(back.claim), may_have_committed=True)
+            self.record_end(back.claim, uncommitted_end(back.claim), may_have_committed=True)
             return
         is_back = accepted or owed.may_be_back
-        self._run_events.returned(back, accepted=is_back)
+        self._run_events.publish_release(back, accepted=is_back)
         if is_back:
-            self.said.remember(key, back)
+            self.said.remember_end(key, back)
         else:
-            self._run_log.refused(*key, State.PENDING)
+            self._run_log.log_refusal(*key, State.PENDING)

@@ -59,7 +59,7 @@ class Reserved:
         return len(self._waiting)
 
     @property
-    def few(self) -> bool:
+    def is_half_empty(self) -> bool:
         """Whether no more than half is left of what was added."""
         return len(self._waiting) <= self._half
 
@@ -77,7 +77,7 @@ class Reserved:
         begun = list(self.unsaid.values())
         return max(0.0, min(begun) + EVERY - self._clock.monotonic()) if begun else None
 
-    def notes(self) -> tuple[Note, ...]:
+    def start_notes(self) -> tuple[Note, ...]:
         """Return what says of runs that they have begun, unless they ended as soon."""
         now = self._clock.monotonic()
         return tuple(
@@ -86,24 +86,24 @@ class Reserved:
             if now - at >= EVERY and (held := self._held.get(key)) is not None
         )
 
-    def keys(self, session: str | None = None) -> dict[Key, float]:
+    def list_keys(self, session: str | None = None) -> dict[Key, float]:
         """Return what waits, of one session or of all, and since when; called with the lock."""
         return {one.key: one.since for one in self._waiting if session in {None, one.call.claim.session}}
 
-    def add(self, calls: Sequence[Call], lease: SessionLease) -> None:
+    def add_calls(self, calls: Sequence[Call], lease: SessionLease) -> None:
         """Let calls wait behind the others."""
         now = self._clock.monotonic()
         with self.lock:
             self._waiting.extend(_Waiting((call.claim.id, call.claim.token), now, call, lease) for call in calls)
             self._half = len(self._waiting) // 2
 
-    def begin(self, start: Callable[[Call], None]) -> Call | None:
+    def start_first(self, start: Callable[[Call], None]) -> Call | None:
         """Begin the first; ``None``: there is none, or its lease is not trusted."""
         thread = threading.get_ident()
         if thread in self._beginning:
             return None
         with self.lock:
-            if self._closed or not self._waiting or not self._waiting[0].lease.trusted:
+            if self._closed or not self._waiting or not self._waiting[0].lease.is_trusted:
                 return None
             key, since, call, _ = self._waiting.popleft()
             self._held[key] = Running(call, since)
@@ -115,7 +115,7 @@ class Reserved:
             self._beginning.discard(thread)
         return call
 
-    def remove(self, key: Key) -> Claim | None:
+    def withdraw_claim(self, key: Key) -> Claim | None:
         """Let one wait no longer, and return it."""
         with self.lock:
             for one in self._waiting:
@@ -124,7 +124,7 @@ class Reserved:
                     return one.call.claim
         return None
 
-    def take(self, applies: Callable[[Claim], bool]) -> list[Claim]:
+    def withdraw_matching(self, applies: Callable[[Claim], bool]) -> list[Claim]:
         """Let those wait no longer to which something applies, and return them."""
         with self.lock:
             found = [one for one in self._waiting if applies(one.call.claim)]
@@ -132,12 +132,12 @@ class Reserved:
                 self._waiting.remove(one)
         return [one.call.claim for one in found]
 
-    def close(self) -> None:
+    def stop_starting(self) -> None:
         """Begin nothing any more."""
         with self.lock:
             self._closed = True
 
-    def take_all(self) -> list[Claim]:
+    def withdraw_all(self) -> list[Claim]:
         """Let none wait any longer, and return them."""
         with self.lock:
             claims = [one.call.claim for one in self._waiting]

@@ -37,10 +37,10 @@ def plan_reserve(memory: Memory, facts: Facts, now: float) -> tuple[int, Memory]
     """
     if memory.pace is None or not facts.unsettled:
         return 0, memory
-    pace = memory.pace.after(facts.queue.ends, now, full=memory.hungry)
+    pace = memory.pace.measured_after(facts.queue.ends, now, full=memory.hungry)
     memory = replace(memory, pace=pace)
     if not memory.hungry or memory.careful.results_alone or not facts.queue.few or facts.given_up:
         return 0, memory
     if facts.in_doubt or facts.draining or not facts.trusted or memory.herd.partition is not None:
         return 0, memory
-    return max(0, pace.reserve - facts.queue.held), memory
+    return max(0, pace.reserve_limit - facts.queue.held), memory

@@ -10,7 +10,7 @@
 Results never share a step with plans, and after an error they go alone: nothing that fails each time keeps a result
 from the store. What a node does next is decided in ``decide``, from what rounds remember, what the store showed, and
 what the node knows of itself. This module asks the store, carries out what was decided, and knows errors. It has no
-thread and no clock of its own: a thread calls ``step`` in production, a test or a simulation calls it by hand.
+thread and no clock of its own: a thread calls ``run_round`` in production, a test or a simulation calls it by hand.
 
 Failure handling: an error of the store ends the round, not the node. Nothing is started unless the lease is trusted. A
 session that is lost stops all it was running (``run.lease_lost``); its results are still sent, and the store refuses
@@ -35,7 +35,7 @@ from cronsensus.model.states import State
 from cronsensus.model.stuck import is_stuck
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
-from cronsensus.node.backoff import backoff
+from cronsensus.node.backoff import backoff_seconds
 from cronsensus.node.careful import Careful
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor
@@ -83,7 +83,7 @@ class Cancellable(Protocol):
 
 
 class Round:
-    """Does a node's rounds; ``step`` returns the seconds until the next one, if nothing wakes the node before.
+    """Does a node's rounds; ``run_round`` returns the seconds until the next one, if nothing wakes the node before.
 
     Attributes:
         active_runs: what the node runs; for executors and the heartbeat too.
@@ -181,7 +181,7 @@ class Round:
         )
         self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_to_look, ask=ask_again)
         self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_to_look)
-        self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
+        self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.note_sign_of_loss
         now = clock.monotonic()
         pace = Pace() if settings.reserves else None
         self._memory = Memory(active_at=now, reclaimed_at=now, pruned_at=now, pace=pace)
@@ -198,50 +198,52 @@ class Round:
     def decides(self) -> bool:
         """Whether its last round did what it was to, and twice the sleep that it planned then has not passed since."""
         late = self._clock.monotonic() - self._asleep_until
-        lost = self.lease is None or self.lease.lost
-        return not (lost or self._troubles or self.draining or self.watch.halted) and late <= max(self._planned, GRACE)
+        lost = self.lease is None or self.lease.is_lost
+        return not (lost or self._troubles or self.draining or self.watch.is_halted) and late <= max(
+            self._planned, GRACE
+        )
 
     @property
     def is_stuck(self) -> bool:
         """Whether every slot has been held for a minute by a run that is over its time."""
-        return is_stuck(self._settings.concurrency, self.active_runs.overruns())
+        return is_stuck(self._settings.concurrency, self.active_runs.list_overruns())
 
-    def drain(self) -> None:
+    def drain_node(self) -> None:
         """Take nothing new, and begin nothing that only waits here for a slot; what runs goes on."""
         self.draining = True
-        self.active_runs.reserved.close()
+        self.active_runs.reserved.stop_starting()
 
-    def begin(self) -> None:
+    def open_session(self) -> None:
         """Open the session and declare the jobs; raises what the store raises."""
         self._trusted_session()
 
     def cut_off(self) -> None:
-        """Decide what becomes of what still runs; the store is told by ``end``."""
-        if self.lease is not None and not self.lease.lost:
+        """Decide what becomes of what still runs; the store is told by ``close_session``."""
+        if self.lease is not None and not self.lease.is_lost:
             self.active_runs.cut_off_all()
 
-    def end(self) -> None:
+    def close_session(self) -> None:
         """Settle what ended, cut off what still runs, and close the session."""
         self.cut_off()
         self._session.close_half_open()
-        if self.lease is not None and not self.lease.lost:
-            self.active_runs.settle(self.lease.session)
-            self._session.close()
+        if self.lease is not None and not self.lease.is_lost:
+            self.active_runs.send_report(self.lease.session)
+            self._session.close_session()
 
     # --- one round -------------------------------------------------------------------------------------------------
 
-    def step(self) -> float:
+    def run_round(self) -> float:
         """Do one round; return the seconds until the next, if nothing wakes the node before."""
         self.stats.steps += 1
         # Before anything that waits for the store: this is the moment that they were claimed ahead for.
         self.active_runs.begin_due()
         try:
             with self._begun_meanwhile():
-                wait = self._round()
+                wait = self._try_round()
         except StoreEmptied:
-            wait = self._halt()  # later helps no more than now
+            wait = self._stop_for_good()  # later helps no more than now
         except StoreError as error:
-            wait = self._trouble(error)
+            wait = self._note_trouble(error)
         else:
             if self._troubles:
                 _log.info("the store answers again after %d failed rounds", self._troubles)
@@ -278,22 +280,22 @@ class Round:
             for one in deadlines:
                 one.cancel()
 
-    def _round(self) -> float:
-        if self.watch.halted:
-            return self._halt()
+    def _try_round(self) -> float:
+        if self.watch.is_halted:
+            return self._stop_for_good()
         lease = self._trusted_session()
-        self.watch.tell(self._store)
-        self.reconciling.judge(lease)
+        self.watch.record_losses(self._store)
+        self.reconciling.correct_differences(lease)
         look = self._until_look(lease)
         if isinstance(look, Sleep):
             return look.seconds
         view, sample = self._look(lease, look)
         begun_at = self._clock.monotonic()
-        firing = decide.plan_firing(self._memory, view, self._facts(lease), begun_at)
+        firing = decide.plan_firing(self._memory, view, self._collect_facts(lease), begun_at)
         fired = self._carry_out(lease, firing, view, sample)
         took = self._clock.monotonic() - begun_at
         again = self._keep_up(lease, view)
-        facts, now = self._facts(lease), self._clock.monotonic()
+        facts, now = self._collect_facts(lease), self._clock.monotonic()
         self._memory = decide.set_alarm(
             self._memory, view, facts, now, firing=firing, fired=fired, took=took, again=again
         )
@@ -306,25 +308,25 @@ class Round:
         """Do what needs no look."""
         worked = False
         notified, self.notified = self.notified, False
-        self.active_runs.collect()
-        self.active_runs.begin_reserved(self._claiming.free)
+        self.active_runs.collect_endings()
+        self.active_runs.begin_reserved(self._claiming.free_slots)
         while True:
-            facts = self._facts(lease, notified=notified)
+            facts = self._collect_facts(lease, notified=notified)
             step, self._memory = decide.next_step(self._memory, facts, self._clock.monotonic(), worked=worked)
             match step:
                 case Adopt():
                     self._claiming.adopt_lost(lease)
                 case Release():
-                    self.active_runs.hand_back(lost=lease.lost)
+                    self.active_runs.hand_back(lost=lease.is_lost)
                 case Work():
-                    self._work(lease, step)
+                    self._carry_out_work(lease, step)
                     worked = True
                 case _:
                     return step
 
-    def _work(self, lease: SessionLease, work: Work) -> None:
+    def _carry_out_work(self, lease: SessionLease, work: Work) -> None:
         try:
-            done = self._claiming.step(lease, work)
+            done = self._claiming.carry_out_step(lease, work)
         except StoreError:
             careful = self._memory.careful._replace(results_alone=True)
             self._memory = replace(self._memory, careful=careful)
@@ -333,12 +335,12 @@ class Round:
             # What waits for the end of these is for others to claim now.
             self._store.notify()
         again = any(done.returned) or any(answer.state is State.PENDING for answer in done.settled)
-        facts, now = self._facts(lease), self._clock.monotonic()
+        facts, now = self._collect_facts(lease), self._clock.monotonic()
         self._memory = decide.note_work(self._memory, facts, now, want=work.want, claimed=len(done.claims), again=again)
 
     def _look(self, lease: SessionLease, look: Look) -> tuple[View, ClockSample]:
         """Look, and take in what concerns what this node holds."""
-        asked = lease.ask()
+        asked = lease.note_request()
         self.asked = False
         view = self._store.look(limit=look.limit, partition=look.partition, ahead=look.ahead)
         received_at = self._clock.monotonic()
@@ -352,10 +354,10 @@ class Round:
             _log.warning(
                 "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), then
             )
-        self.waking.learn(view)
-        self.watch.looked(view.jobs, view.now)
-        self._claiming.look(lease, view, asked)
-        self.reconciling.look(lease, view)
+        self.waking.learn_view(view)
+        self.watch.compare_watermarks(view.jobs, view.now)
+        self._claiming.adopt_unknown_claims(lease, view, asked)
+        self.reconciling.compare_view(lease, view)
         return view, ClockSample(view.now, received_at - view.age)
 
     def _carry_out(self, lease: SessionLease, firing: Firing, view: View, sample: ClockSample) -> Fired:
@@ -364,19 +366,19 @@ class Round:
         if not (firing.plans or firing.want or firing.internal):
             return Fired()
         try:
-            done = self._claiming.step(lease, firing, sample)
+            done = self._claiming.carry_out_step(lease, firing, sample)
         except StoreError as error:
             self._note_failure(firing.plans, error)
             raise
-        if lease.lost:
+        if lease.is_lost:
             return Fired()
         won = tuple(each for each, ok in zip(firing.plans, done.carried_out, strict=True) if ok)
         fired = Fired(won, len(firing.plans) - len(won), len(done.claims))
         if firing.plans:
-            self.watch.decided(fired.won, view.now)
-            self._run_log.fired(fired.won, lost=fired.lost)
-            self._run_events.fired(fired.won)
-            self.waking.planned(fired.won)
+            self.watch.note_plans(fired.won, view.now)
+            self._run_log.log_plans(fired.won, lost=fired.lost)
+            self._run_events.publish_plans(fired.won)
+            self.waking.queue_plans(fired.won)
         if fired.created > fired.claimed:
             self._store.notify()
         return fired
@@ -400,13 +402,13 @@ class Round:
         now = self._clock.monotonic()
         judged = view.holders if self._settings.fast_evidence else ()
         gone = frozenset(one.id for one in judged if one.id != lease.session and self._evidence(one))
-        upkeep, self._memory = decide.plan_upkeep(self._memory, view, self._facts(lease, gone), now)
+        upkeep, self._memory = decide.plan_upkeep(self._memory, view, self._collect_facts(lease, gone), now)
         again = False
         if upkeep.reclaim is not None:
             taken = self._store.reclaim(list(upkeep.reclaim))
             nodes = {holder.id: holder.node for holder in view.holders if holder.id != lease.session}
-            self._run_log.taken(taken, self._settings.name, nodes)
-            self._run_events.taken(taken, nodes)
+            self._run_log.log_takeovers(taken, self._settings.name, nodes)
+            self._run_events.publish_takeovers(taken, nodes)
             # Also where they failed for good: what waited behind them may go on. It is claimed without another look.
             again = bool(taken)
             self.notified |= again
@@ -420,31 +422,35 @@ class Round:
             self._memory = replace(self._memory, pruned_at=now)
         return again
 
-    def _facts(self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False) -> Facts:
-        active_runs, trusted = self.active_runs, lease.trusted
+    def _collect_facts(
+        self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False
+    ) -> Facts:
+        active_runs, trusted = self.active_runs, lease.is_trusted
         reserved, asked = active_runs.reserved, active_runs.asked_to_reserve
         return Facts(
             session=lease.session,
-            room=self._claiming.free if trusted and self._claiming.functions() else 0,
+            room=self._claiming.free_slots if trusted and self._claiming.list_functions() else 0,
             internal=trusted and bool(self._claiming.internal_functions),
             in_doubt=active_runs.in_doubt,
             draining=self.draining,
-            unsettled=active_runs.unsettled,
-            queue=Queue(len(reserved) + asked, reserved.few and not asked, reserved.waits_for, active_runs.ends),
+            unsettled=active_runs.has_unsent_ends,
+            queue=Queue(
+                len(reserved) + asked, reserved.is_half_empty and not asked, reserved.waits_for, active_runs.ends
+            ),
             notified=notified,
             asked=self.asked,
             progress_in=active_runs.progress_in,
             given_up=active_runs.given_up > 0,
             trusted=trusted,
-            lost=lease.lost,
-            told=self._told,
+            lost=lease.is_lost,
+            told=self._is_notified,
             gone=gone,
             watch=self._settings.watch,
             fast_evidence=self._settings.fast_evidence,
         )
 
     @property
-    def _told(self) -> bool:
+    def _is_notified(self) -> bool:
         """Whether the store notifies this node, which a store may find out only when it has a connection."""
         capabilities = self._store.capabilities
         return capabilities.notify or capabilities.clock == "process"
@@ -455,16 +461,16 @@ class Round:
         """Return a session that may work, opening a new one if the last is lost."""
         lease = self.lease
         if lease is not None:
-            if not lease.lost:
+            if not lease.is_lost:
                 self._know_store(lease)
                 return lease
-            self._lose(lease)
+            self._lose_session(lease)
             self.active_runs.hand_back(lost=True)
-        self.watch.check(self._store)
+        self.watch.check_store(self._store)
         self._refuse_if_halted()
-        lease = self._session.open()
-        self._claiming.begin()
-        self.reconciling.begin()
+        lease = self._session.open_session()
+        self._claiming.reset_doubt()
+        self.reconciling.reset_doubt()
         # What another session knew of jobs is forgotten: the store may be a new one.
         self._memory = replace(self._memory, look_at=NEVER, late=False, careful=Careful(), herd=Herd())
         self.stats.sessions += 1
@@ -472,43 +478,43 @@ class Round:
         self._know_store(lease)
         return lease
 
-    def _lose(self, lease: SessionLease) -> None:
+    def _lose_session(self, lease: SessionLease) -> None:
         """Stop all that a session protected which is lost, and tell of it once, however often rounds come by here."""
         if self._told_lost != lease.session:
             self._told_lost = lease.session
-            self._run_events.lost(lease.session, [number for number, _ in self.active_runs.known()])
+            self._run_events.publish_loss(lease.session, [number for number, _ in self.active_runs.list_open_claims()])
         self.active_runs.lose_session(lease)
 
     def _know_store(self, lease: SessionLease) -> None:
         """Have the watch know in which store the session is; asked again if it could not be told."""
         if self.watch.session == lease.session or self._session.opened_at is None:
             return
-        self.watch.opened(self._store, lease.session, self._session.opened_at)
-        if self.watch.halted:  # emptied between the look and the opening
+        self.watch.note_opened(self._store, lease.session, self._session.opened_at)
+        if self.watch.is_halted:  # emptied between the look and the opening
             with contextlib.suppress(StoreError):
-                self._session.close()
+                self._session.close_session()
         self._refuse_if_halted()
 
     def _refuse_if_halted(self) -> None:
-        if self.watch.halted:
+        if self.watch.is_halted:
             raise StoreEmptied("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
 
-    def _halt(self) -> float:
+    def _stop_for_good(self) -> float:
         """Do nothing more: the store that this node knew is gone."""
         if self.lease is not None:
-            self.lease.lose()
-            self._lose(self.lease)
+            self.lease.mark_lost()
+            self._lose_session(self.lease)
         with contextlib.suppress(StoreError):
             # The store refuses them; a stop that waits for what runs here to end need not wait any longer.
             if self.lease is not None:
-                self.active_runs.settle(self.lease.session)
-            self.watch.tell(self._store)
+                self.active_runs.send_report(self.lease.session)
+            self.watch.record_losses(self._store)
         return HALTED
 
-    def _trouble(self, error: StoreError) -> float:
+    def _note_trouble(self, error: StoreError) -> float:
         self.stats.store_errors += 1
         self.asked = True
-        self.watch.trouble(error)
+        self.watch.note_trouble(error)
         now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:
             self._told_trouble = "", NEVER
@@ -523,6 +529,6 @@ class Round:
             self._told_trouble = why, now
         self._troubles += 1
         lease = self.lease
-        if lease is not None and not lease.trusted:
+        if lease is not None and not lease.is_trusted:
             self.active_runs.lose_session(lease)
-        return backoff(self._troubles, PATIENCE, self._settings.name if lease is None else lease.session)
+        return backoff_seconds(self._troubles, PATIENCE, self._settings.name if lease is None else lease.session)

@@ -184,7 +184,7 @@ class BaseRun:
             ...     book.options(key="order:1").enqueue().result("10s")
             1
         """
-        return self._run_transaction_here().block(self.lease_lost.is_set)
+        return self._run_transaction_here().open_block(self.lease_lost.is_set)
 
     def atransaction(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """Do what ``transaction`` does without blocking the event loop: each statement hops to a thread of its own.
@@ -205,7 +205,7 @@ class BaseRun:
             InvalidPayload: it is not JSON, or too large.
             UnsupportedTransaction: not inside the block.
         """
-        self._run_transaction_here().complete(result)
+        self._run_transaction_here().keep_result(result)
         return result
 
     def complete_in(self, connection: Any, result: Any = None) -> None:
@@ -252,7 +252,7 @@ class BaseRun:
         A process that stood still since the run was claimed wakes with its lease gone, by the monotonic clock.
         """
         if not self._trusted():
-            self.stop("lease lost", lease_lost=True)
+            self.request_stop("lease lost", lease_lost=True)
         return not self.cancelled.is_set()
 
     def type_result(self, types: Types) -> None:
@@ -260,9 +260,9 @@ class BaseRun:
         if self._run_transaction is not None:
             self._run_transaction.types = types
 
-    def ended(self, ending: Ending) -> Ending:
+    def effective_ending(self, ending: Ending) -> Ending:
         """Return the ending that counts: what was committed with a result stands, whatever the code did afterwards."""
-        return ending if self._run_transaction is None else self._run_transaction.verdict(ending)
+        return ending if self._run_transaction is None else self._run_transaction.effective_ending(ending)
 
     def was_cut_off(self, error: BaseException) -> bool:
         """Whether ``error`` ended this run because its store failed under it."""
@@ -272,7 +272,7 @@ class BaseRun:
         """Have something done when the function has returned or raised; it must not raise."""
         self._at_end.append(act)
 
-    def over(self) -> None:
+    def release_leftovers(self) -> None:
         """Be told that the function has returned or raised; what it left is put away."""
         self.is_over = True
         while self._at_end:
@@ -281,7 +281,7 @@ class BaseRun:
             except Exception:  # noqa: BLE001 - logged
                 _log.exception("a mistake in cronsensus; please report it. What %r left is not put away", self)
 
-    def stop(self, reason: str, *, lease_lost: bool = False) -> None:
+    def request_stop(self, reason: str, *, lease_lost: bool = False) -> None:
         """Ask the run to stop. The first reason stands."""
         if self._cancel_reason is None:
             self._cancel_reason = str(reason)

@@ -33,22 +33,22 @@ class RunEvents:
         self._node = node
         self._begun: dict[tuple[int, int], Claim] = {}
 
-    def begun(self, claim: Claim) -> None:
+    def publish_start(self, claim: Claim) -> None:
         """Tell that a run starts, unless it is one of our own."""
         if is_internal(claim.job):
             return
-        self.remember(claim)
+        self.remember_claim(claim)
         if self._bus.wanted(RunStarted):
-            self._bus.emit(RunStarted(**self._of(claim)))
+            self._bus.emit(RunStarted(**self._details_of(claim)))
 
-    def remember(self, claim: Claim) -> None:
+    def remember_claim(self, claim: Claim) -> None:
         """Remember whose end the store is going to be told."""
         if is_internal(claim.job):
             return
         if self._bus.wanted(RunEnded):
             self._begun[claim.id, claim.token] = claim
 
-    def settled(self, answer: Settled, ended: End) -> None:
+    def publish_end(self, answer: Settled, ended: End) -> None:
         """Tell how a run ended, now that the store has answered."""
         claim = self._begun.pop((answer.id, answer.token), None)
         if claim is None or not self._bus.wanted(RunEnded):
@@ -66,7 +66,7 @@ class RunEvents:
             seconds=ended.elapsed.total_seconds(),
         )
 
-    def returned(self, back: GiveBack, *, accepted: bool) -> None:
+    def publish_release(self, back: GiveBack, *, accepted: bool) -> None:
         """Tell that a run was cut off and given back, now that the store has answered."""
         claim = self._begun.pop((back.claim.id, back.claim.token), None)
         if claim is None or not self._bus.wanted(RunEnded):
@@ -74,7 +74,7 @@ class RunEvents:
         end: RunEnd = "crashed" if back.cut == "crashed" else "released"
         self._emit_end(claim, end if accepted else "refused")
 
-    def taken(self, takeovers: Sequence[Takeover], names: Mapping[str, str]) -> None:
+    def publish_takeovers(self, takeovers: Sequence[Takeover], names: Mapping[str, str]) -> None:
         """Tell whose runs this node took from the dead; ``names`` are those of nodes, by session."""
         if not self._bus.wanted(TakenOver):
             return
@@ -82,7 +82,7 @@ class RunEvents:
         for session, runs in groupby(in_order, key=lambda one: one.session):
             self._bus.emit(TakenOver(node=self._node, session=session, dead_node=names.get(session), runs=tuple(runs)))
 
-    def fired(self, plans: Sequence[Plan]) -> None:
+    def publish_plans(self, plans: Sequence[Plan]) -> None:
         """Tell which plans won."""
         if not self._bus.wanted(PlanCarriedOut):
             return
@@ -90,15 +90,15 @@ class RunEvents:
             created = tuple(one.scheduled_for for one in plan.occurrences)
             self._bus.emit(PlanCarriedOut(node=self._node, job=plan.job, created=created, verdicts=plan.verdicts))
 
-    def lost(self, session: str, held: Sequence[int]) -> None:
+    def publish_loss(self, session: str, held: Sequence[int]) -> None:
         """Tell that the session is gone, and with it the claims of these occurrences."""
         if self._bus.wanted(SessionLost):
             self._bus.emit(SessionLost(node=self._node, session=session, runs=tuple(sorted(held))))
 
     def _emit_end(self, claim: Claim, end: RunEnd | Literal["refused"], **more: Any) -> None:
-        self._bus.emit(RunEnded(end=end, **self._of(claim), **more))
+        self._bus.emit(RunEnded(end=end, **self._details_of(claim), **more))
 
-    def _of(self, claim: Claim) -> dict[str, Any]:
+    def _details_of(self, claim: Claim) -> dict[str, Any]:
         return {
             "node": self._node, "job": claim.job, "occurrence": claim.id, "key": claim.key,
             "scheduled_for": claim.scheduled_for, "attempt": claim.attempt, "token": claim.token,

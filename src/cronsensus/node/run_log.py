@@ -42,7 +42,7 @@ class RunLog:
         self._stats = stats
         self._waiting: dict[tuple[int, int], tuple[Claim, ExcInfo]] = {}
 
-    def started(self, claims: Sequence[Claim]) -> None:
+    def log_starts(self, claims: Sequence[Claim]) -> None:
         """Tell which runs this node begins, and count those that are reserved."""
         self._stats.claimed += len(claims)
         talkative = _log.isEnabledFor(logging.DEBUG)
@@ -51,62 +51,65 @@ class RunLog:
                 continue
             if claim.crashes:
                 _log.info(
-                    "%s was taken over, and runs here as attempt %d", _run(claim), claim.attempt, extra=_of(claim)
+                    "%s was taken over, and runs here as attempt %d",
+                    _name_run(claim),
+                    claim.attempt,
+                    extra=_details_of(claim),
                 )
             elif talkative:
-                _log.debug("%s starts, attempt %d", _run(claim), claim.attempt, extra=_of(claim))
+                _log.debug("%s starts, attempt %d", _name_run(claim), claim.attempt, extra=_details_of(claim))
 
-    def begins(self, claim: Claim) -> None:
+    def log_reserved_start(self, claim: Claim) -> None:
         """Tell that a run begins that was reserved."""
         if _log.isEnabledFor(logging.DEBUG):
-            _log.debug("%s starts, attempt %d", _run(claim), claim.attempt, extra=_of(claim))
+            _log.debug("%s starts, attempt %d", _name_run(claim), claim.attempt, extra=_details_of(claim))
 
-    def ended(self, claim: Claim, end: End, raised: ExcInfo = None) -> None:
+    def remember_end(self, claim: Claim, end: End, raised: ExcInfo = None) -> None:
         """Remember whose end this is, and what the job raised, if there will be anything to say about it."""
         quiet = end.state is State.SUCCEEDED or end.state is State.SKIPPED or recorded_as(end.then) is None
         if not quiet or _log.isEnabledFor(logging.INFO):
             self._waiting[claim.id, claim.token] = claim, raised
 
-    def settled(self, answer: Settled, end: End) -> None:
+    def log_end(self, answer: Settled, end: End) -> None:
         """Tell how a run ended, now that the store has answered."""
         claim, exception = self._waiting.pop((answer.id, answer.token), (None, None))
         if not answer.accepted:
-            self.refused(answer.id, answer.token, end.state)
+            self.log_refusal(answer.id, answer.token, end.state)
             return
         self._stats.settled += 1
         if answer.state is State.SUCCEEDED is not end.state:
             log_unrecorded(end)
         if claim is None:
             return
-        about, then = _of(claim), end.then
+        about, then = _details_of(claim), end.then
         match answer.state:
             case State.FAILED:
                 trace = end.error.traceback if end.error is not None and exception is None else ""
                 _log.error(
                     f"run %d of {repr(claim.job).replace('%', '%%')} (%s) failed at attempt %d: %s%s",
-                    claim.id, _of_what(claim), claim.attempt, _why(then.reason, end.error),
+                    claim.id, _of_what(claim), claim.attempt, _format_reason(then.reason, end.error),
                     f"\n{trace}" if trace else "",
                     extra=about, exc_info=exception,
                 )  # fmt: skip
             case State.PENDING if not isinstance(then, Final):
                 self._goes_on(claim, then, about)
             case State.CANCELLED:
-                _log.info("%s was cancelled: %s", _run(claim), then.reason, extra=about)
+                _log.info("%s was cancelled: %s", _name_run(claim), then.reason, extra=about)
             case _ if answer.state is end.state:
                 words = then.reason or f"in {end.elapsed.total_seconds():.3f}s"
-                _log.info("%s %s: %s", _run(claim), answer.state, words, extra=about)
+                _log.info("%s %s: %s", _name_run(claim), answer.state, words, extra=about)
 
     def _goes_on(self, claim: Claim, then: Again | Parked, about: dict[str, Any]) -> None:
         match then:
             case Parked(listed=None):
-                _log.debug("%s waits for its %s", _run(claim), then.on, extra=about)
+                _log.debug("%s waits for its %s", _name_run(claim), then.on, extra=about)
             case Parked(listed=listed):
-                _log.info("%s waits for its %s %s", _run(claim), listed, then.on, extra=about)
+                _log.info("%s waits for its %s %s", _name_run(claim), listed, then.on, extra=about)
             case Again(failed=False, note=None):
                 words = "%s waits: %s; it looks again in %.1fs"
-                _log.info(words, _run(claim), then.reason or "not yet", then.after.total_seconds(), extra=about)
+                _log.info(words, _name_run(claim), then.reason or "not yet", then.after.total_seconds(), extra=about)
             case Again(failed=False):
-                _log.debug("%s looked, and looks again", _run(claim), extra=about)
+                _log.debug("%s looked, and looks again", _name_run(claim), extra=about)
             case Again():
                 # A job that asks for a retry itself has not failed.
                 level = logging.INFO if then.error is None else logging.WARNING
@@ -114,11 +117,11 @@ class RunLog:
                 _log.log(
                     level,
                     "attempt %d of %s %s: %s; it is tried again in %.1fs",
-                    claim.attempt, _run(claim), what, _why(then.reason, then.error), then.after.total_seconds(),
-                    extra=about,
+                    claim.attempt, _name_run(claim), what, _format_reason(then.reason, then.error),
+                    then.after.total_seconds(), extra=about,
                 )  # fmt: skip
 
-    def refused(self, occurrence: int, token: int, wanted: State) -> None:
+    def log_refusal(self, occurrence: int, token: int, wanted: State) -> None:
         """Tell that the store did not take what became of a run here."""
         self._stats.refused += 1
         _node_log.warning(
@@ -126,12 +129,12 @@ class RunLog:
             occurrence, token, wanted,
         )  # fmt: skip
 
-    def given_back(self, claim: Claim, why: str) -> None:
+    def log_release(self, claim: Claim, why: str) -> None:
         """Tell that this node cuts a run off, for another to take."""
         words = "%s is cut off in attempt %d, and given back for others to run: %s"
-        _log.warning(words, _run(claim), claim.attempt, why, extra=_of(claim))
+        _log.warning(words, _name_run(claim), claim.attempt, why, extra=_details_of(claim))
 
-    def taken(self, takeovers: Sequence[Takeover], by: str, names: Mapping[str, str]) -> None:
+    def log_takeovers(self, takeovers: Sequence[Takeover], by: str, names: Mapping[str, str]) -> None:
         """Tell whose runs this node took from the dead.
 
         Args:
@@ -157,7 +160,7 @@ class RunLog:
                 by, one.id, one.job, of, where, one.reason, now, extra=about,
             )  # fmt: skip
 
-    def fired(self, plans: Sequence[Plan], *, lost: int = 0) -> None:
+    def log_plans(self, plans: Sequence[Plan], *, lost: int = 0) -> None:
         """Tell which nominal times ``plans``, which won, decided against; ``lost`` others did not."""
         self._stats.fired += sum(len(plan.occurrences) for plan in plans)
         self._stats.lost_races += lost
@@ -187,7 +190,7 @@ class RunLog:
         )  # fmt: skip
 
 
-def _run(claim: Claim) -> str:
+def _name_run(claim: Claim) -> str:
     return f"run {claim.id} of {claim.job!r} ({_of_what(claim)})"
 
 
@@ -195,13 +198,13 @@ def _of_what(claim: Claim) -> str:
     return claim.key if claim.scheduled_for is None else format_instant(claim.scheduled_for)
 
 
-def _of(claim: Claim) -> dict[str, Any]:
+def _details_of(claim: Claim) -> dict[str, Any]:
     return {"job": claim.job, "run": claim.id, "key": claim.key, "attempt": claim.attempt, "token": claim.token}
 
 
-def _why(reason: str | None, error: RunError | None) -> str:
-    return reason or "no reason given" if error is None else _words(error)
+def _format_reason(reason: str | None, error: RunError | None) -> str:
+    return reason or "no reason given" if error is None else _format_error(error)
 
 
-def _words(error: RunError) -> str:
+def _format_error(error: RunError) -> str:
     return f"{error.type}: {error.message}" if error.message else error.type

@@ -9,9 +9,9 @@
 What the store could not do is no failure of the function's: its effects are undone, and the attempt ends as one whose
 node crashed in the middle does.
 
-What was committed stands. So when the run has ended, ``verdict`` says what is to be settled: of a committed one that it
-succeeded, whatever its code did afterwards; of one that is unknown here, that it did *not*. That is no risk: to a run
-that did succeed the store answers so, and changes nothing.
+What was committed stands. So when the run has ended, ``effective_ending`` says what is to be settled: of a committed
+one that it succeeded, whatever its code did afterwards; of one that is unknown here, that it did *not*. That is no
+risk: to a run that did succeed the store answers so, and changes nothing.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ UNCOMMITTED = RunError(
 class HeldProgress(Protocol):
     """Where progress and log lines wait; what waits of a run may be held there for its transaction to write."""
 
-    def hold(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
+    def hold_notes(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
         """Let no other thread write what waits of this run; wait ``most`` seconds for what is being written."""
 
-    def held(self, occurrence: int, token: int) -> Note | None:
+    def held_notes(self, occurrence: int, token: int) -> Note | None:
         """Return what waits."""
 
     def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None:
@@ -110,9 +110,9 @@ class RunTransaction:
         return self._state is not _State.NONE and self._state is not _State.OPEN
 
     @contextmanager
-    def block(self, lost: Callable[[], bool]) -> Iterator[Connection]:
+    def open_block(self, lost: Callable[[], bool]) -> Iterator[Connection]:
         """Open the transaction, and commit it with the result when the block ends well; ``Run.transaction``."""
-        self._enter(_State.OPEN)
+        self._enter_state(_State.OPEN)
         process = os.getpid()
         self._result = None
         written = transaction = None
@@ -132,7 +132,7 @@ class RunTransaction:
                 if lost():
                     # Told to stop, its code may have left the block early, with half of the work done.
                     raise LeaseLost(self._lost_words())
-                note = self._progress_buffer.held(self._claim.id, self._claim.token)
+                note = self._progress_buffer.held_notes(self._claim.id, self._claim.token)
                 transaction.complete(self._result, [] if note is None else [note])
                 self._state = _State.DOUBTFUL
             self._state = _State.COMMITTED
@@ -149,7 +149,7 @@ class RunTransaction:
                 self._state = _State.NONE
             self._progress_buffer.let_go(self._claim.id, self._claim.token, written)
 
-    def complete(self, result: Any) -> None:
+    def keep_result(self, result: Any) -> None:
         """Keep the result for the end of the block; ``Run.complete``."""
         text = self.types.write_result(result)
         with self._lock:
@@ -168,9 +168,9 @@ class RunTransaction:
         with self._lock:
             again = self._state is _State.PLEDGED  # after a rollback they begin anew; that is theirs to know
         if not again:
-            self._enter(_State.PLEDGED)
+            self._enter_state(_State.PLEDGED)
         # Also in their transaction; what they roll back is written later, and what they commit is refused by then.
-        note = self._progress_buffer.held(self._claim.id, self._claim.token)
+        note = self._progress_buffer.held_notes(self._claim.id, self._claim.token)
         try:
             self._store.complete_in(connection, self._claim, text, [] if note is None else [note])
         except BaseException:
@@ -200,7 +200,7 @@ class RunTransaction:
                 waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
         return False
 
-    def verdict(self, ending: Ending) -> Ending:
+    def effective_ending(self, ending: Ending) -> Ending:
         """Return the ending to settle, when the run's code has ended."""
         state = self._state
         if state is _State.COMMITTED:
@@ -215,7 +215,7 @@ class RunTransaction:
             return structs.replace(ending, kind="raised", result=None, error=UNCOMMITTED, cut_off=cut_off)
         return ending
 
-    def _enter(self, state: _State) -> None:
+    def _enter_state(self, state: _State) -> None:
         if self._process != os.getpid():
             raise UnsupportedTransaction(
                 "this is a forked child of the process that the run belongs to, and its connection is the parent's; "
@@ -229,7 +229,7 @@ class RunTransaction:
                 )
             self._state = state
         # On SQLite their transaction may be what the node's own step waits for.
-        self._progress_buffer.hold(self._claim.id, self._claim.token, most=-1.0 if state is _State.OPEN else SOON)
+        self._progress_buffer.hold_notes(self._claim.id, self._claim.token, most=-1.0 if state is _State.OPEN else SOON)
 
     def _lost_words(self) -> str:
         return (
@@ -241,13 +241,13 @@ class RunTransaction:
     def _say_what_is_not_recorded(self, ending: Ending) -> None:
         what = f"occurrence {self._claim.id} of {self._claim.job!r} succeeded with its transaction"
         if ending.kind != "returned":
-            words = _words(ending.error, ending.reason or ending.kind)
+            words = _format_error(ending.error, ending.reason or ending.kind)
             _log.warning("%s, and is recorded so; what came after is not: %s (%s)", what, words, ending.kind)
         elif ending.result not in {None, self._result}:
             _log.warning("%s; what it returned later is not recorded: give it to run.complete() in the block", what)
 
 
-def uncommitted(claim: Claim) -> End:
+def uncommitted_end(claim: Claim) -> End:
     """Return the end of a run whose transaction was not committed, as far as is known here."""
     return End.of(claim, Final(State.FAILED, error=UNCOMMITTED))
 
@@ -255,12 +255,12 @@ def uncommitted(claim: Claim) -> End:
 def log_unrecorded(end: End) -> None:
     """Say which end of a run was not recorded, because it turned out that its transaction was committed before."""
     if end.error is not UNCOMMITTED:
-        words = _words(end.error, end.then.reason or end.state)
+        words = _format_error(end.error, end.then.reason or end.state)
         _log.warning(
             "occurrence %d succeeded with its transaction, and is recorded so; what came after is not: %s",
             end.id, words,
         )  # fmt: skip
 
 
-def _words(error: RunError | None, otherwise: str) -> str:
+def _format_error(error: RunError | None, otherwise: str) -> str:
     return otherwise if error is None else f"{error.type}: {error.message}"

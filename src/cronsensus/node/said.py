@@ -32,7 +32,7 @@ class _Said(NamedTuple):
 class Said:
     """The ends that the store has accepted of this node, the latest of each run.
 
-    ``remember`` belongs to the thread of the node's rounds; any thread may read.
+    ``remember_end`` belongs to the thread of the node's rounds; any thread may read.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -50,12 +50,12 @@ class Said:
         """Return the runs whose end is still known."""
         return set(self._ends)
 
-    def remember(self, key: Key, what: End | GiveBack) -> None:
+    def remember_end(self, key: Key, what: End | GiveBack) -> None:
         """Note that the store has accepted an end in this moment."""
         now = self._clock.monotonic()
         if key in self._ends:
-            self.take(key)
-        said = _Said(now, what, _length(what))
+            self.pop_end(key)
+        said = _Said(now, what, _text_length(what))
         self._ends[key] = said
         if isinstance(what, End) and isinstance(what.then, Final):
             self._over[key[0]] = what
@@ -67,19 +67,19 @@ class Said:
             at, oldest = self._order.popleft()
             found = self._ends.get(oldest)
             if found is not None and found.at == at:
-                self.take(oldest)
+                self.pop_end(oldest)
 
-    def said_at(self, key: Key) -> float | None:
+    def accepted_at(self, key: Key) -> float | None:
         """Return when the store accepted the end (monotonic seconds); ``None``: there is none, or no longer."""
         found = self._ends.get(key)
         return None if found is None else found.at
 
-    def over(self, occurrence: int, session: str) -> bool:
+    def has_ended(self, occurrence: int, session: str) -> bool:
         """Whether the store has accepted from this session that an occurrence is over for good."""
         found = self._over.get(occurrence)
         return found is not None and found.session == session
 
-    def take(self, key: Key) -> End | GiveBack | None:
+    def pop_end(self, key: Key) -> End | GiveBack | None:
         """Return the end of a run, and keep it no more."""
         found = self._ends.pop(key, None)
         if found is None:
@@ -90,7 +90,7 @@ class Said:
         return found.what
 
 
-def _length(what: End | GiveBack) -> int:
+def _text_length(what: End | GiveBack) -> int:
     if isinstance(what, GiveBack):
         return 0
     error = 0 if what.error is None else len(what.error.message) + len(what.error.traceback)

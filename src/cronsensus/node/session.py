@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from cronsensus.membership.lease import IDLE_LEASE, SessionLease
-from cronsensus.membership.session import opened
+from cronsensus.membership.session import open_session
 from cronsensus.model.session import SessionSpec
 from cronsensus.node.decide import TEND
 from cronsensus.node.settings import NodeSettings
@@ -50,13 +50,13 @@ class OwnSession:
         self.lease: SessionLease | None = None
         self.opened_at: datetime | None = None
 
-    def open(self) -> SessionLease:
+    def open_session(self) -> SessionLease:
         """Open a new session and declare the jobs; raises what the store raises."""
         # The answer was lost, or the declaration failed: a session that is not used must not count as a live node.
         self.close_half_open()
         spec = self._new_session()
         self._half_open = spec.id
-        lease, self.opened_at = opened(self._store, self._clock, spec, self._length, self._on_shorter)
+        lease, self.opened_at = open_session(self._store, self._clock, spec, self._length, self._on_shorter)
         self._declare(self._store)
         # Once more in any case: a store that loses its last moment just after a deploy has the old jobs again.
         self._declare_again = True
@@ -65,11 +65,11 @@ class OwnSession:
         self.lease = lease
         return lease
 
-    def close(self) -> None:
+    def close_session(self) -> None:
         """Close the session; what it held must be settled before."""
         if self.lease is not None:
             self._store.close_session(self.lease.session)
-            self.lease.lose()
+            self.lease.mark_lost()
             self._store.notify()
 
     def close_half_open(self) -> None:

@@ -52,18 +52,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @lru_cache(maxsize=256)  # of a herd, hundreds are due in one moment
-def place(session: str, sessions: tuple[str, ...], instant: datetime) -> int:
+def place_of(session: str, sessions: tuple[str, ...], instant: datetime) -> int:
     """Return how many of ``sessions`` go before ``session`` at ``instant``."""
     if session not in sessions:
         return len(sessions)
-    by_term = _ordered(sessions, _term(instant)) if len(sessions) > IN_FRONT else sessions
+    by_term = _order_sessions(sessions, _term_of(instant)) if len(sessions) > IN_FRONT else sessions
     front = by_term[:IN_FRONT]
-    return _ordered(front, instant).index(session) if session in front else by_term.index(session)
+    return _order_sessions(front, instant).index(session) if session in front else by_term.index(session)
 
 
 def is_in_front(session: str, sessions: tuple[str, ...], instant: datetime | None) -> bool:
     """Whether ``session`` comes to what is due at ``instant``; ``None``: nothing is to come."""
-    return place(session, sessions, instant or _EPOCH) < IN_FRONT
+    return place_of(session, sessions, instant or _EPOCH) < IN_FRONT
 
 
 def turn_of(
@@ -73,13 +73,13 @@ def turn_of(
 
     Without notifications (``told``) no node is late: what it does not look for it does not hear of.
     """
-    number = place(session, sessions, instant)
+    number = place_of(session, sessions, instant)
     if number == 0:
         return instant - lead
     if number < IN_FRONT or not told:
         return instant + min(number, LAST_STAGGER) * STAGGER
     at = instant + min((number - IN_FRONT + 1) * LATE_STEP, LATEST)
-    term = _term(instant) + TERM
+    term = _term_of(instant) + TERM
     while term < at:
         if is_in_front(session, sessions, term):
             return max(instant + IN_FRONT * STAGGER, term - IN_TIME)
@@ -94,11 +94,11 @@ def next_sweep(session: str, sessions: tuple[str, ...], now: datetime) -> dateti
     """
     at, last = now + SWEEP, now + LONGEST_TERMS * TERM
     while at < last and not is_in_front(session, sessions, at):
-        at = _term(at) + TERM
+        at = _term_of(at) + TERM
     return at
 
 
-def lookout(session: str, sessions: tuple[str, ...], now: datetime) -> timedelta:
+def seconds_to_lookout(session: str, sessions: tuple[str, ...], now: datetime) -> timedelta:
     """Return how long it is until ``session`` has its turn to look, where nothing happens and there are no hints."""
     if len(sessions) < 2 or session not in sessions:
         return POLL_UNTOLD
@@ -108,13 +108,13 @@ def lookout(session: str, sessions: tuple[str, ...], now: datetime) -> timedelta
     return (at - (now + LOOKOUT / 2 - _EPOCH)) % every + LOOKOUT / 2
 
 
-def _term(instant: datetime) -> datetime:
+def _term_of(instant: datetime) -> datetime:
     return instant - (instant - _EPOCH) % TERM
 
 
-def _ordered(sessions: Sequence[str], instant: datetime) -> list[str]:
-    return sorted(sessions, key=lambda session: _weight(session, instant))
+def _order_sessions(sessions: Sequence[str], instant: datetime) -> list[str]:
+    return sorted(sessions, key=lambda session: _session_weight(session, instant))
 
 
-def _weight(session: str, instant: datetime) -> bytes:
+def _session_weight(session: str, instant: datetime) -> bytes:
     return hashlib.blake2b(f"{session}:{to_micros(instant)}".encode(), digest_size=8).digest()

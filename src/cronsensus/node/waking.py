@@ -49,7 +49,7 @@ class Waking:
     """Asks the admissions and wakers of all rooms, on one thread and one handle, from the first question on.
 
     Attributes:
-        on_told: has ``look`` called soon; a simulation turns it by hand.
+        on_told: has ``wake_due`` called soon; a simulation turns it by hand.
         on_answer: told, on the thread, what becomes of a claim that was asked about.
         refused: what is to be ended of what waits here for a slot: which claims, and as what.
     """
@@ -108,26 +108,26 @@ class Waking:
 
     # --- may a claim begin? -------------------------------------------------------------------------------------------
 
-    def decide(self, claim: Claim) -> Begin | Then | None:
-        """Decide what becomes of a claim by what is known here; ``None``: ``ask``. Asks no store."""
+    def decide_claim(self, claim: Claim) -> Begin | Then | None:
+        """Decide what becomes of a claim by what is known here; ``None``: ``ask_about_claims``. Asks no store."""
         begin, known = FREELY, True
         for admission in self.admissions:
-            if not admission.concerns(claim):
+            if not admission.concerns_claim(claim):
                 continue
-            match admission.decide(claim):
+            match admission.decide_claim(claim):
                 case None:
                     known = False
                 case Begin() as answer:
-                    begin = answer if begin is FREELY else begin.beside(answer)
+                    begin = answer if begin is FREELY else begin.combine_with(answer)
                 case then:
                     return then
         return begin if known else None
 
-    def ask(self, claims: Sequence[Claim], company: Collection[Claim]) -> None:
+    def ask_about_claims(self, claims: Sequence[Claim], company: Collection[Claim]) -> None:
         """Have the store asked about claims, on the thread: ``on_answer`` is told of each.
 
         Args:
-            claims: what ``decide`` cannot decide.
+            claims: what ``decide_claim`` cannot decide.
             company: what was claimed in the same step.
         """
         with self._lock:
@@ -136,10 +136,10 @@ class Waking:
         self._hurry.set()
         self.on_told()
 
-    def doubt(self) -> None:
+    def forget_answers(self) -> None:
         """Trust nothing that the store said before: an operator has just cancelled something that runs here."""
         for admission in self.admissions:
-            admission.doubt()
+            admission.forget_answers()
 
     def _ask_admissions(self) -> None:
         with self._lock:
@@ -148,14 +148,14 @@ class Waking:
         if not claims:
             return
         answers: dict[int, Answer] = {}
-        with self._surviving("Claims that were asked about go back"):
-            answers = self._answers(claims, company)
+        with self._log_mistakes("Claims that were asked about go back"):
+            answers = self._combine_admissions(claims, company)
         for claim in claims:
-            with self._surviving("A claim that was asked about is looked for again"):
+            with self._log_mistakes("A claim that was asked about is looked for again"):
                 self.on_answer(claim, answers.get(claim.id))
 
     @contextmanager
-    def _surviving(self, then: str) -> Iterator[None]:
+    def _log_mistakes(self, then: str) -> Iterator[None]:
         """Keep the thread alive whatever is raised."""
         try:
             yield
@@ -164,36 +164,36 @@ class Waking:
         except Exception:  # noqa: BLE001 - logged
             _log.exception("a mistake in cronsensus; please report it. %s", then)
 
-    def _answers(self, claims: Sequence[Claim], company: Collection[Claim]) -> dict[int, Answer]:
+    def _combine_admissions(self, claims: Sequence[Claim], company: Collection[Claim]) -> dict[int, Answer]:
         """Return what all admissions say together; the first that refuses a claim decides."""
         answers: dict[int, Answer] = dict.fromkeys((claim.id for claim in claims), FREELY)
         for admission in self.admissions:
-            left = [one for one in claims if isinstance(answers[one.id], Begin) and admission.concerns(one)]
-            said: dict[int, Answer] = {one.id: admission.decide(one) for one in left}
+            left = [one for one in claims if isinstance(answers[one.id], Begin) and admission.concerns_claim(one)]
+            said: dict[int, Answer] = {one.id: admission.decide_claim(one) for one in left}
             if unknown := [one for one in left if said[one.id] is None]:
-                with self._surviving("Claims that were asked about go back"):  # the others need not
-                    said |= admission.admit(self.store, unknown, company)
+                with self._log_mistakes("Claims that were asked about go back"):  # the others need not
+                    said |= admission.admit_claims(self.store, unknown, company)
             for number, answer in said.items():
-                answers[number] = _together(answers[number], answer)
+                answers[number] = _combine_answers(answers[number], answer)
         return answers
 
     # --- what may go on? ----------------------------------------------------------------------------------------------
 
-    def ended(self, claim: Claim, then: Then) -> list[Told]:
-        """Return what ``tell`` is to be told once the store has accepted this end; any thread."""
-        return [(waker, what) for waker in self.wakers if (what := waker.ended(claim, then)) is not None]
+    def triggers_of_end(self, claim: Claim, then: Then) -> list[Told]:
+        """Return what ``queue_triggers`` is to be told once the store has accepted this end; any thread."""
+        return [(waker, what) for waker in self.wakers if (what := waker.trigger_of_end(claim, then)) is not None]
 
-    def planned(self, plans: Sequence[Plan]) -> None:
+    def queue_plans(self, plans: Sequence[Plan]) -> None:
         """Take in plans that were carried out, by now committed."""
-        if told := [(waker, what) for waker in self.wakers for what in waker.planned(plans)]:
-            self.tell(told)
+        if told := [(waker, what) for waker in self.wakers for what in waker.triggers_of_plans(plans)]:
+            self.queue_triggers(told)
 
-    def learn(self, view: View) -> None:
+    def learn_view(self, view: View) -> None:
         """Take in what a look showed."""
         for waker in self.wakers:
-            waker.learn(view)
+            waker.learn_view(view)
 
-    def tell(self, told: Sequence[Told]) -> None:
+    def queue_triggers(self, told: Sequence[Told]) -> None:
         """Have something looked at, on the thread."""
         with self._lock:
             for waker, what in told:
@@ -206,7 +206,7 @@ class Waking:
             self._sweep_at = max(self._clock.monotonic(), self._swept_at + SWEEP)
             self.on_told()
 
-    def look(self) -> float:
+    def wake_due(self) -> float:
         """Decide what was asked, wake what may go on, and sweep if that is due; return the seconds until it is.
 
         Raises nothing; what could not be asked is asked again.
@@ -217,7 +217,7 @@ class Waking:
             for waker in self.wakers:
                 self._wake_ready(waker)
             if self._sweep_at is not None and self._looked_at >= self._sweep_at:
-                self._sweep()
+                self._sweep_parked()
                 self._sweep_at, self._swept_at = None, self._looked_at
         except StoreError as error:
             _log.debug("what is parked and may go on could not be looked for: %s", error)
@@ -233,34 +233,34 @@ class Waking:
 
         What is told meanwhile goes with what is left, and else waits for the next look, after the pause.
         """
-        told = self._take_told(waker)
+        told = self._pop_triggers(waker)
         while told and not self._stopping.is_set():
             before = dict(told)
             try:
-                self._wake_up(waker.ready(self.store, told))
+                self._wake_runs(waker.find_wakeable(self.store, told))
             except StoreError:
                 with self._lock:
                     self._told[waker] = before | self._told[waker]
                 raise
             self._ask_admissions()
             if told:
-                told |= self._take_told(waker)
+                told |= self._pop_triggers(waker)
 
-    def _take_told(self, waker: Waker) -> dict[Hashable, None]:
+    def _pop_triggers(self, waker: Waker) -> dict[Hashable, None]:
         with self._lock:
             return self._told.pop(waker, {})
 
-    def _sweep(self) -> None:
+    def _sweep_parked(self) -> None:
         """Wake what may go on of all that is parked."""
         sweeps: dict[str, Callable[[Sequence[Sleeper]], Collection[int]]] | None = None
-        for page in self._pages():
+        for page in self._parked_pages():
             if sweeps is None:
-                sweeps = {waker.on: waker.sweep(self.store) for waker in self.wakers}
+                sweeps = {waker.on: waker.start_sweep(self.store) for waker in self.wakers}
             for on, sweep in sweeps.items():
                 if parked := [one for one in page if one.on == on]:
-                    self._wake_up(sweep(parked))
+                    self._wake_runs(sweep(parked))
 
-    def _pages(self) -> Iterator[list[Sleeper]]:
+    def _parked_pages(self) -> Iterator[list[Sleeper]]:
         last = 0
         while page := self.store.parked(after=last, limit=PAGE):
             yield page
@@ -268,7 +268,7 @@ class Waking:
                 return
             last = page[-1].id
 
-    def _wake_up(self, numbers: Collection[int]) -> None:
+    def _wake_runs(self, numbers: Collection[int]) -> None:
         if numbers and self.store.wake(numbers):
             self._wake()
 
@@ -277,11 +277,11 @@ class Waking:
     def _wake_thread(self) -> None:
         with self._lock:
             if self._thread is None and not self._stopping.is_set():
-                self._thread = threading.Thread(target=self._run, name="cronsensus-waking", daemon=True)
+                self._thread = threading.Thread(target=self._run_thread, name="cronsensus-waking", daemon=True)
                 self._thread.start()
         self._event.set()
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         wait = 0.0
         while not self._stopping.is_set():
             self._event.wait(wait)
@@ -292,11 +292,11 @@ class Waking:
                     return
                 self._ask_admissions()
             self._event.clear()
-            wait = self.look()
+            wait = self.wake_due()
 
 
-def _together(before: Answer, answer: Answer) -> Answer:
+def _combine_answers(before: Answer, answer: Answer) -> Answer:
     """Return what two features say of one claim, of which the first lets it begin."""
     if not isinstance(before, Begin) or not isinstance(answer, Begin):
         return answer
-    return answer if before is FREELY else before.beside(answer)
+    return answer if before is FREELY else before.combine_with(answer)

@@ -16,7 +16,7 @@ from typing import TypeGuard
 
 from cronsensus.errors import StoreError
 from cronsensus.lock.drive import NAP, Flow, Pause
-from cronsensus.lock.worker_pool import submit
+from cronsensus.lock.worker_pool import submit_act
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
@@ -58,31 +58,31 @@ def acquire(  # noqa: PLR0917 - it is one call
         called_off: whether to wait no longer; asked after each poll, and when ``Waiters.wake_all`` is called.
         chain: names of the claims that the caller itself holds.
     """
-    got: Got = yield lambda: claims.take(wanted, ticket)
+    got: Got = yield lambda: claims.acquire_claim(wanted, ticket)
     if not _is_open(got):
         return got
     wait = _Waiting(claims, got, patience, called_off)
     try:
         if not wait.is_over:
-            claims.waits(chain, wanted.name)
+            claims.note_waiting(chain, wanted.name)
         while _is_open(got):
             if (yield partial(wait.is_free, got)):
-                got = yield lambda: claims.take(wanted, ticket)
+                got = yield lambda: claims.acquire_claim(wanted, ticket)
                 if not _is_open(got):
                     break
             if wait.is_over:
                 break
             yield from wait.for_news()
-            got = yield partial(claims.look, wanted)
+            got = yield partial(claims.read_occurrence, wanted)
             if got is None:
-                got = yield lambda: claims.take(wanted, ticket)
+                got = yield lambda: claims.acquire_claim(wanted, ticket)
         if isinstance(got, OwnedClaim):
             wait.has_won()
-        yield wait.end
+        yield wait.stop_waiting
     finally:
         claims.waits_no_more(chain, wanted.name)
         if not wait.is_ended:  # the caller is gone
-            submit(wait.end)
+            submit_act(wait.stop_waiting)
     return got
 
 
@@ -107,7 +107,7 @@ class _Waiting:
         now = self._clock.monotonic()
         self._until = float("inf") if patience is None else now + patience
         self._called_off = called_off or (lambda: False)
-        self._waiter = claims.waiters.add(seen.id)
+        self._waiter = claims.waiters.add_waiter(seen.id)
         self._joins_at = now + JOIN_AFTER if claims.waiters.can_be_told else float("inf")
         self._has_joined = self._has_won = self.is_ended = False
         self._pause = FIRST_PAUSE
@@ -129,13 +129,13 @@ class _Waiting:
         stale = holder is None or now >= self._read_at + holder.expires_in.total_seconds()
         if seen.session != self._of or stale:
             self._of, self._read_at = seen.session, now
-            self._holder = holder = self._claims.holder(seen.session)
+            self._holder = holder = self._claims.find_session(seen.session)
         return self._claims.reclaim_if_dead(holder)
 
     def for_news(self) -> Generator[Callable[[], None] | Pause, bool, None]:
         """Wait for a reason to look: a notification, a dead holder, the next poll, or the timeout."""
         if not self._has_joined and self._clock.monotonic() >= self._joins_at:
-            yield self._join
+            yield self._join_queue
             return  # it may have ended before the queue was joined
         look_at = min(self._until, self._clock.monotonic() + (LOOK_AGAIN if self._has_joined else self._pause))
         self._pause = min(self._pause * GROWTH, LONGEST_PAUSE)
@@ -146,9 +146,9 @@ class _Waiting:
             if self._called_off() or self._claims.is_gone(self._holder):
                 return
 
-    def _join(self) -> None:
+    def _join_queue(self) -> None:
         try:
-            self._waiter.join()
+            self._waiter.join_queue()
             self._has_joined = True
         except StoreError as error:
             _log.debug("this process cannot be notified of what it waits for, and polls: %s", error)
@@ -158,7 +158,7 @@ class _Waiting:
         """Note that the caller has acquired the occurrence; other waiters are notified when it ends."""
         self._has_won = True
 
-    def end(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop waiting, and pass an unused notification on."""
         self.is_ended = True
-        self._claims.waiters.remove(self._waiter, pass_on=not self._has_won)
+        self._claims.waiters.remove_waiter(self._waiter, pass_on=not self._has_won)

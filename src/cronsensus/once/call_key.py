@@ -17,7 +17,7 @@ from cronsensus.errors import PayloadMismatch, StoreError
 from cronsensus.membership.heartbeat import LONGEST_WAIT
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, scheduled_key
-from cronsensus.once.payloads import Difference, difference
+from cronsensus.once.payloads import Difference, find_difference
 from cronsensus.outside.background_queue import BackgroundQueue
 from cronsensus.outside.owned_claim import AGAIN, WATCH, Ticket
 from cronsensus.process.logger import Logger
@@ -46,7 +46,7 @@ class CallKey:
     zone: str = "UTC"
 
     @classmethod
-    def slot(cls, spec: JobSpec, scheduled_for: datetime, zone: str = "UTC") -> CallKey:
+    def for_slot(cls, spec: JobSpec, scheduled_for: datetime, zone: str = "UTC") -> CallKey:
         """Return the occurrence of a nominal time."""
         return cls(spec, scheduled_key(scheduled_for), scheduled_for, zone=zone)
 
@@ -57,14 +57,14 @@ class CallKey:
 
     def differs_from(self, recorded: str | None) -> Difference | None:
         """Return how the payload differs from the one of a fingerprint, as far as that matters."""
-        found = difference(self.fingerprint, recorded)
+        found = find_difference(self.fingerprint, recorded)
         if found is not None and self.lenient:
             if found.names:
                 _log.info("%s is called with another payload under the key %s", self.spec.name, self.key)
             found = replace(found, names=()) if found.kinds else None
         return found
 
-    def mismatch(self, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
+    def payload_mismatch(self, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
         """Return the error for a call with another payload than the recorded one. It has names, never values."""
         name, key = self.spec.name, self.key
         if found.kinds:
@@ -111,7 +111,7 @@ class Asking(Protocol):
 
     background: BackgroundQueue
 
-    def sweep(self) -> bool:
+    def settle_leftovers(self) -> bool:
         """Settle claims that calls left behind; return whether calls are still asking."""
 
     def is_asking(self) -> bool:
@@ -130,20 +130,20 @@ class Sweep:
     def __init__(self, claims: Asking) -> None:
         self._claims = claims
 
-    def step(self, store: Store) -> float:
+    def renew_when_due(self, store: Store) -> float:
         """Queue the sweep, if there is anything to sweep. Asks no store itself."""
         del store
         if self._claims.is_left_behind():
-            self._claims.background.add(self.look)
+            self._claims.background.add_act(self.sweep_claims)
             return AGAIN
         return WATCH if self._claims.is_asking() else LONGEST_WAIT
 
-    def look(self) -> None:
+    def sweep_claims(self) -> None:
         """Sweep."""
         try:
-            self._claims.sweep()
+            self._claims.settle_leftovers()
         except StoreError as error:
             _log.debug("what a call has left behind could not be looked for yet: %s", error)
 
-    def lose(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         """Do nothing: it belongs to no session."""

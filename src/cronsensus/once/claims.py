@@ -24,7 +24,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.once.call_key import CallKey, PendingAcquire, Sweep
-from cronsensus.once.identity import alike
+from cronsensus.once.identity import is_same_function
 from cronsensus.once.waiters import Waiters
 from cronsensus.outside.claims import OutsideClaims
 from cronsensus.outside.owned_claim import WATCH, OwnedClaim, Ticket, uncounted_end
@@ -57,7 +57,7 @@ class Claims(OutsideClaims):
         self._maintained_at = -MAINTAIN_EVERY
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no call holds a claim, asks or waits."""
         with self._lock:
             return not self._held and not self._asked and not self.waiters
@@ -69,7 +69,7 @@ class Claims(OutsideClaims):
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
+    def acquire_claim(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
         """Acquire the occurrence, or return it as it stands; ``None``: it is below the horizon, or its job is paused.
 
         Args:
@@ -82,7 +82,7 @@ class Claims(OutsideClaims):
         """
         for left in reversed(range(TRIES)):
             try:
-                return self._take(wanted, ticket)
+                return self._acquire_once(wanted, ticket)
             except StoreBusy as error:
                 # Many calls came at the same moment, and others went first. Nothing was written.
                 if not left:
@@ -90,20 +90,20 @@ class Claims(OutsideClaims):
                 _log.debug("%s is asked for once more: %s", wanted.key, error)
         raise AssertionError
 
-    def _take(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
+    def _acquire_once(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
         self._host.refuse_if_emptied()
-        self.define(wanted.spec)
+        self.define_jobs(wanted.spec)
         for _ in range(LOOKS):
-            held = self._try(wanted, ticket)
+            held = self._try_acquire(wanted, ticket)
             if held is NotWon.PRUNED:
                 return None
             if held is NotWon.UNKNOWN:
                 # The store forgot it, with all that was recorded of it.
-                self.define(wanted.spec, anew=True)
+                self.define_jobs(wanted.spec, anew=True)
                 continue
             if not isinstance(held, NotWon):
                 return self._of_this_payload(held, wanted)
-            seen = self.look(wanted)
+            seen = self.read_occurrence(wanted)
             if seen is not None and seen.state is State.CANCELLED and seen.reason == NOT_ASKED_FOR:
                 self.store.forget(wanted.spec.name, seen.key, by=self.name, why="asked for again", only=seen.id)
             elif seen is not None:
@@ -118,9 +118,9 @@ class Claims(OutsideClaims):
         if found is None:
             return held
         self.let_go(held)
-        raise wanted.mismatch(found, "an attempt that was cut off", None)
+        raise wanted.payload_mismatch(found, "an attempt that was cut off", None)
 
-    def look(self, wanted: CallKey) -> Occurrence | None:
+    def read_occurrence(self, wanted: CallKey) -> Occurrence | None:
         """Return the occurrence as it stands; a claim of this process whose answer was lost is given back first.
 
         Raises:
@@ -134,7 +134,7 @@ class Claims(OutsideClaims):
             return None
         differs = wanted.differs_from(found[0].fingerprint)
         if differs is not None:
-            raise wanted.mismatch(differs, f"the call that is {found[0].state} there", found[0])
+            raise wanted.payload_mismatch(differs, f"the call that is {found[0].state} there", found[0])
         return found[0]
 
     def _was_left(self, seen: Occurrence) -> bool:
@@ -150,15 +150,15 @@ class Claims(OutsideClaims):
             return True
         if asked or seen.session is None:
             return False
-        session = self._host.pin()
-        self._host.unpin()
+        session = self._host.pin_session()
+        self._host.unpin_session()
         if seen.session != session.session:
             return False
         # The answer to an ``acquire`` of this process was lost, and nothing works on the claim.
         self.store.step(seen.session, Step(ends=(uncounted_end(seen.id, seen.token, seen.session),)))
         return True
 
-    def sweep(self) -> bool:
+    def settle_leftovers(self) -> bool:
         """Settle claims of calls that went away while they asked; return whether calls are still asking."""
         with self._lock:
             left = [one for one in self._asked if one.is_left]
@@ -183,7 +183,7 @@ class Claims(OutsideClaims):
         with self._lock:
             if not self._asked:
                 self._sweeps = False
-                self._host.discard(self._sweep)
+                self._host.discard_resource(self._sweep)
             return bool(self._asked)
 
     def is_left_behind(self) -> bool:
@@ -195,12 +195,12 @@ class Claims(OutsideClaims):
         view = self.store.job(spec.name)
         return view is not None and view.paused_at is not None
 
-    def _try(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
+    def _try_acquire(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
         asked = PendingAcquire(wanted, ticket)
         with self._lock:
             self._asked[asked] = None
         if not self._sweeps:
-            self._host.add(self._sweep, WATCH)
+            self._host.add_resource(self._sweep, WATCH)
             self._sweeps = True
         known = False
         try:
@@ -223,21 +223,21 @@ class Claims(OutsideClaims):
         at = wanted.scheduled_for
         key = wanted.key if at is None else None
         named = AskNamed(wanted.spec.name, scheduled_for=at, key=key, fingerprint=wanted.fingerprint)
-        [[answer]] = self._ask([named], lambda: ticket)
+        [[answer]] = self._request_claims([named], lambda: ticket)
         if isinstance(answer, NotWon):
             return answer
         held, _ = answer
         held.run.zone = wanted.zone
         return held
 
-    def _keys(self) -> set[tuple[int, int]] | None:
+    def _list_held_keys(self) -> set[tuple[int, int]] | None:
         """Return the claims that calls hold; ``None`` while a call asks, because its answer may be on the way."""
         with self._lock:
             return None if self._asked else set(self._held)
 
     # --- calls that wait for calls ------------------------------------------------------------------------------------
 
-    def waits(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
+    def note_waiting(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
         """Note that a call, which holds the keys of ``chain``, waits for another one.
 
         Raises:
@@ -279,7 +279,7 @@ class Claims(OutsideClaims):
         known = self.store.job(spec.name)
         if known is None or known.spec.function in {spec.name, spec.function}:  # the first: of an earlier version
             return spec
-        if alike(known.spec.function, spec.function):
+        if is_same_function(known.spec.function, spec.function):
             return replace(spec, function=known.spec.function)
         kind, _, name = spec.name.partition(":")
         _log.warning(
@@ -293,20 +293,20 @@ class Claims(OutsideClaims):
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def done(self, held: OwnedClaim, *, accepted: bool = False) -> None:
+    def drop_settled(self, held: OwnedClaim, *, accepted: bool = False) -> None:
         """Drop a claim that the store has settled, and notify waiting processes."""
-        super().done(held, accepted=accepted)
+        super().drop_settled(held, accepted=accepted)
         ran_for = self.clock.monotonic() - held.started
-        self.waiters.tell(held.claim.id, ran_for=ran_for, attempt=held.claim.attempt)
+        self.waiters.notify_of_end(held.claim.id, ran_for=ran_for, attempt=held.claim.attempt)
 
-    def forget(self, held: OwnedClaim) -> None:
+    def drop_claim(self, held: OwnedClaim) -> None:
         """Drop a claim, and wake the calls that wait for it here."""
-        super().forget(held)
-        self.waiters.wake(held.claim.id)
+        super().drop_claim(held)
+        self.waiters.wake_calls(held.claim.id)
 
     # --- maintenance --------------------------------------------------------------------------------------------------
 
-    def maintain(self) -> None:
+    def maintain_store(self) -> None:
         """Prune what was kept long enough, and close what was not asked for again in that time; at intervals."""
         now = self.clock.monotonic()
         with self._lock:
@@ -328,7 +328,7 @@ class Claims(OutsideClaims):
             if seen.due_at + (timedelta(0) if seen.error is not None else spec.policies.keep) > now:
                 continue
             ticket = Ticket()
-            held = self._try(CallKey(spec, seen.key, seen.scheduled_for), ticket)
+            held = self._try_acquire(CallKey(spec, seen.key, seen.scheduled_for), ticket)
             if not isinstance(held, NotWon):
                 # Acquired as by a call, so that no call can begin with it at the same moment.
-                self.settle(held, End.of(held.claim, Final(State.CANCELLED, NOT_ASKED_FOR)))
+                self.record_end(held, End.of(held.claim, Final(State.CANCELLED, NOT_ASKED_FOR)))

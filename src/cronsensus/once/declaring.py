@@ -12,7 +12,7 @@ from cronsensus.declared.functions import Function, look_at
 from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
 from cronsensus.model.job import JobSpec, OnCrash, Policies, check_choice, unknown_option
 from cronsensus.once.choices import OnBusy, OnError, OnMismatch
-from cronsensus.once.identity import identity
+from cronsensus.once.identity import identity_of
 from cronsensus.once.keys import KeyOf
 from cronsensus.once.payloads import FingerprintOf, Payload
 from cronsensus.once.slots import read_trigger, slot_of
@@ -138,16 +138,16 @@ class Guards:
         def decorate(function: Any = None, *args: Any, **kwargs: Any) -> Once[..., Any]:
             if callable(key) and (args or kwargs or not callable(function)):
                 # `key` is the function, and this is a call of what it became.
-                raise _parentheses("once", "key='charge:{order_id}'")
-            looked_at = look(function, name)
-            signature = _signature(looked_at, transaction=transaction)
+                raise _missing_parentheses("once", "key='charge:{order_id}'")
+            looked_at = inspect_function(function, name)
+            signature = _callers_signature(looked_at, transaction=transaction)
             key_of = KeyOf(key, looked_at.name, signature)
             fingerprint_of = FingerprintOf(payload, looked_at.name, signature)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
                 from cronsensus.once.call_key import CallKey
 
-                given = key_of.arguments(args, kwargs)
+                given = key_of.bind_arguments(args, kwargs)
                 found = key_of(args, kwargs, given)
                 return CallKey(
                     spec,
@@ -158,9 +158,9 @@ class Guards:
                 )
 
             def recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-                return key_of(args, kwargs, key_of.arguments(args, kwargs, partly=True)).text
+                return key_of(args, kwargs, key_of.bind_arguments(args, kwargs, partly=True)).text
 
-            return self.guard("once", looked_at, wanted, options, transaction=transaction, recorded=recorded)
+            return self.guard_function("once", looked_at, wanted, options, transaction=transaction, recorded=recorded)
 
         return decorate
 
@@ -205,7 +205,7 @@ class Guards:
         options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
 
         def decorate(function: Callable[..., Any]) -> Any:
-            looked_at = look(function, name)
+            looked_at = inspect_function(function, name)
             log_other_meanings(looked_at.name, trigger)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
@@ -213,13 +213,13 @@ class Guards:
 
                 zone = self._zone()
                 here = trigger.in_zone(zone)
-                return CallKey.slot(spec, slot_of(here, self.claims().store.now(), ahead), here.zone or zone)
+                return CallKey.for_slot(spec, slot_of(here, self.claims().store.now(), ahead), here.zone or zone)
 
-            return self.guard("once_per", looked_at, wanted, options)
+            return self.guard_function("once_per", looked_at, wanted, options)
 
         return decorate
 
-    def guard(
+    def guard_function(
         self,
         kind: str,
         looked_at: Function,
@@ -241,7 +241,7 @@ class Guards:
         spec = JobSpec(
             name=name,
             # No node registers a function of this name: it runs where it is called. It tells two programs apart.
-            function=identity(looked_at),
+            function=identity_of(looked_at),
             policies=options["policies"],
             executor=looked_at.registered.executor,
             source="runtime",
@@ -261,7 +261,7 @@ class Guards:
         return guarded
 
 
-def look(function: Callable[..., Any], name: str | None) -> Function:
+def inspect_function(function: Callable[..., Any], name: str | None) -> Function:
     """Return what is to know of a function that is to be guarded."""
     from cronsensus.once.once import Once
 
@@ -275,7 +275,7 @@ def look(function: Callable[..., Any], name: str | None) -> Function:
     return looked_at
 
 
-def _signature(looked_at: Function, *, transaction: bool) -> inspect.Signature | None:
+def _callers_signature(looked_at: Function, *, transaction: bool) -> inspect.Signature | None:
     """Return what callers pass."""
     signature = looked_at.signature
     if not transaction or signature is None:
@@ -322,8 +322,8 @@ def refuse_unknown(unknown: dict[str, Any], known: set[str], where: str) -> None
 def require_parentheses(first: object, decorator: str, example: str) -> None:
     """Raise if a function stands where the decorator's first argument belongs."""
     if inspect.isfunction(first):
-        raise _parentheses(decorator, example)
+        raise _missing_parentheses(decorator, example)
 
 
-def _parentheses(decorator: str, example: str) -> InvalidOption:
+def _missing_parentheses(decorator: str, example: str) -> InvalidOption:
     return InvalidOption(f"the decorator needs its parentheses; write @scheduler.{decorator}({example})")

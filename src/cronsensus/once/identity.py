@@ -18,7 +18,7 @@ from cronsensus.declared.functions import Function
 from cronsensus.model.job import LONGEST_NAME
 
 
-def identity(looked_at: Function) -> str:
+def identity_of(looked_at: Function) -> str:
     """Return module, name and parameters of a function as one text; no node registers a function under such a name."""
     plain: Any = looked_at.registered.function
     while isinstance(plain, functools.partial):
@@ -27,17 +27,17 @@ def identity(looked_at: Function) -> str:
     name = getattr(plain, "__qualname__", None) or looked_at.name
     signature = looked_at.signature
     parameters = "…" if signature is None else ", ".join(signature.parameters)
-    text = f"{_module(plain)}.{name}({parameters})"
+    text = f"{_module_of(plain)}.{name}({parameters})"
     text = "".join(one if one.isprintable() else "?" for one in text)
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 2]}…)"
 
 
-def alike(one: str, other: str) -> bool:
+def is_same_function(one: str, other: str) -> bool:
     """Return whether two may be the same: a script's module is ``tasks`` to itself, and ``shop.tasks`` to others."""
     return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
 
 
-def _module(function: Callable[..., Any]) -> str:
+def _module_of(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", None) or ""
     if module != "__main__":
         return module
@@ -46,10 +46,10 @@ def _module(function: Callable[..., Any]) -> str:
     if spec is not None:
         return str(spec.name).removesuffix(".__main__")
     file = getattr(main, "__file__", None)
-    return Path(file).stem if file else f"<{_digest(getattr(function, '__code__', None))}>"
+    return Path(file).stem if file else f"<{_digest_code(getattr(function, '__code__', None))}>"
 
 
-def _digest(code: CodeType | None) -> str:
+def _digest_code(code: CodeType | None) -> str:
     """Return what tells two functions that were typed in (``python -c``) apart."""
     if code is None:
         return "typed in"

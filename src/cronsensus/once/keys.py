@@ -89,18 +89,18 @@ class KeyOf:
         self._parts: tuple[_Part, ...] = ()
         self._end = ""
         if not callable(key):
-            self._read(key)
+            self._read_path(key)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any] | None = None) -> Key:
-        """Return the key of a call with these arguments; ``given``: as ``arguments`` returned them.
+        """Return the key of a call with these arguments; ``given``: as ``bind_arguments`` returned them.
 
         Raises:
             TypeError: the function cannot be called with them.
             InvalidOption: what comes of them can be no key.
         """
         if callable(self._key):
-            return self._own(self._key(*args, **kwargs))
-        given = self.arguments(args, kwargs) if given is None else given
+            return self._spell_own(self._key(*args, **kwargs))
+        given = self.bind_arguments(args, kwargs) if given is None else given
         try:
             texts, kinds = self._fill_in(given)
         except (KeyError, AttributeError, IndexError, TypeError, ValueError, RecursionError) as error:
@@ -110,13 +110,13 @@ class KeyOf:
                 f"key={self._key!r} of {self._name}() cannot be filled in from this call: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        plain = self._joined(texts)
+        plain = self._join_texts(texts)
         text = plain
         if not self._can_be_read_back(texts) or not _is_free(plain):
-            text = _QUOTED + self._joined([json.dumps(one, ensure_ascii=False) for one in texts])
-        return Key(check_key(_shortened(text, plain)), kinds, tuple(part.field for part in self._parts))
+            text = _QUOTED + self._join_texts([json.dumps(one, ensure_ascii=False) for one in texts])
+        return Key(check_key(_shorten_key(text, plain)), kinds, tuple(part.field for part in self._parts))
 
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, partly: bool = False) -> dict[str, Any]:
+    def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, partly: bool = False) -> dict[str, Any]:
         """Return what a call passes, by name, with the defaults; ``partly``: some of it may be left out.
 
         Raises:
@@ -134,7 +134,7 @@ class KeyOf:
 
     # --- the template -------------------------------------------------------------------------------------------------
 
-    def _read(self, key: Any) -> None:
+    def _read_path(self, key: Any) -> None:
         if not isinstance(key, str):
             raise InvalidOption(
                 f"key={key!r}: write a template such as 'charge:{{order_id}}', or a function of the call"
@@ -157,7 +157,7 @@ class KeyOf:
         if not parts and (not text or text.startswith(SCHEDULED_KEY_PREFIX)):
             check_key(text)
 
-    def _joined(self, texts: list[str]) -> str:
+    def _join_texts(self, texts: list[str]) -> str:
         return "".join(part.before + text for part, text in zip(self._parts, texts, strict=True)) + self._end
 
     def _can_be_read_back(self, texts: list[str]) -> bool:
@@ -176,7 +176,7 @@ class KeyOf:
             spec = _FORMATTER.vformat(part.spec, (), given) if part.spec else ""
             kind = next((letter for types, letter in _KINDS if isinstance(value, types)), "s")
             if kind == "c" and not _has_own_text(value):
-                shown: Any = self._spelled(value, part.field)
+                shown: Any = self._spell_container(value, part.field)
             else:
                 shown = value
                 kind = "s" if part.conversion in {"r", "a"} else kind
@@ -210,15 +210,18 @@ class KeyOf:
         ):
             raise self._no_text(part.field, value)
 
-    def _spelled(self, value: Any, field: str) -> str:
+    def _spell_container(self, value: Any, field: str) -> str:
         """Return a container as ``repr`` would spell it, whatever order a dict's keys were put in."""
         if isinstance(value, dict) and not _has_own_text(value):
-            items = sorted(f"{self._spelled(key, field)}: {self._spelled(one, field)}" for key, one in value.items())
+            items = sorted(
+                f"{self._spell_container(key, field)}: {self._spell_container(one, field)}"
+                for key, one in value.items()
+            )
             return f"{{{', '.join(items)}}}"
         if type(value) is list:
-            return f"[{', '.join(self._spelled(one, field) for one in value)}]"
+            return f"[{', '.join(self._spell_container(one, field) for one in value)}]"
         if type(value) is tuple:
-            inner = ", ".join(self._spelled(one, field) for one in value)
+            inner = ", ".join(self._spell_container(one, field) for one in value)
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         if value is not None:
             self._require_said(_Part("", field, "", "r"), value)
@@ -229,7 +232,7 @@ class KeyOf:
 
     # --- a function instead of a template -----------------------------------------------------------------------------
 
-    def _own(self, text: Any) -> Key:
+    def _spell_own(self, text: Any) -> Key:
         if not isinstance(text, str) or not text:
             if inspect.iscoroutine(text):
                 text.close()
@@ -239,7 +242,7 @@ class KeyOf:
                 "or an empty text, would make one call of all such calls"
             )
         key = text if _is_free(text) else _QUOTED + json.dumps(text, ensure_ascii=False)
-        return Key(check_key(_shortened(key, text)), "s", ("key",))
+        return Key(check_key(_shorten_key(key, text)), "s", ("key",))
 
     # --- what cannot be -----------------------------------------------------------------------------------------------
 
@@ -266,7 +269,7 @@ def require_argument(option: str, field: str, name: str, signature: inspect.Sign
     """
     from difflib import get_close_matches
 
-    named = _first(field)
+    named = _first_name(field)
     if not named or named.isdigit():
         raise InvalidOption(f"{option}: name the argument, as in '{{order_id}}'")
     if signature is None:
@@ -285,7 +288,7 @@ def require_argument(option: str, field: str, name: str, signature: inspect.Sign
     raise InvalidOption(f"{option}: {name}() has no argument {named!r}, {has}{hint}")
 
 
-def _first(field: str) -> str:
+def _first_name(field: str) -> str:
     for end, character in enumerate(field):
         if character in ".[":
             return field[:end]
@@ -302,7 +305,7 @@ def _is_free(text: str) -> bool:
     return not text.startswith((_VERSION, SCHEDULED_KEY_PREFIX)) and "\0" not in text
 
 
-def _shortened(key: str, plain: str) -> str:
+def _shorten_key(key: str, plain: str) -> str:
     if len(key) <= LONGEST_KEY:
         return key
     try:

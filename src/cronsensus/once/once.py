@@ -25,14 +25,14 @@ from msgspec import structs
 
 from cronsensus.declared.functions import is_async, mark_async
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
-from cronsensus.lock.drive import adrive, drive
-from cronsensus.lock.worker_pool import on_worker, submit, surely
+from cronsensus.lock.drive import adrive_flow, drive_flow
+from cronsensus.lock.worker_pool import call_surely, on_worker, submit_act
 from cronsensus.model.ending import Ending
 from cronsensus.model.ends import Again, End, Final, Then
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, RunError
 from cronsensus.model.states import State
-from cronsensus.node.executors.result import describe
+from cronsensus.node.executors.result import describe_error
 from cronsensus.node.run import BaseRun, current_run, enter_run
 from cronsensus.node.run_transaction import UNCOMMITTED
 from cronsensus.once.acquiring import Got, acquire, give_back
@@ -149,8 +149,8 @@ class Once(Generic[P, R_co]):
     def call(self, how: How, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Call it, with another answer to a key that is running."""
         if self.is_async:
-            return self._acall(how, args, kwargs or {})
-        return self._call(how, args, kwargs or {})
+            return self._acall_guarded(how, args, kwargs or {})
+        return self._call_guarded(how, args, kwargs or {})
 
     if not TYPE_CHECKING:  # or each misspelt attribute would pass a type checker
 
@@ -217,30 +217,30 @@ class Once(Generic[P, R_co]):
 
     # --- on this thread -----------------------------------------------------------------------------------------------
 
-    def _call(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN) -> Any:
+    def _call_guarded(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN) -> Any:
         claims = self._claims()
         ticket = Ticket()
         try:
             return self._call_with(ticket, claims, how, args, kwargs, left)
         finally:
-            claims.leave(ticket)
+            claims.note_owner_gone(ticket)
 
     def _call_with(  # noqa: PLR0917 - it is one call
         self, ticket: Ticket, claims: Claims, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], left: int
     ) -> Any:
         chain = _chain.get()
         wanted = self._asked_for(claims, how, args, kwargs, chain, _key_of_run(current_run()))
-        flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
-        got = drive(
+        flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names_of_held(chain, claims))
+        got = drive_flow(
             flow,
             f"{self.name}(), which is being run under the key {wanted.key!r},",
             "make the function `async def` and await it, or call it by `await asyncio.to_thread(…)`",
         )
         if not isinstance(got, OwnedClaim):
-            return self._answer(wanted, got, how.on_busy)
+            return self._recorded_answer(wanted, got, how.on_busy)
         outer = current_run()
         try:
-            self._begins(claims, got, chain)
+            self._note_start(claims, got, chain)
             if self._transaction:
                 with got.run.transaction() as connection:
                     got.value = self.function(connection, *args, **kwargs)
@@ -250,21 +250,23 @@ class Once(Generic[P, R_co]):
         except BaseException as error:
             if claims.crossed_a_fork:
                 raise
-            if self._recorded_anyway(got, error, self._settle(claims, got, self._ending(got, error))):
-                return self._result(claims, got)
+            if self._recorded_anyway(got, error, self._record_ending(claims, got, self._ending_of_error(got, error))):
+                return self._read_result(claims, got)
             if not (left and self._is_undone(error)):
                 raise
         else:
-            _ends(outer, chain)
-            return self._returned(claims, got)
+            _end_waits(outer, chain)
+            return self._record_return(claims, got)
         finally:
-            _ends(outer, chain)
-            got.run.over()
-        return self._call(how, args, kwargs, left=left - 1)
+            _end_waits(outer, chain)
+            got.run.release_leftovers()
+        return self._call_guarded(how, args, kwargs, left=left - 1)
 
     # --- on an event loop ---------------------------------------------------------------------------------------------
 
-    async def _acall(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN) -> Any:
+    async def _acall_guarded(
+        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN
+    ) -> Any:
         ticket = Ticket()
         try:
             return await self._acall_with(ticket, how, args, kwargs, left)
@@ -273,7 +275,7 @@ class Once(Generic[P, R_co]):
             if ticket.held is not None:
                 # Not awaited: the task may be gone by now, and its loop too. The background queue does it otherwise.
                 with contextlib.suppress(RuntimeError):
-                    submit(partial(ticket.held.claims.leave, ticket))
+                    submit_act(partial(ticket.held.claims.note_owner_gone, ticket))
 
     async def _acall_with(
         self, ticket: Ticket, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], left: int
@@ -282,12 +284,12 @@ class Once(Generic[P, R_co]):
         # Context variables, which the threads of ``on_worker`` do not have.
         outer, chain = current_run(), _chain.get()
         wanted = await on_worker(partial(self._asked_for, claims, how, args, kwargs, chain, _key_of_run(outer)))
-        flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
-        got = await adrive(flow, lambda answer: give_back(answer, claims))
+        flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names_of_held(chain, claims))
+        got = await adrive_flow(flow, lambda answer: give_back(answer, claims))
         if not isinstance(got, OwnedClaim):
-            return self._answer(wanted, got, how.on_busy)
+            return self._recorded_answer(wanted, got, how.on_busy)
         try:
-            self._begins(claims, got, chain)
+            self._note_start(claims, got, chain)
             if self._transaction:
                 async with got.run.atransaction() as connection:
                     got.value = await self.function(connection, *args, **kwargs)
@@ -299,18 +301,18 @@ class Once(Generic[P, R_co]):
         except BaseException as error:
             if claims.crossed_a_fork:
                 raise
-            ending = self._ending(got, error)
-            if self._recorded_anyway(got, error, await surely(lambda: self._settle(claims, got, ending))):
-                return await on_worker(lambda: self._result(claims, got))
+            ending = self._ending_of_error(got, error)
+            if self._recorded_anyway(got, error, await call_surely(lambda: self._record_ending(claims, got, ending))):
+                return await on_worker(lambda: self._read_result(claims, got))
             if not (left and self._is_undone(error)):
                 raise
         else:
-            _ends(outer, chain)
-            return await surely(lambda: self._returned(claims, got))
+            _end_waits(outer, chain)
+            return await call_surely(lambda: self._record_return(claims, got))
         finally:
-            _ends(outer, chain)
-            got.run.over()
-        return await self._acall(how, args, kwargs, left=left - 1)
+            _end_waits(outer, chain)
+            got.run.release_leftovers()
+        return await self._acall_guarded(how, args, kwargs, left=left - 1)
 
     # --- what both do -------------------------------------------------------------------------------------------------
 
@@ -326,7 +328,7 @@ class Once(Generic[P, R_co]):
         if self._transaction and not claims.store.capabilities.transactional_finish:
             raise no_transactions(claims.store.capabilities.name)
         wanted = self._wanted(self._spec(), args, kwargs)
-        held = _names(chain, claims)
+        held = _names_of_held(chain, claims)
         if wanted.name == outer_key or (how.patience != 0 and wanted.name in held):
             way = "" if wanted.name == outer_key else f", through {held[-1][0]!r} under {held[-1][1]!r},"
             raise ConfigurationError(
@@ -335,15 +337,15 @@ class Once(Generic[P, R_co]):
             )
         return wanted
 
-    def _begins(self, claims: Claims, held: OwnedClaim, chain: tuple[OwnedClaim, ...]) -> None:
+    def _note_start(self, claims: Claims, held: OwnedClaim, chain: tuple[OwnedClaim, ...]) -> None:
         """Set what becomes of the key if this call goes away from here on; then the function may begin."""
         held.run.type_result(self._types)
-        held.end_if_left = self._left(claims)
+        held.end_if_left = self._abandoned_end(claims)
         enter_run(held.run)
         _chain.set((*chain, held))
         held.begun = True
 
-    def _answer(self, wanted: CallKey, seen: Got, on_busy: OnBusy) -> Any:
+    def _recorded_answer(self, wanted: CallKey, seen: Got, on_busy: OnBusy) -> Any:
         """Return what was recorded, or say why there is nothing."""
         if seen is None:
             _log.info("%s: %s is not run: it is pruned, or the function is paused", self.name, wanted.key)
@@ -367,17 +369,17 @@ class Once(Generic[P, R_co]):
             occurrence=seen,
         )
 
-    def _returned(self, claims: Claims, held: OwnedClaim) -> Any:
+    def _record_return(self, claims: Claims, held: OwnedClaim) -> Any:
         """Record what the function returned, and return it."""
         value = held.value
         if claims.crossed_a_fork:
             return value  # the call, and what it holds, are the parent's
         if held.run.committed:
-            claims.done(held)
-            claims.maintain()
+            claims.drop_settled(held)
+            claims.maintain_store()
             return value
         ending, refused = self._ending_of(value)
-        settled = self._settle(claims, held, ending)
+        settled = self._record_ending(claims, held, ending)
         if refused is not None:
             raise refused
         if settled is State.SUCCEEDED:
@@ -395,21 +397,21 @@ class Once(Generic[P, R_co]):
             text = self._types.write_result(value, what=f"what {self.name!r} returned")
         except InvalidPayload as error:
             # Its work is done. To free the key would be to do it twice.
-            return Ending(kind="raised", error=describe(error), hopeless=True), error
+            return Ending(kind="raised", error=describe_error(error), hopeless=True), error
         return Ending(kind="returned", result=text), None
 
-    def _ending(self, held: OwnedClaim, error: BaseException) -> Ending:
+    def _ending_of_error(self, held: OwnedClaim, error: BaseException) -> Ending:
         """Return how a call ended that an exception came out of: after the function had returned, with its result."""
         if held.value is not UNSET and not self._transaction:
             return self._ending_of(held.value)[0]
-        return self._raised(held, error)
+        return self._record_error(held, error)
 
-    def _left(self, claims: Claims) -> Callable[[OwnedClaim], End]:
+    def _abandoned_end(self, claims: Claims) -> Callable[[OwnedClaim], End]:
         """Return what says how a call ended that went away in the middle."""
 
         def end(held: OwnedClaim) -> End:
             ending = INTERRUPTED if held.value is UNSET or self._transaction else self._ending_of(held.value)[0]
-            return self._end(held, self._timed(claims, held, ending))
+            return self._make_end(held, self._with_timing(claims, held, ending))
 
         return end
 
@@ -417,9 +419,9 @@ class Once(Generic[P, R_co]):
         """Whether the database gave way to another transaction, as in a deadlock, and what was written is undone."""
         return self._transaction and isinstance(error, StoreBusy)
 
-    def _raised(self, held: OwnedClaim, error: BaseException) -> Ending:
+    def _record_error(self, held: OwnedClaim, error: BaseException) -> Ending:
         undone = self._is_undone(error) or held.run.was_cut_off(error)
-        return Ending(kind="retry" if undone else "raised", error=describe(error))
+        return Ending(kind="retry" if undone else "raised", error=describe_error(error))
 
     def _recorded_anyway(self, held: OwnedClaim, error: BaseException, stands: State | None) -> bool:
         """Whether the store says that it succeeded although an exception came out: the answer to a commit was lost."""
@@ -427,16 +429,16 @@ class Once(Generic[P, R_co]):
             _log.warning("%s under the key %s is committed, although it raised %r", self.name, held.claim.key, error)
         return stands is State.SUCCEEDED and isinstance(error, Exception)
 
-    def _result(self, claims: Claims, held: OwnedClaim) -> Any:
+    def _read_result(self, claims: Claims, held: OwnedClaim) -> Any:
         seen = claims.store.occurrence(held.claim.id)
         return None if seen is None else self._types.read_result(seen.result)
 
-    def _settle(self, claims: Claims, held: OwnedClaim, ending: Ending) -> State | None:
+    def _record_ending(self, claims: Claims, held: OwnedClaim, ending: Ending) -> State | None:
         """Record an ending; return the key's state, or ``None`` if the claim had been taken over by then."""
         # Noted first: if this call goes away here, another one, or the background queue, records it.
-        held.unsettled = self._end(held, self._timed(claims, held, ending))
-        settled = claims.settle(held, held.unsettled)
-        claims.maintain()
+        held.unsettled = self._make_end(held, self._with_timing(claims, held, ending))
+        settled = claims.record_end(held, held.unsettled)
+        claims.maintain_store()
         if not settled.accepted:
             _log.warning(
                 "%s under the key %s was taken over; how it ended here is not recorded", self.name, held.claim.key
@@ -445,11 +447,11 @@ class Once(Generic[P, R_co]):
         return settled.state
 
     @staticmethod
-    def _timed(claims: Claims, held: OwnedClaim, ending: Ending) -> Ending:
+    def _with_timing(claims: Claims, held: OwnedClaim, ending: Ending) -> Ending:
         elapsed = timedelta(seconds=claims.clock.monotonic() - held.started)
-        return structs.replace(held.run.ended(ending), elapsed=elapsed)
+        return structs.replace(held.run.effective_ending(ending), elapsed=elapsed)
 
-    def _end(self, held: OwnedClaim, ending: Ending) -> End:
+    def _make_end(self, held: OwnedClaim, ending: Ending) -> End:
         return End.of(held.claim, self._what_follows(held, ending), ending.elapsed)
 
     def _what_follows(self, held: OwnedClaim, ending: Ending) -> Then:
@@ -463,12 +465,12 @@ class Once(Generic[P, R_co]):
         return Again(held.claim.spec.policies.keep, failed=True, reason=FREED, error=error)
 
 
-def _names(chain: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, str], ...]:
+def _names_of_held(chain: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, str], ...]:
     """Return the names of what the calls around this one still hold."""
     return tuple(held.name for held in chain if held.claims is claims and not held.is_over)
 
 
-def _ends(outer: BaseRun | None, chain: tuple[OwnedClaim, ...]) -> None:
+def _end_waits(outer: BaseRun | None, chain: tuple[OwnedClaim, ...]) -> None:
     enter_run(outer)
     _chain.set(chain)
 

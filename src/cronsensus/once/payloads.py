@@ -86,26 +86,31 @@ class FingerprintOf:
         Raises:
             InvalidOption: what is named is no plain value.
         """
-        hashes = {name: _hashed(value, key.text, name) for name, value in self._counted(args, kwargs, given).items()}
+        hashes = {
+            name: _hash_value(value, key.text, name)
+            for name, value in self._counted_arguments(args, kwargs, given).items()
+        }
         if len(hashes) > MOST_NAMES:
             names = sorted(hashes)
             rest = [hashes.pop(name) for name in names[MOST_NAMES:]]
-            hashes[_REST] = _hashed(rest, key.text, _REST)
+            hashes[_REST] = _hash_value(rest, key.text, _REST)
         return json.dumps({"k": key.kinds, "p": hashes}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
-    def _counted(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    def _counted_arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
         if self._function is not None:
-            return {"payload()": self._plain("payload()", self._function(*args, **kwargs))}
+            return {"payload()": self._plain_value("payload()", self._function(*args, **kwargs))}
         if self._fields is not None:
-            return {field: self._plain(field, self._part(field, given)) for field in self._fields}
+            return {field: self._plain_value(field, self._fingerprint_part(field, given)) for field in self._fields}
         found = {
-            name: plain(value, leave_out=True)
+            name: plain_json(value, leave_out=True)
             for name, value in given.items()
-            if name not in self._ignored and not _changes(name)
+            if name not in self._ignored and not _describe_changes(name)
         }
         return {name: value for name, value in found.items() if value is not _NO_VALUE}
 
-    def _part(self, field: str, given: Mapping[str, Any]) -> Any:
+    def _fingerprint_part(self, field: str, given: Mapping[str, Any]) -> Any:
         try:
             return _FORMATTER.get_field(field, (), given)[0]
         except (KeyError, AttributeError, IndexError, TypeError) as error:
@@ -113,8 +118,8 @@ class FingerprintOf:
                 f"payload={field!r} of {self._name}() is not in this call: {type(error).__name__}: {error}"
             ) from error
 
-    def _plain(self, what: str, value: Any) -> Any:
-        found = plain(value)
+    def _plain_value(self, what: str, value: Any) -> Any:
+        found = plain_json(value)
         if found is _NO_VALUE:
             raise InvalidOption(
                 f"payload= of {self._name}(): {what} is, or holds, a {type(value).__qualname__} that cannot be "
@@ -140,9 +145,9 @@ class Difference:
     recorded: tuple[str, ...]
 
 
-def difference(given: str | None, recorded: str | None) -> Difference | None:
+def find_difference(given: str | None, recorded: str | None) -> Difference | None:
     """Return how two fingerprints differ; ``None``: they do not, or one of them is none."""
-    mine, theirs = _read(given), _read(recorded)
+    mine, theirs = _read_fingerprint(given), _read_fingerprint(recorded)
     if mine is None or theirs is None:
         return None
     # A key of another form has other places.
@@ -154,7 +159,7 @@ def difference(given: str | None, recorded: str | None) -> Difference | None:
     return Difference(places, names, tuple(sorted(mine[1])), tuple(sorted(theirs[1])))
 
 
-def _read(text: str | None) -> tuple[str, dict[str, str]] | None:
+def _read_fingerprint(text: str | None) -> tuple[str, dict[str, str]] | None:
     if text is None:
         return None
     try:
@@ -165,20 +170,20 @@ def _read(text: str | None) -> tuple[str, dict[str, str]] | None:
     return (kinds, hashes) if isinstance(kinds, str) and isinstance(hashes, dict) else None
 
 
-def _hashed(value: Any, key: str, name: str) -> str:
+def _hash_value(value: Any, key: str, name: str) -> str:
     # With the key, so that one value has another hash under each, and no table of hashes tells what it was.
     text = json.dumps([key, name, value], sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
-def _changes(name: str) -> bool:
+def _describe_changes(name: str) -> bool:
     return re.sub("[-_]", "", name.lower()) in CHANGES_WITH_EACH_DELIVERY
 
 
 # --- plain values -----------------------------------------------------------------------------------------------------
 
 
-def plain(value: Any, *, leave_out: bool = False, depth: int = 0) -> Any:
+def plain_json(value: Any, *, leave_out: bool = False, depth: int = 0) -> Any:
     """Return a value as JSON values that are equal for equal payloads; ``_NO_VALUE`` if it is no plain one.
 
     Args:
@@ -189,24 +194,24 @@ def plain(value: Any, *, leave_out: bool = False, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         return _NO_VALUE
     if isinstance(value, Enum):
-        return plain(value.value, leave_out=leave_out, depth=depth + 1)
+        return plain_json(value.value, leave_out=leave_out, depth=depth + 1)
     if isinstance(value, Mapping):
-        return _entries(value.items(), leave_out=leave_out, depth=depth)
+        return _plain_entries(value.items(), leave_out=leave_out, depth=depth)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.compare)
-        return _entries(fields, leave_out=leave_out, depth=depth)
+        return _plain_entries(fields, leave_out=leave_out, depth=depth)
     if isinstance(value, list | tuple | set | frozenset):
-        return _items(value, leave_out=leave_out, depth=depth)
-    return _single(value)
+        return _plain_items(value, leave_out=leave_out, depth=depth)
+    return _plain_single(value)
 
 
-def _single(value: Any) -> Any:
+def _plain_single(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float | Decimal):
-        return _number(value)
+        return _plain_number(value)
     if isinstance(value, bytes | bytearray):
         return {"bytes": hashlib.blake2b(value, digest_size=16).hexdigest()}
     if isinstance(value, uuid.UUID):
@@ -220,7 +225,7 @@ def _single(value: Any) -> Any:
     return _NO_VALUE
 
 
-def _number(value: float | Decimal) -> Any:
+def _plain_number(value: float | Decimal) -> Any:
     """Return a number so that 9, 9.0 and Decimal("9.00") are one."""
     if isinstance(value, int):
         return int(value)
@@ -231,21 +236,21 @@ def _number(value: float | Decimal) -> Any:
     return {"number": str((Decimal(repr(value)) if isinstance(value, float) else value).normalize())}
 
 
-def _entries(items: Iterable[tuple[Any, Any]], *, leave_out: bool, depth: int) -> Any:
+def _plain_entries(items: Iterable[tuple[Any, Any]], *, leave_out: bool, depth: int) -> Any:
     found: dict[str, Any] = {}
     for key, value in items:
-        name = key if isinstance(key, str) else _single(key)
-        one = plain(value, leave_out=leave_out, depth=depth + 1)
+        name = key if isinstance(key, str) else _plain_single(key)
+        one = plain_json(value, leave_out=leave_out, depth=depth + 1)
         if name is _NO_VALUE or one is _NO_VALUE:
             if not leave_out:
                 return _NO_VALUE
-        elif not (leave_out and isinstance(name, str) and _changes(name)):
+        elif not (leave_out and isinstance(name, str) and _describe_changes(name)):
             found[name if isinstance(name, str) else json.dumps(name)] = one
     return found
 
 
-def _items(values: Iterable[Any], *, leave_out: bool, depth: int) -> Any:
-    found = [plain(one, leave_out=leave_out, depth=depth + 1) for one in values]
+def _plain_items(values: Iterable[Any], *, leave_out: bool, depth: int) -> Any:
+    found = [plain_json(one, leave_out=leave_out, depth=depth + 1) for one in values]
     kept = [one for one in found if one is not _NO_VALUE]
     if len(kept) < len(found) and not leave_out:
         return _NO_VALUE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, notifies
+from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, can_notify
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
@@ -37,7 +37,7 @@ class Waiters:
     @property
     def can_be_told(self) -> bool:
         """Whether the store has notifications."""
-        return notifies(self._store())
+        return can_notify(self._store())
 
     def close(self) -> None:
         """Close the connection."""
@@ -45,8 +45,8 @@ class Waiters:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def add(self, occurrence: int) -> QueuedWaiter:
-        """Return a waiter for the end of an occurrence; take it out by ``remove``.
+    def add_waiter(self, occurrence: int) -> QueuedWaiter:
+        """Return a waiter for the end of an occurrence; take it out by ``remove_waiter``.
 
         It is woken when this process ends the occurrence, and once it has joined the queue, when another one does.
         """
@@ -55,11 +55,11 @@ class Waiters:
             self._waiters.setdefault(occurrence, set()).add(waiter)
         return waiter
 
-    def remove(self, waiter: QueuedWaiter, *, pass_on: bool) -> None:
+    def remove_waiter(self, waiter: QueuedWaiter, *, pass_on: bool) -> None:
         """Take out a waiter.
 
         Args:
-            waiter: from ``add``.
+            waiter: from ``add_waiter``.
             pass_on: wake all waiters here, and the next process if the notification went to this one alone.
         """
         waiter.leave()
@@ -70,19 +70,19 @@ class Waiters:
             if not waiters:
                 self._waiters.pop(occurrence, None)
         if pass_on:
-            self.wake(occurrence)
+            self.wake_calls(occurrence)
             if waiter.told:
                 self._store().wake_next(waiter.name)
 
     # --- notifying ----------------------------------------------------------------------------------------------------
 
-    def tell(self, occurrence: int, *, ran_for: float, attempt: int) -> None:
+    def notify_of_end(self, occurrence: int, *, ran_for: float, attempt: int) -> None:
         """Notify other processes of an occurrence's end, if one of them can be in its queue. Never raises."""
         # A call that waited for an earlier attempt too may have waited for longer than this one ran.
         if (ran_for > TELL_AFTER or attempt > 1) and self.can_be_told:
             self._store().wake_next(_queue_of(occurrence))
 
-    def wake(self, occurrence: int) -> None:
+    def wake_calls(self, occurrence: int) -> None:
         """Have the calls that wait here for an occurrence look again."""
         with self._lock:
             waiters = list(self._waiters.get(occurrence, ()))
@@ -94,7 +94,7 @@ class Waiters:
         with self._lock:
             occurrences = list(self._waiters)
         for occurrence in occurrences:
-            self.wake(occurrence)
+            self.wake_calls(occurrence)
 
 
 def _queue_of(occurrence: int) -> str:

@@ -179,13 +179,13 @@ class OpenedStore:
         What lives in this process's memory would be lost with its handle, so that is kept.
         """
         lock_backend, claims, outside, store = self._lock_backend, self._claims, self._outside, self._store
-        if lock_backend is not None and lock_backend.idle:
+        if lock_backend is not None and lock_backend.is_idle:
             self._lock_backend = None
             lock_backend.close()
-        if claims is not None and claims.idle:
+        if claims is not None and claims.is_idle:
             self._claims = None
             claims.close()
-        if outside is not None and outside.idle:
+        if outside is not None and outside.is_idle:
             self._outside = None
             outside.close()
         if self._lock_backend is not None or self._claims is not None or self._outside is not None:

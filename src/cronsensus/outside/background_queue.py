@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from cronsensus.lock.worker_pool import submit
+from cronsensus.lock.worker_pool import submit_act
 from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.outside")
@@ -22,23 +22,23 @@ class BackgroundQueue:
         self._waiting: dict[Act, None] = {}
         self._under_way = False
 
-    def add(self, act: Act) -> None:
+    def add_act(self, act: Act) -> None:
         """Have this done soon; an act that is queued already is done once."""
         with self._lock:
             self._waiting[act] = None
             if self._under_way:
                 return
             self._under_way = True
-        submit(self._do)
+        submit_act(self._run_acts)
 
-    def _do(self) -> None:
-        while (act := self._next()) is not None:
+    def _run_acts(self) -> None:
+        while (act := self._next_act()) is not None:
             try:
                 act()
             except Exception:  # noqa: BLE001 - logged
                 _log.exception("a mistake in cronsensus; please report it. It was done in the background")
 
-    def _next(self) -> Act | None:
+    def _next_act(self) -> Act | None:
         with self._lock:
             if self._waiting:
                 act = next(iter(self._waiting))

@@ -1,8 +1,8 @@
 """What this process runs outside of a node: claims that a session of its own holds.
 
-The store's ``acquire`` alone decides which process may run. A claim is kept alive by the session, and its result is
-recorded under its token. The session is not that of a node in this process: a node's session ends when it drains, and
-what the program itself has begun goes on then. Nor is it that of the locks, which have a longer lease.
+The store's ``acquire_claims`` alone decides which process may run. A claim is kept alive by the session, and its result
+is recorded under its token. The session is not that of a node in this process: a node's session ends when it drains,
+and what the program itself has begun goes on then. Nor is it that of the locks, which have a longer lease.
 
 ::
 
@@ -84,9 +84,15 @@ class OutsideClaims:
         self._lease = lease
         self._fast_evidence = fast_evidence
         self.background = BackgroundQueue()
-        self._reconciliation = Reconciliation(clock, store, self._keys, later=self.background.add)
+        self._reconciliation = Reconciliation(clock, store, self._list_held_keys, later=self.background.add_act)
         self._host = SessionHost(
-            store, clock, name=name, heartbeat=heartbeat, lease=lease, stop=stop, on_listed=self._reconciliation.listed
+            store,
+            clock,
+            name=name,
+            heartbeat=heartbeat,
+            lease=lease,
+            stop=stop,
+            on_listed=self._reconciliation.compare_listed,
         )
         self._monitor = self._host.monitor
         self._lock = threading.Lock()
@@ -106,7 +112,7 @@ class OutsideClaims:
         return self._host.session
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing is held or asked for."""
         with self._lock:
             return not self._held and not self._asking
@@ -122,7 +128,7 @@ class OutsideClaims:
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
-    def acquire(self, wanted: Sequence[tuple[JobSpec, Ask | AskNamed]]) -> list[list[Owned | NotWon]]:
+    def acquire_claims(self, wanted: Sequence[tuple[JobSpec, Ask | AskNamed]]) -> list[list[Owned | NotWon]]:
         """Acquire times and keys, all in one step; the answers are in the order of what is wanted.
 
         Raises:
@@ -130,20 +136,20 @@ class OutsideClaims:
             LeaseLost: the session was declared dead, and so was the one after it.
         """
         self._host.refuse_if_emptied()
-        self.define(*(spec for spec, _ in wanted))
-        with self._counted():
+        self.define_jobs(*(spec for spec, _ in wanted))
+        with self._counting_request():
             answers = self._ask_again([ask for _, ask in wanted])
             # The store forgot these, with all that was recorded of them.
             forgotten = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
             if forgotten:
-                self.define(*(wanted[place][0] for place in forgotten), anew=True)
+                self.define_jobs(*(wanted[place][0] for place in forgotten), anew=True)
                 again = self._ask_again([wanted[place][1] for place in forgotten])
                 for place, answer in zip(forgotten, again, strict=True):
                     answers[place] = answer
             return answers
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _counting_request(self) -> Iterator[None]:
         """Note that an answer may be on its way: what a renewal lists meanwhile may be part of it."""
         with self._lock:
             self._asking += 1
@@ -155,39 +161,41 @@ class OutsideClaims:
 
     def _ask_again(self, asks: Sequence[Ask | AskNamed]) -> list[list[Owned | NotWon]]:
         try:
-            return self._ask(asks, Ticket)
+            return self._request_claims(asks, Ticket)
         except LeaseLost:
             # The session was declared dead; this process is alive, and begins a new one.
-            return self._ask(asks, Ticket)
+            return self._request_claims(asks, Ticket)
 
-    def _ask(self, asks: Sequence[Ask | AskNamed], make_ticket: Callable[[], Ticket]) -> list[list[Owned | NotWon]]:
+    def _request_claims(
+        self, asks: Sequence[Ask | AskNamed], make_ticket: Callable[[], Ticket]
+    ) -> list[list[Owned | NotWon]]:
         """Ask the store once, and hold what it grants."""
-        with self._session() as (session, asked):
+        with self._pinned_session() as (session, asked):
             answers = self.store.acquire(session.session, asks, lease=self._lease)
             if any(isinstance(one, Claim) for answer in answers for one in answer):
-                session.claimed(asked, self._lease)
+                session.confirm_claim(asked, self._lease)
             return [
-                [one if isinstance(one, NotWon) else self._hold(one, session, make_ticket()) for one in answer]
+                [one if isinstance(one, NotWon) else self._hold_claim(one, session, make_ticket()) for one in answer]
                 for answer in answers
             ]
 
     @contextmanager
-    def _session(self) -> Iterator[tuple[SessionLease, Asked]]:
+    def _pinned_session(self) -> Iterator[tuple[SessionLease, Asked]]:
         """Give the session for one question to the store that may grant claims."""
-        session = self._host.pin()
+        session = self._host.pin_session()
         try:
-            asked = session.ask()
+            asked = session.note_request()
             try:
                 yield session, asked
             except LeaseLost:
                 self._host.session_ended(session)
                 raise
             except StoreError as error:
-                session.shorten(asked, self._lease)
+                session.shorten_trust(asked, self._lease)
                 self._host.store_failed(error)
                 raise
         finally:
-            self._host.unpin()
+            self._host.unpin_session()
 
     def take_pending(self, functions: Collection[str], limit: int) -> list[Owned]:
         """Claim what waits of these functions, as a node does: what was cut off, for this process to run.
@@ -196,33 +204,33 @@ class OutsideClaims:
             StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
             LeaseLost: the session was declared dead just now.
         """
-        with self._session() as (session, asked):
+        with self._pinned_session() as (session, asked):
             done = self.store.step(
                 session.session, Step(want=Want(limit=limit, functions=functions, lease=self._lease))
             )
             if done.lost:
                 raise LeaseLost("the session of this process was declared dead; it begins a new one")
             if done.claims:
-                session.claimed(asked, self._lease)
-            return [self._hold(claim, session, Ticket()) for claim in done.claims]
+                session.confirm_claim(asked, self._lease)
+            return [self._hold_claim(claim, session, Ticket()) for claim in done.claims]
 
-    def _hold(self, claim: Claim, session: SessionLease, ticket: Ticket) -> Owned:
+    def _hold_claim(self, claim: Claim, session: SessionLease, ticket: Ticket) -> Owned:
         held = OwnedClaim(self, claim, session, ticket)
         with self._lock:
             self._held[claim.id, claim.token] = held
         ticket.held = held
-        self._host.add(held, WATCH)
-        self._monitor.begin(held)
+        self._host.add_resource(held, WATCH)
+        self._monitor.monitor_lease(held)
         return held, ticket
 
-    def _keys(self) -> set[tuple[int, int]] | None:
+    def _list_held_keys(self) -> set[tuple[int, int]] | None:
         """Return the claims that are held; ``None`` while one is asked for, because its answer may be on the way."""
         with self._lock:
             return None if self._asking else set(self._held)
 
     # --- definitions --------------------------------------------------------------------------------------------------
 
-    def define(self, *specs: JobSpec, anew: bool = False) -> None:
+    def define_jobs(self, *specs: JobSpec, anew: bool = False) -> None:
         """Define jobs that the store does not have yet, as far as is known here; with ``anew`` whatever is known."""
         new = {spec.name: spec for spec in specs if anew or self._defined.get(spec.name) != spec}
         if new:
@@ -236,7 +244,7 @@ class OutsideClaims:
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def settle(self, held: OwnedClaim, end: End) -> Settled:
+    def record_end(self, held: OwnedClaim, end: End) -> Settled:
         """Record how it ended; what the store answers first is what stands.
 
         Raises:
@@ -250,7 +258,7 @@ class OutsideClaims:
         """Record how several ended that one session holds, in one step; answers are in the order of ``ends``.
 
         Raises:
-            StoreError: as ``settle``.
+            StoreError: as ``record_end``.
         """
         [session] = {held.claim.session for held in ends}
         until = self.clock.monotonic() + PATIENCE
@@ -263,7 +271,7 @@ class OutsideClaims:
                 if not error.retryable or self.clock.monotonic() > until:
                     for held, end in ends.items():
                         held.unsettled, held.owed = end, True
-                        self._host.add(held, AGAIN)
+                        self._host.add_resource(held, AGAIN)
                     raise
             Event().wait(pause)
             pause = min(AGAIN, pause * 2)
@@ -271,39 +279,39 @@ class OutsideClaims:
         for held, end in ends.items():
             answer = answers[end.id, end.token]
             if answer.accepted:
-                self._reconciliation.ended(held.claim, end, committed=held.run.may_have_committed)
-            self.done(held, accepted=answer.accepted)
+                self._reconciliation.note_end(held.claim, end, committed=held.run.may_have_committed)
+            self.drop_settled(held, accepted=answer.accepted)
         return [answers[end.id, end.token] for end in ends.values()]
 
     def let_go(self, held: OwnedClaim) -> None:
         """Settle what nobody here needs: record what is known of its end, or give back what never began."""
         if not held.record_end():
             held.owed = True
-            self._host.add(held, AGAIN)
+            self._host.add_resource(held, AGAIN)
 
-    def leave(self, ticket: Ticket) -> None:
+    def note_owner_gone(self, ticket: Ticket) -> None:
         """Note that an owner is gone, and settle a claim that it left behind. Quick if there is none."""
         ticket.over = True
         held = ticket.held
         if held is not None and not self.crossed_a_fork:
             self.let_go(held)
 
-    def done(self, held: OwnedClaim, *, accepted: bool = False) -> None:
+    def drop_settled(self, held: OwnedClaim, *, accepted: bool = False) -> None:
         """Drop a claim that the store has settled; ``accepted``: under the end that was sent."""
         held.let_go_of(accepted=accepted)
-        self.forget(held)
+        self.drop_claim(held)
 
-    def forget(self, held: OwnedClaim) -> None:
+    def drop_claim(self, held: OwnedClaim) -> None:
         """Drop a claim."""
-        self._monitor.end(held)
-        self._host.discard(held)
+        self._monitor.drop_lease(held)
+        self._host.discard_resource(held)
         with self._lock:
             self._held.pop((held.claim.id, held.claim.token), None)
         held.tell_recorded()
 
     # --- holders ------------------------------------------------------------------------------------------------------
 
-    def holder(self, session: str | None) -> SessionView | None:
+    def find_session(self, session: str | None) -> SessionView | None:
         """Return a session; ``None``: it is over, or there are too many to see it."""
         return next((one for one in self.store.sessions() if one.id == session), None)
 

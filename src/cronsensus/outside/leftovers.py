@@ -1,8 +1,8 @@
 """Takes over what processes left that died while they ran something.
 
-As a node does (``maintain`` in ``node/decide.py``): a process of this host that is gone, a sign of life that is missing
-in two looks, or a lease that is over. It looks only after something was acquired here or elsewhere, and for as long as
-others hold runs or something waits.
+As a node does (``plan_upkeep`` in ``node/decide.py``): a process of this host that is gone, a sign of life that is
+missing in two looks, or a lease that is over. It looks only after something was acquired here or elsewhere, and for as
+long as others hold runs or something waits.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Leftovers:
         self._others: tuple[SessionView, ...] = ()
         self._pruned_at = claims.clock.monotonic()
 
-    def watch(self) -> None:
+    def watch_soon(self) -> None:
         """Look soon, and for as long as other processes hold something."""
         with self._lock:
             if self._closed:
                 return
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="cronsensus-leftovers", daemon=True)
+                self._thread = threading.Thread(target=self._run_thread, name="cronsensus-leftovers", daemon=True)
                 self._thread.start()
         self._wake.set()
 
@@ -75,13 +75,13 @@ class Leftovers:
         if thread is not None and thread is not threading.current_thread():
             thread.join(5.0)
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         while not self._closed:
             self._wake.wait()
             self._wake.clear()
             while not self._closed:
                 try:
-                    goes_on = self._look()
+                    goes_on = self._look_once()
                 except (StoreError, LeaseLost) as error:
                     _log.debug("what other processes left could not be looked for: %s", error)
                     goes_on = True
@@ -90,9 +90,9 @@ class Leftovers:
                     goes_on = True
                 if not goes_on:
                     break
-                self._rest()
+                self._wait_for_next()
 
-    def _rest(self) -> None:
+    def _wait_for_next(self) -> None:
         """Wait for the next look; less, if a process of this host is gone meanwhile."""
         until = self._claims.clock.monotonic() + LOOK
         while not self._closed and (left := until - self._claims.clock.monotonic()) > 0:
@@ -101,13 +101,13 @@ class Leftovers:
             if any(self._claims.is_gone(one) for one in self._others):
                 return
 
-    def _look(self) -> bool:
+    def _look_once(self) -> bool:
         """Look once; return whether there may be something to take over soon."""
         store, clock = self._claims.store, self._claims.clock
         asked_at = clock.monotonic()
         view = store.look(limit=1)
         received_at = clock.monotonic()
-        self._absences = self._absences.after(view, asked_at, received_at)
+        self._absences = self._absences.update_absences(view, asked_at, received_at)
         self._others = tuple(one for one in view.holders if one.id != self._claims.session)
         gone = [one.id for one in self._others if self._claims.is_gone(one) or self._absences.is_gone(one.id)]
         overdue = any(one.expires_in.total_seconds() <= 0 for one in self._others)

@@ -148,7 +148,7 @@ class Outside:
     def look_for_leftovers(self) -> None:
         """Look soon for what processes left that are gone."""
         if self._take_leftover is not None:
-            self._leftovers.watch()
+            self._leftovers.watch_soon()
 
     def submit(self, act: Callable[[], object]) -> None:
         """Do ``act`` on a thread of this, which may wait for the store."""
@@ -171,11 +171,11 @@ class Outside:
         """
         self.declare(*(spec for spec, _ in wanted))
         try:
-            answers = self._claims.acquire(wanted)
+            answers = self._claims.acquire_claims(wanted)
         finally:
             self.look_for_leftovers()
         return [
-            [self._refused(ask, one) if isinstance(one, NotWon) else self._hold(one) for one in answer]
+            [self._refused_answer(ask, one) if isinstance(one, NotWon) else self._hold_claim(one) for one in answer]
             for (_, ask), answer in zip(wanted, answers, strict=True)
         ]
 
@@ -192,9 +192,9 @@ class Outside:
             self._wanted.append((wanted, then))
             asks, self._asks = self._asks, True
         if not asks:
-            self._background.submit(self._ask)
+            self._background.submit(self._acquire_once)
 
-    def _ask(self) -> None:
+    def _acquire_once(self) -> None:
         try:
             while batch := self._take_wanted():
                 self._ask_together(batch)
@@ -224,7 +224,7 @@ class Outside:
                     if isinstance(won, Won) and not won.ticket.over:
                         self.submit(partial(self.release, won))
 
-    def _refused(self, ask: Ask | AskNamed, why: NotWon) -> Refused:
+    def _refused_answer(self, ask: Ask | AskNamed, why: NotWon) -> Refused:
         if why is not NotWon.LOST or not isinstance(ask, AskNamed) or ask.key is None:
             return Refused(why)
         try:
@@ -252,7 +252,7 @@ class Outside:
             self._ended.append(won)
             settles, self._settles = self._settles, True
         if not settles:
-            self._background.submit(self._settle)
+            self._background.submit(self._record_ends)
 
     def settle_now(self, won: Won, then: Then) -> bool:
         """Record how a run ended; return whether the store has accepted it. ``False``: it was taken over meanwhile.
@@ -261,11 +261,11 @@ class Outside:
             StoreError: the store is away; this process goes on trying for as long as its session lives.
         """
         try:
-            settled = self._claims.settle(won.held, self._end_of(won, then))
+            settled = self._claims.record_end(won.held, self._end_of(won, then))
         except LeaseLost:
             return False
         finally:
-            self._drop(won)
+            self._drop_claim(won)
         return settled.accepted
 
     @contextmanager
@@ -283,7 +283,7 @@ class Outside:
             won.held.begun = False
             self._claims.let_go(won.held)
         finally:
-            self._drop(won)
+            self._drop_claim(won)
 
     def cut_off(self, won: Won) -> None:
         """Give back what was stopped in the middle: another process runs it again."""
@@ -292,11 +292,11 @@ class Outside:
             self._claims.store.step(won.claim.session, step)
         except StoreError as error:
             _log.debug("%s could not be given back now, and is free when the lease ends: %s", won.claim.job, error)
-            self._claims.forget(won.held)
+            self._claims.drop_claim(won.held)
         else:
-            self._claims.done(won.held)
+            self._claims.drop_settled(won.held)
         finally:
-            self._drop(won)
+            self._drop_claim(won)
 
     def close(self, *, wait: timedelta = DRAIN) -> None:
         """Take over nothing more, wait for what is being run here, and give back what has not ended by then.
@@ -307,7 +307,7 @@ class Outside:
         self._leftovers.close()
         self._timer.close()
         if not wait:
-            self._settle()  # what has ended is recorded, and not run again
+            self._record_ends()  # what has ended is recorded, and not run again
         elif not self._empty.wait(wait.total_seconds()):
             _log.warning("%d runs have not ended: other processes may run them again", len(self._held))
         with self._lock:
@@ -323,11 +323,11 @@ class Outside:
             left = (time - self._claims.store.now()).total_seconds()
         except StoreError as error:
             _log.debug("the store's clock cannot be read yet: %s", error)
-            self._timer.after(ASK_AGAIN, lambda: self.submit_at(time, act))
+            self._timer.call_after(ASK_AGAIN, lambda: self.submit_at(time, act))
         else:
-            self._timer.after(max(left, 0.0), lambda: self._background.submit(act))
+            self._timer.call_after(max(left, 0.0), lambda: self._background.submit(act))
 
-    def _hold(self, owned: Owned) -> Won:
+    def _hold_claim(self, owned: Owned) -> Won:
         held, ticket = owned
         won = Won(held, ticket)
         # If it is dropped without an end, it was cut off and is to be run again.
@@ -338,7 +338,7 @@ class Outside:
             self._empty.clear()
         return won
 
-    def _drop(self, won: Won) -> None:
+    def _drop_claim(self, won: Won) -> None:
         won.ticket.over = True
         with self._lock:
             self._held.pop((won.claim.id, won.claim.token), None)
@@ -349,7 +349,7 @@ class Outside:
         elapsed = timedelta(seconds=self._claims.clock.monotonic() - won.held.started)
         return End.of(won.claim, then, elapsed)
 
-    def _settle(self) -> None:
+    def _record_ends(self) -> None:
         try:
             while ended := self._take_ended():
                 by_session: dict[str, list[Won]] = defaultdict(list)
@@ -389,10 +389,10 @@ class Outside:
         except Exception:  # noqa: BLE001 - logged; the claims keep what they are to say
             _log.exception("a mistake in cronsensus; please report it. %d ends are tried again", len(ended))
         for won in ended:
-            self._drop(won)
+            self._drop_claim(won)
 
     def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
-        won = self._hold((held, ticket))
+        won = self._hold_claim((held, ticket))
         spec = self._specs.get(held.claim.job)
         if held.claim.scheduled_for is None and spec is not None and spec.keeper is not None:
             # Nobody can run it, and while it stands it takes the place of a time.

@@ -48,13 +48,13 @@ class Holder(Protocol):
     store: Store
     background: BackgroundQueue
 
-    def done(self, held: OwnedClaim, *, accepted: bool = False) -> None:
+    def drop_settled(self, held: OwnedClaim, *, accepted: bool = False) -> None:
         """Drop a claim that the store has settled."""
 
-    def forget(self, held: OwnedClaim) -> None:
+    def drop_claim(self, held: OwnedClaim) -> None:
         """Drop a claim."""
 
-    def leave(self, ticket: Ticket) -> None:
+    def note_owner_gone(self, ticket: Ticket) -> None:
         """Note that an owner is gone."""
 
 
@@ -123,13 +123,13 @@ class OwnedClaim:
 
     def expire(self) -> None:
         """Lose the claim because its time is over; for the monitor."""
-        self.lose("its session could not be renewed in time")
+        self.mark_lost("its session could not be renewed in time")
 
-    def lose(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         """Lose the claim with its session."""
-        self.run.stop(f"lease lost: {why}", lease_lost=True)
+        self.run.request_stop(f"lease lost: {why}", lease_lost=True)
         if self.owed or self.is_left:
-            self.claims.forget(self)  # another process may have it: there is nothing left to record
+            self.claims.drop_claim(self)  # another process may have it: there is nothing left to record
 
     def ends_as(self, end: End, told: Callable[[bool], object] | None) -> bool:
         """Note how it ended, for whoever records it; ``False``: that is known already.
@@ -159,18 +159,18 @@ class OwnedClaim:
                 self.unsettled = uncounted_end(self.claim.id, self.claim.token, self.claim.session)
         return self.unsettled
 
-    def step(self, store: Store) -> float:
+    def renew_when_due(self, store: Store) -> float:
         """Queue the record of its end, if that failed before or the call is gone. Asks no store itself."""
         del store
         if not (self.owed or self.is_left):
             return WATCH
-        self.claims.background.add(self.record_end)
+        self.claims.background.add_act(self.record_end)
         return AGAIN
 
     def record_end(self) -> bool:
         """Record how it ended, or give back what never began; ``False``: the store is away, so ask it again."""
         if self.is_over:  # an interrupted call may not have dropped it
-            self.claims.forget(self)
+            self.claims.drop_claim(self)
             return True
         step = Step(ends=(self.left_end(),)) if self.begun else Step(give_back=(GiveBack(claim=self.claim),))
         try:
@@ -178,7 +178,7 @@ class OwnedClaim:
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
             return False
-        self.claims.done(self, accepted=bool(settled) and all(one.accepted for one in settled))
+        self.claims.drop_settled(self, accepted=bool(settled) and all(one.accepted for one in settled))
         return True
 
     def tell_recorded(self, *, accepted: bool | None = None) -> None:
@@ -196,9 +196,9 @@ class OwnedClaim:
 class _NoNotes:
     """Nothing is noted of a run outside of a node."""
 
-    def hold(self, occurrence: int, token: int, *, most: float = -1.0) -> None: ...
+    def hold_notes(self, occurrence: int, token: int, *, most: float = -1.0) -> None: ...
 
-    def held(self, occurrence: int, token: int) -> Note | None:  # noqa: ARG002 - nothing is held
+    def held_notes(self, occurrence: int, token: int) -> Note | None:  # noqa: ARG002 - nothing is held
         return None
 
     def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None: ...

@@ -54,20 +54,20 @@ class Reconciliation:
         self._strange: set[Key] = set()
         self._looked_at = -1e9
 
-    def ended(self, claim: Claim, end: End, *, committed: bool) -> None:
+    def note_end(self, claim: Claim, end: End, *, committed: bool) -> None:
         """Note an end that the store has accepted; ``committed``: in the transaction of the function."""
         with self._lock:
             # A store that forgot the end has also forgotten the effects committed with it, so the key is free.
-            self._said.remember((claim.id, claim.token), GiveBack(claim=claim) if committed else end)
+            self._said.remember_end((claim.id, claim.token), GiveBack(claim=claim) if committed else end)
 
-    def listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
+    def compare_listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
         """Compare what a renewal of ``session`` listed. Asks no store."""
         held = self._held()
         with self._lock:
             strange = set() if held is None else {key for key in runs if key not in held}
             forgotten = strange & self._strange if asked.at > self._looked_at else set()
             self._strange, self._looked_at = strange - forgotten, self._clock.monotonic()
-            ends = {key: self._said.take(key) for key in sorted(forgotten)}
+            ends = {key: self._said.pop_end(key) for key in sorted(forgotten)}
         again = [end if isinstance(end, End) else uncounted_end(*key, session) for key, end in ends.items()]
         if again:
             _log.aside.warning("the store forgot how %d calls ended: it is told again", len(again))
@@ -83,4 +83,4 @@ class Reconciliation:
             answered = {(one.id, one.token) for one in settled}
             for key, end in ends.items():
                 if isinstance(end, End) and (end.state is not State.PENDING or key not in answered):
-                    self._said.remember(key, end)
+                    self._said.remember_end(key, end)

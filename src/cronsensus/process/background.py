@@ -41,7 +41,7 @@ class Gone(weakref.ref[Any]):
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
-    def act(self) -> object:
+    def free_abandoned(self) -> object:
         """Do the act; on a background thread."""
         raise NotImplementedError
 
@@ -134,7 +134,7 @@ class Background:
                 if self._may_end():
                     return
                 continue
-            act, counts = (got.act, False) if isinstance(got, Gone) else got
+            act, counts = (got.free_abandoned, False) if isinstance(got, Gone) else got
             if not counts or self.held:
                 with self._lock:
                     self._under_way += not counts

@@ -42,23 +42,23 @@ def generation_of(
     if scope == "host":
         return f"host:{host_identity().partition('/')[0]}"
     if scope == "deploy":
-        return f"deploy:{deploy_id}" if deploy_id else f"code:{release()}+{_digest(function)}"
-    return f"start:{generation}" if generation else f"start:{master()}"
+        return f"deploy:{deploy_id}" if deploy_id else f"code:{release()}+{_digest_function(function)}"
+    return f"start:{generation}" if generation else f"start:{name_master()}"
 
 
-def master() -> str:
+def name_master() -> str:
     """Return what names the process that started this generation of workers, never to be reused."""
     pid = os.getpid()
-    program, group = _program(pid), _group(pid)
+    program, group = _program_of(pid), _group_of(pid)
     for _ in range(_FURTHEST):
-        parent = _parent(pid)
-        if parent is None or program is None or _program(parent) != program or _group(parent) != group:
+        parent = _parent_of(pid)
+        if parent is None or program is None or _program_of(parent) != program or _group_of(parent) != group:
             break
         pid = parent
     return f"{host_identity()}:{pid}:{started_at(pid)}"
 
 
-def _parent(pid: int) -> int | None:
+def _parent_of(pid: int) -> int | None:
     try:
         parent = psutil.Process(pid).ppid()
     except psutil.Error:
@@ -66,21 +66,21 @@ def _parent(pid: int) -> int | None:
     return parent or None
 
 
-def _program(pid: int) -> str | None:
+def _program_of(pid: int) -> str | None:
     try:
         return psutil.Process(pid).exe() or None
     except psutil.Error:
         return None
 
 
-def _group(pid: int) -> int | None:
+def _group_of(pid: int) -> int | None:
     try:
         return os.getpgid(pid) if hasattr(os, "getpgid") else 0
     except OSError:
         return None
 
 
-def _digest(function: Callable[..., Any]) -> str:
+def _digest_function(function: Callable[..., Any]) -> str:
     try:
         source = inspect.findsource(inspect.unwrap(function))[0]
     except (OSError, TypeError):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
 from cronsensus.model.job import JobSpec, check_choice, check_name
 from cronsensus.once.choices import OnError
-from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
+from cronsensus.once.declaring import Guards, inspect_function, read_options, refuse_unknown, require_parentheses
 from cronsensus.opened.scheduler_setup import Setup
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
@@ -105,7 +105,7 @@ class Startups:
         options = read_options(keep, on_busy, on_error, "retry", most, None)
 
         def decorate(function: Callable[..., Any]) -> Any:
-            looked_at = look(function, name)
+            looked_at = inspect_function(function, name)
             try:
                 if looked_at.signature is not None:
                     looked_at.signature.bind()
@@ -127,7 +127,7 @@ class Startups:
                 )
                 return CallKey(spec, key)
 
-            once = self._guards.guard("startup", looked_at, wanted, options)
+            once = self._guards.guard_function("startup", looked_at, wanted, options)
             self._startups.append(_Startup(once, wait=wait))
             return once
 
@@ -173,7 +173,7 @@ class Startups:
     ) -> None:
         """Run the tasks; wait for one that another worker runs only until this worker is asked to stop."""
         for task in self._startups:
-            watcher = task.run(loop, asked_to_stop)
+            watcher = task.run_task(loop, asked_to_stop)
             if watcher is not None:
                 self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
                 watcher.start()
@@ -186,7 +186,7 @@ class Startups:
         if any(watcher.is_alive() for watcher in watchers):
             self._guards.claims().waiters.wake_all()
         for watcher in watchers:
-            watcher.leave()
+            watcher.join_thread()
         # Last: a call that is interrupted in here is repeated whole.
         self._watchers = [one for one in self._watchers if one not in watchers]
 
@@ -198,12 +198,12 @@ class _Startup:
         self._once = once
         self.waits = wait
 
-    def run(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> _Watcher | None:
+    def run_task(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> _Watcher | None:
         """Run it, or wait for the worker that does, or return a watcher of that worker."""
         from cronsensus.once.once import How
 
         try:
-            self.call(loop, How("wait", None, asked_to_stop) if self.waits else How("raise", 0.0))
+            self.call_task(loop, How("wait", None, asked_to_stop) if self.waits else How("raise", 0.0))
         except StillRunning as error:
             if self.waits:
                 raise StillRunning(
@@ -219,7 +219,7 @@ class _Startup:
         """The name of the task."""
         return self._once.name
 
-    def call(self, loop: asyncio.AbstractEventLoop | None, how: How) -> None:
+    def call_task(self, loop: asyncio.AbstractEventLoop | None, how: How) -> None:
         """Call it, on an event loop if it is async."""
         called = self._once.call(how)
         if not self._once.is_async:
@@ -250,7 +250,7 @@ class _Watcher(threading.Thread):
         from cronsensus.once.once import How
 
         try:
-            self._task.call(self._loop, How("raise", None, self._called_off.is_set))
+            self._task.call_task(self._loop, How("raise", None, self._called_off.is_set))
         except StillRunning:
             _log.debug("%s is still being run by another worker; this one stops and watches no more", self._task.name)
         except CronsensusError as error:
@@ -262,7 +262,7 @@ class _Watcher(threading.Thread):
         """Stop watching; seen when the waiters are woken."""
         self._called_off.set()
 
-    def leave(self) -> None:
+    def join_thread(self) -> None:
         """Wait for the thread's end, but not for a task that it has taken over."""
         if self is not threading.current_thread():
             self.join(_LEAVE)

@@ -59,10 +59,10 @@ def host_identity() -> str:
     boot = boot_id()
     if boot.startswith(_WORKED_OUT):  # which two hosts may have in common
         boot = f"{os.uname().nodename if hasattr(os, 'uname') else 'host'}-{boot}"
-    identity = f"{boot}/{_namespace('pid') or 'pid'}"
-    offset = _offset("boottime")
+    identity = f"{boot}/{_namespace_of('pid') or 'pid'}"
+    offset = _clock_offset("boottime")
     if offset is None:
-        return f"{identity}/{_namespace('time')}"
+        return f"{identity}/{_namespace_of('time')}"
     return f"{identity}/{offset}" if offset else identity
 
 
@@ -82,7 +82,7 @@ class HostClock(SystemClock):
         Raises:
             StoreUnavailable: this process has set up a time namespace for its children, and hides by that its own.
         """
-        offset = _offset("monotonic")
+        offset = _clock_offset("monotonic")
         if offset is None:
             raise StoreUnavailable(
                 "this process called unshare(CLONE_NEWTIME), so it cannot tell any more by how much its own monotonic "
@@ -92,10 +92,10 @@ class HostClock(SystemClock):
 
 
 @cache
-def _offset(clock: str) -> float | None:
+def _clock_offset(clock: str) -> float | None:
     """Return the seconds by which this process's ``clock`` is ahead of the kernel's; ``None``: it cannot tell."""
-    own = _namespace("time")
-    if own != _namespace("time_for_children"):
+    own = _namespace_of("time")
+    if own != _namespace_of("time_for_children"):
         return None  # the file speaks of the children's
     try:
         lines = _OFFSETS.read_text(encoding="ascii").splitlines()
@@ -108,7 +108,7 @@ def _offset(clock: str) -> float | None:
     return 0.0
 
 
-def _namespace(kind: str) -> str | None:
+def _namespace_of(kind: str) -> str | None:
     try:
         return str((_NAMESPACES / kind).readlink())
     except OSError:
@@ -118,7 +118,7 @@ def _namespace(kind: str) -> str | None:
 def _in_child() -> None:
     """Look again in a forked child: it is in the namespaces that its parent has set up for children."""
     host_identity.cache_clear()
-    _offset.cache_clear()
+    _clock_offset.cache_clear()
 
 
 begin_anew(_in_child)

@@ -63,7 +63,7 @@ class ClockWatch:
     def __init__(self) -> None:
         self._last: Looked | None = None
 
-    def compare(self, look: Looked) -> SetBack | None:
+    def compare_reading(self, look: Looked) -> SetBack | None:
         """Return how the clock was set back since the last kept reading; ``None``: it was not."""
         last = self._last
         if last is None or look.before < last.after:
@@ -75,6 +75,6 @@ class ClockWatch:
         # It happened between the two readings: at most this long after the last, and this long before this one.
         return SetBack(since=look.now - passed, until=last.now + passed, by=back)
 
-    def keep(self, look: Looked) -> None:
+    def keep_reading(self, look: Looked) -> None:
         """Compare with this reading from now on: everything before it has been recorded."""
         self._last = look

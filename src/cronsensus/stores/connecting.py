@@ -26,7 +26,7 @@ def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Ite
 
     def watch() -> None:
         if not over.wait(after):
-            say(f"connecting to {_host(url)}: no answer yet")
+            say(f"connecting to {_host_of(url)}: no answer yet")
 
     # Not a threading.Timer: a signal handler that raises in its start would leave a hanging thread behind.
     watching = Whole(watch, "cronsensus-connecting")
@@ -39,7 +39,7 @@ def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Ite
             watching.wait(SLOW)
 
 
-def _host(url: str) -> str:
+def _host_of(url: str) -> str:
     """Return the host of a URL, or its scheme where it names none."""
     try:
         parts = urlsplit(url)

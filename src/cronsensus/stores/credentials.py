@@ -19,7 +19,7 @@ def check_credentials(url: str) -> None:
     Raises:
         InvalidOption: it does.
     """
-    found = _ENDS.search(_credentials(url))
+    found = _ENDS.search(_credentials_of(url))
     if found is not None:
         character = found[0]
         scheme = url.partition("://")[0]
@@ -29,7 +29,7 @@ def check_credentials(url: str) -> None:
         )
 
 
-def _credentials(url: str) -> str:
+def _credentials_of(url: str) -> str:
     """Return what stands before the last ``@`` that can be the one before the host."""
     rest = url.partition("://")[2]
     head, _, query = rest.partition("?")

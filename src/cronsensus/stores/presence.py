@@ -58,7 +58,7 @@ class Observations:
     silent: frozenset[str] = frozenset()
     blind: bool = False
 
-    def begin(self, silent: Iterable[str], newest: int) -> None:
+    def start_observing(self, silent: Iterable[str], newest: int) -> None:
         """Begin to observe, if this connection has not: ``silent`` are sessions that have not said of their sign."""
         if self.since is None:
             self.since, self.silent = newest, frozenset(silent)

@@ -54,20 +54,22 @@ class Unreadable:
         self._lock = threading.Lock()
         self._told: dict[str, str] = {}
 
-    def tell(self, what: str, error: BaseException) -> None:
+    def log_unreadable(self, what: str, error: BaseException) -> None:
         """Log that ``what`` cannot be read; once for each ``what``, because each look meets it again."""
         with self._lock:
             if what in self._told or len(self._told) >= MOST_KEPT:
                 return
-            self._told[what] = text = f"{what}: {said(error)}"
+            self._told[what] = text = f"{what}: {describe_error(error)}"
         _log.error("%s", text)
 
-    def texts(self) -> tuple[str, ...]:
+    def list_texts(self) -> tuple[str, ...]:
         """Return what was logged, in that order."""
         with self._lock:
             return tuple(self._told.values())
 
-    def readable(self, rows: Iterable[Row], read: Callable[[Row], Value], name: Callable[[Row], str]) -> list[Value]:
+    def keep_readable(
+        self, rows: Iterable[Row], read: Callable[[Row], Value], name: Callable[[Row], str]
+    ) -> list[Value]:
         """Return what ``read`` makes of each row; one that it cannot read is left out and logged by ``name``."""
         found = []
         for row in rows:
@@ -76,10 +78,10 @@ class Unreadable:
             except Exception as error:
                 if not isinstance(error, READING_RAISES) and not is_of_values(error):
                     raise
-                self.tell(f"{name(row)} is left out", error)
+                self.log_unreadable(f"{name(row)} is left out", error)
         return found
 
-    def page(
+    def read_page(
         self,
         limit: int,
         after: Any,
@@ -105,7 +107,7 @@ class Unreadable:
         while True:
             wanted = limit - len(found)
             rows = fetch(after, wanted)
-            found += self.readable(rows, read, name)
+            found += self.keep_readable(rows, read, name)
             if len(found) >= limit or len(rows) < wanted:
                 return found
             after = position(rows[-1])
@@ -122,7 +124,7 @@ def read_one(row: Row, read: Callable[[Row], Value], name: str) -> Value:
     except StoreCorrupt as error:
         raise StoreCorrupt(f"{name}: {error}") from error
     except READING_RAISES as error:
-        raise StoreCorrupt(f"{name}: {said(error)}") from error
+        raise StoreCorrupt(f"{name}: {describe_error(error)}") from error
 
 
 def no_definition(what: str, error: Exception, text: object) -> StoreCorrupt:
@@ -136,7 +138,7 @@ def no_definition(what: str, error: Exception, text: object) -> StoreCorrupt:
     )
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return what an error says of a row."""
     if isinstance(error, StoreCorrupt):
         return str(error)
@@ -159,7 +161,7 @@ def texts_by_name(value: Any) -> dict[str, str]:
     return value
 
 
-def whole(value: Any) -> int:
+def whole_number(value: Any) -> int:
     """Return ``value`` if it is a whole number.
 
     Raises:
@@ -186,12 +188,12 @@ def is_of_values(error: BaseException | None) -> bool:
     return False
 
 
-def bounded(micros: int) -> int:
+def bound_micros(micros: int) -> int:
     """Return ``micros``, cut to the range of times that stores keep."""
     return min(max(micros, -LATEST_MICROS), LATEST_MICROS)
 
 
-def sound(micros: Any) -> bool:
+def is_sound(micros: Any) -> bool:
     """Whether ``micros`` is an instant that this code may have written."""
     return type(micros) is int and -LATEST_MICROS <= micros <= LATEST_MICROS
 
@@ -202,6 +204,6 @@ def instant_of(micros: Any) -> int:
     Raises:
         ValueError: it is not.
     """
-    if not sound(micros):
+    if not is_sound(micros):
         raise ValueError(f"{micros!r:.60} is no instant between the years 1684 and 2255")
     return int(micros)

@@ -24,7 +24,7 @@ class WaitQueues:
     def __init__(self) -> None:
         self._closed = Event()
 
-    def join(self, name: str) -> None:
+    def join_queue(self, name: str) -> None:
         """Join the queue of a lock at its end, unless in it. On return, an unlock is noticed from then on."""
 
     def leave(self, name: str) -> None:

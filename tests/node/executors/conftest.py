@@ -149,7 +149,7 @@ class Watch:
 
     def let_pass(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.timer.wake()
+        self.timer.recheck_clock()
 
     def let_pass_until(self, condition: Callable[[], Any]) -> None:
         """Let time fly until something has come of it."""

@@ -14,13 +14,13 @@ def test_attempt_ended_by_many_threads_at_once_is_reported_once(bench, clock):
     sides = 4
     for _ in range(100):
         attempt = Attempt(bench.call(lambda: None))
-        attempts.begin(attempt, lambda _: None)
+        attempts.open_attempt(attempt, lambda _: None)
         start = threading.Barrier(sides)
         won: list[bool] = []
 
         def end(attempt=attempt, start=start, won=won):
             start.wait(bench.patience)
-            won.append(attempts.end(attempt, Ending(kind="returned")))
+            won.append(attempts.end_attempt(attempt, Ending(kind="returned")))
 
         threads = [threading.Thread(target=end) for _ in range(sides)]
         for thread in threads:
@@ -36,9 +36,9 @@ def test_elapsed_is_measured_by_the_clock_given(bench):
     clock = ManualClock()
     attempts: Attempts[Attempt] = Attempts(bench.done, clock, None)
     attempt = Attempt(bench.call(lambda: None))
-    attempts.begin(attempt, lambda _: None)
+    attempts.open_attempt(attempt, lambda _: None)
     clock.advance(12.5)
-    attempts.end(attempt, Ending(kind="returned"))
+    attempts.end_attempt(attempt, Ending(kind="returned"))
     assert bench.wait(attempt.call).elapsed.total_seconds() == 12.5
     attempts.close()
 
@@ -49,8 +49,8 @@ def test_a_report_that_fails_does_not_harm_the_executor(bench, clock, caplog):
 
     attempts: Attempts[Attempt] = Attempts(done, clock, None)
     attempt = Attempt(bench.call(lambda: None))
-    attempts.begin(attempt, lambda _: None)
-    assert attempts.end(attempt, Ending(kind="returned"))
+    attempts.open_attempt(attempt, lambda _: None)
+    assert attempts.end_attempt(attempt, Ending(kind="returned"))
     flush(20)
     assert "could not be reported" in caplog.text
     attempts.close()
@@ -66,9 +66,9 @@ def test_close_waits_for_a_report_that_has_begun_and_allows_no_other(bench, cloc
 
     attempts: Attempts[Attempt] = Attempts(done, clock, None)
     first, second = Attempt(bench.call(lambda: None)), Attempt(bench.call(lambda: None))
-    attempts.begin(first, lambda _: None)
-    attempts.begin(second, lambda _: None)
-    reporter = threading.Thread(target=attempts.end, args=(first, Ending(kind="returned")))
+    attempts.open_attempt(first, lambda _: None)
+    attempts.open_attempt(second, lambda _: None)
+    reporter = threading.Thread(target=attempts.end_attempt, args=(first, Ending(kind="returned")))
     reporter.start()
     assert inside.wait(bench.patience)
     closer = threading.Thread(target=attempts.close)
@@ -78,7 +78,7 @@ def test_close_waits_for_a_report_that_has_begun_and_allows_no_other(bench, cloc
     go_on.set()
     closer.join(bench.patience)
     assert len(bench.of(first.call)) == 1
-    assert not attempts.end(second, Ending(kind="returned"))
+    assert not attempts.end_attempt(second, Ending(kind="returned"))
     assert bench.of(second.call) == []
     reporter.join(bench.patience)
 
@@ -89,20 +89,20 @@ def test_a_report_may_close(bench, clock):
 
     attempts: Attempts[Attempt] = Attempts(done, clock, None)
     attempt = Attempt(bench.call(lambda: None))
-    attempts.begin(attempt, lambda _: None)
-    assert attempts.end(attempt, Ending(kind="returned"))
+    attempts.open_attempt(attempt, lambda _: None)
+    assert attempts.end_attempt(attempt, Ending(kind="returned"))
 
 
 def test_shared_deadlines_outlive_an_executor_that_is_closed(bench, clock):
     timer = Timer(clock)
     attempts: Attempts[Attempt] = Attempts(bench.done, clock, timer)
     attempt = Attempt(bench.call(lambda: None, timeout=3600))
-    attempts.begin(attempt, lambda _: None)
+    attempts.open_attempt(attempt, lambda _: None)
     assert len(timer) == 1
     attempts.close()
     assert len(timer) == 0
     fired = threading.Event()
-    timer.after(0, fired.set)
+    timer.call_after(0, fired.set)
     assert fired.wait(bench.patience)
     timer.close()
 
@@ -110,9 +110,9 @@ def test_shared_deadlines_outlive_an_executor_that_is_closed(bench, clock):
 def test_one_attempt_cannot_run_twice(bench, clock):
     attempts: Attempts[Attempt] = Attempts(bench.done, clock, None)
     call = bench.call(lambda: None)
-    attempts.begin(Attempt(call), lambda _: None)
+    attempts.open_attempt(Attempt(call), lambda _: None)
     with pytest.raises(RuntimeError, match="already running here"):
-        attempts.begin(Attempt(call), lambda _: None)
+        attempts.open_attempt(Attempt(call), lambda _: None)
     attempts.close()
     with pytest.raises(RuntimeError, match="closed"):
-        attempts.begin(Attempt(bench.call(lambda: None)), lambda _: None)
+        attempts.open_attempt(Attempt(bench.call(lambda: None)), lambda _: None)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from cronsensus.errors import UnsupportedFunction
-from cronsensus.node.executors.importing import in_child_process, load, locate, require_importable
+from cronsensus.node.executors.importing import in_child_process, load_function, locate_function, require_importable
 
 
 class Methods:
@@ -74,17 +74,17 @@ def test_what_no_other_process_can_import_is_refused_with_what_to_type_instead(f
 
 def test_a_function_at_the_top_level_is_fine(jobs):
     require_importable(jobs.add)
-    assert load(locate(jobs.add)) is jobs.add
+    assert load_function(locate_function(jobs.add)) is jobs.add
 
 
 def test_a_decorators_wrapping_is_looked_through(jobs):
     function = jobs.wrapped_job.function
-    target = locate(function)
+    target = locate_function(function)
     assert (target.module, target.qualname, target.steps) == ("executor_jobs", "wrapped_job", ("function",))
-    assert load(target) is function
+    assert load_function(target) is function
     inner = jobs.wrapped_twice.function.__wrapped__
-    assert locate(inner).steps == ("function", "__wrapped__")
-    assert load(locate(inner)) is inner
+    assert locate_function(inner).steps == ("function", "__wrapped__")
+    assert load_function(locate_function(inner)) is inner
 
 
 def test_a_name_that_stands_for_something_else_by_now_is_refused(jobs):
@@ -92,7 +92,7 @@ def test_a_name_that_stands_for_something_else_by_now_is_refused(jobs):
     with pytest.raises(
         UnsupportedFunction, match=r"another process would import the wrong thing; give the function a name"
     ):
-        locate(jobs.first_shadowed)
+        locate_function(jobs.first_shadowed)
 
 
 def test_this_is_no_child():

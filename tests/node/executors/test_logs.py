@@ -17,11 +17,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def handler():
     handler = RunLogHandler(ManualClock(NOW))
-    handler.install()
-    handler.install()
+    handler.add_to_root()
+    handler.add_to_root()
     yield handler
-    handler.remove()
-    handler.remove()
+    handler.remove_from_root()
+    handler.remove_from_root()
     assert handler not in logging.getLogger().handlers
 
 

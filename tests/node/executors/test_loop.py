@@ -166,14 +166,14 @@ def test_an_attempt_that_breaks_the_loops_callback_does_not_hold_up_those_behind
     application.call_soon_threadsafe(blocks)
     assert begun.wait(bench.patience)
     broken, good = bench.call(int), bench.call(int)
-    begin = guest._begin
+    begin = guest._start_task
 
     def begins(attempt):
         if attempt.call is broken:
             raise LookupError("in the callback itself")
         begin(attempt)
 
-    guest._begin = begins
+    guest._start_task = begins
     application.call_soon_threadsafe(application.set_exception_handler, lambda loop, context: None)
     guest.start(broken)
     guest.start(good)
@@ -219,7 +219,7 @@ def test_stop_cancels(bench, executor):
 
 def test_what_was_stopped_before_it_began_is_never_called(bench, executor):
     call = bench.call(waits)
-    call.run.stop("operator")
+    call.run.request_stop("operator")
     executor.start(call)
     assert bench.wait(call).reason == "operator (before it began)"
 
@@ -347,7 +347,7 @@ def test_an_applications_loop_that_is_closed_is_no_failure_of_the_job(bench, clo
     loop = asyncio.new_event_loop()
     loop.close()
     executor = LoopExecutor(bench.done, clock, loop=loop)
-    assert not executor.able
+    assert not executor.is_able
     ending = bench.run(executor, waits)
     assert (ending.kind, ending.cut_off, ending.begun) == ("cancelled", True, False)
     assert "the application's event loop ended" in ending.reason
@@ -369,7 +369,7 @@ def test_run_queued_on_a_loop_that_does_not_run_is_given_back(bench, clock, monk
     monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.02)
     loop = asyncio.new_event_loop()
     executor = LoopExecutor(bench.done, clock, loop=loop)
-    assert not executor.able
+    assert not executor.is_able
     ending = bench.run(executor, waits)
     assert (ending.cut_off, ending.begun) == (True, False)
     executor.close()
@@ -384,8 +384,8 @@ def test_an_own_loop_that_a_job_closes_is_a_failure(bench, clock, monkeypatch):
     home.runner.join(bench.patience)
     attempt = _LoopAttempt(bench.call(waits))
     attempt.home = home
-    executor._attempts.begin(attempt, executor._over_time)
-    executor._post(attempt, executor._begin)
+    executor._attempts.open_attempt(attempt, executor._over_time)
+    executor._post_attempt(attempt, executor._start_task)
     assert bench.wait(attempt.call).error.type == "EventLoopClosed"
     executor.close()
 

@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from cronsensus.node.executors.attempt import perform
+from cronsensus.node.executors.attempt import call_function
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
-from cronsensus.node.executors.result import describe, raised, returned, stack_of
+from cronsensus.node.executors.result import describe_error, ending_of_error, ending_of_value, stack_of
 from cronsensus.node.executors.threads import ThreadExecutor
 from tests.node.executors import conftest
 
@@ -52,23 +52,23 @@ def test_whatever_a_job_raises_or_returns_its_attempt_ends(bench, clock, nasty, 
             assert type(text) is str, name
             text.encode()
     assert bench.run(executor, function, "returns odd text").kind == "raised"
-    assert executor.abandoned == 0
-    assert not executor._attempts.all()
+    assert executor.abandoned_count == 0
+    assert not executor._attempts.list_open()
     executor.close()
 
 
 def test_the_last_net_is_under_what_describes_endings(bench, nasty):
     run = bench.call(lambda: None).run
     for make_error, *_ in nasty.RAISED.values():
-        raised(make_error(), run)
-        describe(make_error())
+        ending_of_error(make_error(), run)
+        describe_error(make_error())
     for value, *_ in nasty.RETURNED.values():
         if value is not nasty._recurses and value is not nasty._breaks_its_run:
-            returned(value())
+            ending_of_value(value())
 
 
 def test_an_annotation_that_exists_for_type_checkers_only_does_not_hide_the_error(bench, nasty):
-    ending = perform(bench.call(lambda: None).run, nasty.OwnSignature(), (), {})
+    ending = call_function(bench.call(lambda: None).run, nasty.OwnSignature(), (), {})
     assert ending.error is not None
     assert (ending.kind, ending.error.type, ending.error.message) == ("raised", "TypeError", "its own")
     assert not ending.hopeless

@@ -292,7 +292,7 @@ def test_a_process_that_hangs_in_the_kernel_holds_up_nothing(bench, clock, jobs,
     executor.start(call)
     pids_of(bench)
     process = executor._children[0]._process
-    monkeypatch.setattr(process, "signal", lambda number: None)  # nothing comes through to it
+    monkeypatch.setattr(process, "send_signal", lambda number: None)  # nothing comes through to it
     executor.stop(call, "operator: enough")
     assert bench.wait(call).kind == "cancelled"
     assert bench.run(executor, jobs.add, 1, 2).result == "3"

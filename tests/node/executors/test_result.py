@@ -5,8 +5,15 @@ import pytest
 
 from cronsensus.errors import Cancel, LeaseLost, Retry, Skip
 from cronsensus.model.occurrence import RunError
-from cronsensus.node.executors.attempt import perform
-from cronsensus.node.executors.result import LONGEST_MESSAGE, LONGEST_TRACEBACK, clean, describe, raised, returned
+from cronsensus.node.executors.attempt import call_function
+from cronsensus.node.executors.result import (
+    LONGEST_MESSAGE,
+    LONGEST_TRACEBACK,
+    clean_text,
+    describe_error,
+    ending_of_error,
+    ending_of_value,
+)
 
 
 @pytest.fixture
@@ -51,9 +58,9 @@ class Strange(Exception, metaclass=StrangeMeta):
 
 
 def test_a_value_comes_back_as_json():
-    assert returned({"a": [1, None, "é"]}).result == '{"a":[1,null,"é"]}'
-    assert returned(None).result is None
-    assert returned(False).result == "false"
+    assert ending_of_value({"a": [1, None, "é"]}).result == '{"a":[1,null,"é"]}'
+    assert ending_of_value(None).result is None
+    assert ending_of_value(False).result == "false"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +79,7 @@ def test_a_value_comes_back_as_json():
     ids=["set", "nan", "key", "10 MB", "surrogate", "generator"],
 )
 def test_what_no_store_can_keep_is_a_failure_that_says_what_to_do(value, words):
-    ending = returned(value)
+    ending = ending_of_value(value)
     assert ending.kind == "raised"
     assert error_of(ending).type == "InvalidPayload"
     assert words in error_of(ending).message
@@ -83,7 +90,7 @@ def test_what_no_store_can_keep_is_a_failure_that_says_what_to_do(value, words):
 def test_a_loop_of_references_is_refused():
     value: list[object] = []
     value.append(value)
-    assert "nests deeper" in error_of(returned(value)).message
+    assert "nests deeper" in error_of(ending_of_value(value)).message
 
 
 def test_an_error_tells_type_message_and_where_without_local_variables(run):
@@ -91,7 +98,7 @@ def test_an_error_tells_type_message_and_where_without_local_variables(run):
         password = "s3cret"  # noqa: F841
         raise ValueError("the reason")
 
-    ending = perform(run, job, (), {})
+    ending = call_function(run, job, (), {})
     assert ending.kind == "raised"
     assert (error_of(ending).type, error_of(ending).message) == ("ValueError", "the reason")
     lines = error_of(ending).traceback.splitlines()
@@ -103,14 +110,14 @@ def test_an_error_tells_type_message_and_where_without_local_variables(run):
 
 
 def test_wrong_arguments_leave_no_frame_of_ours(run):
-    ending = perform(run, lambda: None, (1,), {})
+    ending = call_function(run, lambda: None, (1,), {})
     assert "takes 0 positional arguments but 1 was given" in error_of(ending).message
     assert "executors" not in error_of(ending).traceback
 
 
 @pytest.mark.parametrize("code", [None, 0, 3, "a reason", object()])
 def test_sys_exit_ends_the_run_and_nothing_else(run, code):
-    ending = perform(run, raises(SystemExit(code)), (), {})
+    ending = call_function(run, raises(SystemExit(code)), (), {})
     assert ending.kind == "raised"
     assert error_of(ending).type == "SystemExit"
     assert "the job called sys.exit(" in error_of(ending).message
@@ -118,7 +125,7 @@ def test_sys_exit_ends_the_run_and_nothing_else(run, code):
 
 
 def test_keyboard_interrupt_ends_the_run_and_nothing_else(run):
-    ending = perform(run, raises(KeyboardInterrupt()), (), {})
+    ending = call_function(run, raises(KeyboardInterrupt()), (), {})
     assert (ending.kind, error_of(ending).type) == ("raised", "KeyboardInterrupt")
 
 
@@ -134,7 +141,7 @@ def test_keyboard_interrupt_ends_the_run_and_nothing_else(run):
     ids=["__str__ raises", "metaclass", "unstorable characters", "silent", "no Exception"],
 )
 def test_a_strange_exception_still_gives_an_error(run, error, name, message):
-    ending = perform(run, raises(error), (), {})
+    ending = call_function(run, raises(error), (), {})
     assert ending.kind == "raised"
     assert error_of(ending).type.rpartition(".")[2] == name
     assert error_of(ending).message == message
@@ -142,7 +149,7 @@ def test_a_strange_exception_still_gives_an_error(run, error, name, message):
 
 
 def test_a_huge_message_is_cut(run):
-    error = describe(caught(raises(ValueError("x" * 10_000_000))))
+    error = describe_error(caught(raises(ValueError("x" * 10_000_000))))
     assert len(error.message) == LONGEST_MESSAGE
     assert len(error.traceback) <= LONGEST_TRACEBACK
     assert "in function" in error.traceback
@@ -154,14 +161,14 @@ def test_deep_recursion_shows_the_innermost_frames(run):
             raise ValueError("at the bottom")
         sinks(depth - 1)
 
-    error = describe(caught(lambda: sinks(200)))
+    error = describe_error(caught(lambda: sinks(200)))
     assert error.traceback.count("in sinks") <= 30
     assert error.traceback.endswith("ValueError: at the bottom")
 
     def endless():
         endless()
 
-    assert error_of(perform(run, endless, (), {})).type == "RecursionError"
+    assert error_of(call_function(run, endless, (), {})).type == "RecursionError"
 
 
 def test_a_long_chain_of_causes_is_cut_from_its_start():
@@ -172,32 +179,34 @@ def test_a_long_chain_of_causes_is_cut_from_its_start():
         except ValueError as next_error:
             error = next_error
     assert error is not None
-    text = describe(error).traceback
+    text = describe_error(error).traceback
     assert len(text) <= LONGEST_TRACEBACK
     assert text.endswith("ValueError: number 299")
 
 
 def test_an_exception_group_is_shown_whole(run):
-    ending = perform(run, raises(BaseExceptionGroup("two", [ValueError("a"), KeyboardInterrupt("b")])), (), {})
+    ending = call_function(run, raises(BaseExceptionGroup("two", [ValueError("a"), KeyboardInterrupt("b")])), (), {})
     assert error_of(ending).type == "BaseExceptionGroup"
     assert "ValueError: a" in error_of(ending).traceback
     assert "KeyboardInterrupt: b" in error_of(ending).traceback
 
 
 def test_a_job_steers_its_own_run(run):
-    skip = raised(Skip("nothing new"), run)
+    skip = ending_of_error(Skip("nothing new"), run)
     assert (skip.kind, skip.reason) == ("skipped", "nothing new")
-    assert raised(Skip(), run).reason is None
-    cancel = raised(Cancel("enough"), run)
+    assert ending_of_error(Skip(), run).reason is None
+    cancel = ending_of_error(Cancel("enough"), run)
     assert (cancel.kind, cancel.reason) == ("cancelled", "job: enough")
-    retry = raised(Retry("not yet", after="5s"), run)
+    retry = ending_of_error(Retry("not yet", after="5s"), run)
     assert (retry.kind, retry.reason, retry.retry_after) == ("retry", "not yet", timedelta(seconds=5))
     assert retry.error is None
 
 
 def test_control_in_a_group_of_one_counts(run):
-    assert raised(ExceptionGroup("from a task group", [ExceptionGroup("", [Skip("x")])]), run).kind == "skipped"
-    assert raised(ExceptionGroup("two", [Skip("x"), ValueError()]), run).kind == "raised"
+    assert (
+        ending_of_error(ExceptionGroup("from a task group", [ExceptionGroup("", [Skip("x")])]), run).kind == "skipped"
+    )
+    assert ending_of_error(ExceptionGroup("two", [Skip("x"), ValueError()]), run).kind == "raised"
 
 
 def test_retry_keeps_what_caused_it(run):
@@ -207,43 +216,43 @@ def test_retry_keeps_what_caused_it(run):
         except OSError as error:
             raise Retry from error
 
-    ending = perform(run, job, (), {})
+    ending = call_function(run, job, (), {})
     assert ending.kind == "retry"
     assert (error_of(ending).type, error_of(ending).message) == ("OSError", "connection refused")
 
 
 def test_retry_with_a_wrong_duration_is_an_error(run):
-    ending = raised(Retry(after="soon"), run)
+    ending = ending_of_error(Retry(after="soon"), run)
     assert ending.kind == "raised"
     assert "Retry(after=…)='soon'" in error_of(ending).message
 
 
 def test_a_lost_lock_is_a_failure_but_a_lost_session_is_a_cancellation(run):
-    assert raised(LeaseLost("lock 'reindex'"), run).kind == "raised"
+    assert ending_of_error(LeaseLost("lock 'reindex'"), run).kind == "raised"
     run.stop("lease lost", lease_lost=True)
-    ending = raised(caught(run.check), run)
+    ending = ending_of_error(caught(run.check), run)
     assert (ending.kind, ending.reason, ending.error) == ("cancelled", "lease lost", None)
 
 
 def test_after_a_request_to_stop_an_exception_is_a_cancellation_and_kept(run):
     run.stop("operator: too slow")
     for error in (Cancel("x"), asyncio.CancelledError()):
-        ending = raised(error, run)
+        ending = ending_of_error(error, run)
         assert (ending.kind, ending.reason, ending.error) == ("cancelled", "operator: too slow", None)
-    ending = raised(OSError("broken pipe"), run)
+    ending = ending_of_error(OSError("broken pipe"), run)
     assert (ending.kind, ending.reason) == ("cancelled", "operator: too slow")
     assert isinstance(ending.error, RunError)
     assert error_of(ending).message == "broken pipe"
-    assert raised(Skip("x"), run).kind == "skipped"
-    assert raised(Retry("x"), run).kind == "retry"
+    assert ending_of_error(Skip("x"), run).kind == "skipped"
+    assert ending_of_error(Retry("x"), run).kind == "retry"
 
 
 def test_task_cancelled_from_outside_is_a_failure(run):
-    ending = raised(asyncio.CancelledError(), run)
+    ending = ending_of_error(asyncio.CancelledError(), run)
     assert ending.kind == "raised"
     assert "not by cronsensus" in error_of(ending).message
 
 
 def test_clean_keeps_its_bound():
-    assert clean("x" * 10, 10) == "x" * 10
-    assert clean("x" * 11, 10) == "x" * 9 + "…"
+    assert clean_text("x" * 10, 10) == "x" * 10
+    assert clean_text("x" * 11, 10) == "x" * 9 + "…"

@@ -229,7 +229,7 @@ def test_a_stuck_job_is_told_at_its_timeout_and_ends_as_timed_out_when_it_return
     assert bench.run(executor, lambda: 7).result == "7"
     bench.until(lambda: caplog.text.count("is over its timeout and still working") == 3, "the warnings")
     assert [bench.of(call) for call in calls] == [[], [], []]
-    assert executor.abandoned == 0
+    assert executor.abandoned_count == 0
     assert not any(thread.daemon is False for thread in threads)
     release.set()
     for call in calls:
@@ -305,7 +305,7 @@ def test_a_lost_lease_is_told(bench, executor):
 
 def test_what_was_stopped_before_it_began_is_never_called(bench, executor):
     call = bench.call(lambda: 1 / 0)
-    call.run.stop("operator")
+    call.run.request_stop("operator")
     executor.start(call)
     ending = bench.wait(call)
     assert (ending.kind, ending.reason) == ("cancelled", "operator (before it began)")

@@ -31,37 +31,37 @@ def timer(manual):
 
 def test_actions_come_in_the_order_of_their_times_and_not_before(bench, manual, timer):
     seen: queue.SimpleQueue[str] = queue.SimpleQueue()
-    timer.after(3, lambda: seen.put("third"))
-    timer.after(1, lambda: seen.put("first"))
-    timer.after(2, lambda: seen.put("second"))
+    timer.call_after(3, lambda: seen.put("third"))
+    timer.call_after(1, lambda: seen.put("first"))
+    timer.call_after(2, lambda: seen.put("second"))
     manual.advance(1.5)
-    timer.wake()
+    timer.recheck_clock()
     assert seen.get(timeout=bench.patience) == "first"
     assert seen.empty()
     manual.advance(10)
-    timer.wake()
+    timer.recheck_clock()
     assert [seen.get(timeout=bench.patience) for _ in range(2)] == ["second", "third"]
     assert len(timer) == 0
 
 
 def test_a_cancelled_action_does_not_come(bench, manual, timer):
     seen: queue.SimpleQueue[str] = queue.SimpleQueue()
-    early = timer.after(1, lambda: seen.put("cancelled"))
-    timer.after(2, lambda: seen.put("kept"))
+    early = timer.call_after(1, lambda: seen.put("cancelled"))
+    timer.call_after(2, lambda: seen.put("kept"))
     early.cancel()
     early.cancel()
     assert len(timer) == 1
     manual.advance(5)
-    timer.wake()
+    timer.recheck_clock()
     assert seen.get(timeout=bench.patience) == "kept"
     assert seen.empty()
 
 
 def test_many_cancelled_deadlines_leave_the_heap_before_their_time(timer):
-    kept = timer.after(7200, lambda: None)
+    kept = timer.call_after(7200, lambda: None)
     for _ in range(50 * COMPACT_FROM):
-        timer.after(3600, lambda: None).cancel()
-        assert len(timer._watch._heap) <= 2 * COMPACT_FROM
+        timer.call_after(3600, lambda: None).cancel()
+        assert len(timer._watch_thread._heap) <= 2 * COMPACT_FROM
     assert len(timer) == 1
     kept.cancel()
     assert len(timer) == 0
@@ -74,10 +74,10 @@ def test_an_action_that_raises_is_logged_and_the_next_one_comes(bench, manual, t
         raise ValueError
 
     with caplog.at_level(logging.ERROR):
-        timer.after(1, fails)
-        timer.after(2, lambda: seen.put("next"))
+        timer.call_after(1, fails)
+        timer.call_after(2, lambda: seen.put("next"))
         manual.advance(5)
-        timer.wake()
+        timer.recheck_clock()
         assert seen.get(timeout=bench.patience) == "next"
         flush(bench.patience)
     assert "a deadline's action failed" in caplog.text
@@ -88,47 +88,47 @@ def test_an_action_may_set_the_next_deadline_on_the_real_clock(bench):
     over = threading.Event()
 
     def again():
-        timer.after(0.001, over.set)
+        timer.call_after(0.001, over.set)
 
-    timer.after(0.001, again)
+    timer.call_after(0.001, again)
     assert over.wait(bench.patience)
     timer.close()
 
 
 def test_a_very_distant_deadline_is_no_trouble(timer):
-    timer.after(100 * 366 * 86400.0, lambda: None)
+    timer.call_after(100 * 366 * 86400.0, lambda: None)
     assert len(timer) == 1
 
 
 def test_nothing_comes_after_close(bench, manual):
     timer = Timer(manual)
     seen: list[str] = []
-    timer.after(1, lambda: seen.append("before"))
+    timer.call_after(1, lambda: seen.append("before"))
     timer.close()
-    timer.after(1, lambda: seen.append("after")).cancel()
+    timer.call_after(1, lambda: seen.append("after")).cancel()
     manual.advance(5)
-    timer.wake()
-    bench.until(lambda: timer._watch._thread is None, "the thread's end")
+    timer.recheck_clock()
+    bench.until(lambda: timer._watch_thread._thread is None, "the thread's end")
     assert seen == []
 
 
 def test_an_action_may_close(bench, manual):
     timer = Timer(manual)
-    timer.after(1, timer.close)
+    timer.call_after(1, timer.close)
     manual.advance(2)
-    timer.wake()
-    bench.until(lambda: timer._watch._thread is None, "the thread's end")
+    timer.recheck_clock()
+    bench.until(lambda: timer._watch_thread._thread is None, "the thread's end")
 
 
 def test_timers_of_the_hosts_clock_share_a_thread_until_the_last_is_closed(bench, clock):
     first, second = Timer(clock), Timer(SystemClock())
-    first.after(3600, lambda: None)
+    first.call_after(3600, lambda: None)
     before = watching()
-    second.after(3600, lambda: None)
+    second.call_after(3600, lambda: None)
     assert watching() == before
     heard = threading.Event()
     second.close()
-    first.after(0, heard.set)
+    first.call_after(0, heard.set)
     assert heard.wait(bench.patience)
     first.close()
     assert len(first) == len(second) == 0
@@ -142,7 +142,7 @@ def test_close_waits_for_an_action_of_its_own_that_has_begun(bench, manual):
         goes_on.wait(bench.patience)
         over.set()
 
-    timer.after(0, acts)
+    timer.call_after(0, acts)
     assert begun.wait(bench.patience)
     threading.Timer(0.05, goes_on.set).start()
     timer.close()
@@ -151,13 +151,13 @@ def test_close_waits_for_an_action_of_its_own_that_has_begun(bench, manual):
 
 def test_a_forked_child_has_a_timer_of_its_own(clock):
     timer = Timer(clock)
-    timer.after(3600, lambda: None)
+    timer.call_after(3600, lambda: None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
         heard = threading.Event()
-        Timer(clock).after(0, heard.set)
+        Timer(clock).call_after(0, heard.set)
         os._exit(0 if heard.wait(30) else 1)
     assert os.waitpid(child, 0)[1] == 0
     timer.close()
@@ -170,12 +170,12 @@ def test_the_thread_ends_when_there_is_nothing_to_watch_and_comes_back(bench, cl
     timer = Timer(clock)
     seen: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(3):
-        timer.after(0.01, lambda number=number: seen.put(number))  # type: ignore[misc]
-        far = timer.after(3600, lambda: None)
+        timer.call_after(0.01, lambda number=number: seen.put(number))  # type: ignore[misc]
+        far = timer.call_after(3600, lambda: None)
         assert seen.get(timeout=bench.patience) == number
-        assert timer._watch._thread is not None
+        assert timer._watch_thread._thread is not None
         far.cancel()
-        timer.wake()
-        bench.until(lambda: timer._watch._thread is None, "the thread's end")
+        timer.recheck_clock()
+        bench.until(lambda: timer._watch_thread._thread is None, "the thread's end")
         assert len(timer) == 0
     timer.close()

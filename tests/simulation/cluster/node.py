@@ -46,7 +46,7 @@ class SimulatedNode(Node):
         self.thaw_at = 0
         """The moment from which the process goes on."""
         self._sessions = 0
-        self.executor = SimulatedExecutor(self, self._ended)
+        self.executor = SimulatedExecutor(self, self._receive_ending)
         self.turning = Crank(self, name, self._step)
         self.beating = Crank(self, f"{name}.heartbeat", self._beat, soonest=SOONEST)
         scenario = stage.scenario
@@ -71,18 +71,18 @@ class SimulatedNode(Node):
             heartbeat=cast("Heartbeat", _Heartbeat(self.beating)),
             rooms=ROOMS,
         )
-        self.waking = Crank(self, f"{name}.batches", self.round.waking.look)
+        self.waking = Crank(self, f"{name}.batches", self.round.waking.wake_due)
         self.phases: list[Crank] = []
         """Of batches that list or collect here."""
         self.round.waking.on_told = self.waking.wake
 
-    def _event(self) -> Event:
+    def _round_event(self) -> Event:
         return cast("Event", _Waker(self.turning))
 
     def _watchdog(self) -> Timer:
         return cast("Timer", Watchdog(self))
 
-    def _hands(self, _: object) -> Mapping[str, Executor]:
+    def _make_executors(self, _: object) -> Mapping[str, Executor]:
         return dict.fromkeys(("async", "thread", "process"), self.executor)
 
     # --- what the process does ---------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class SimulatedNode(Node):
     # --- the cranks --------------------------------------------------------------------------------------------------
 
     def _step(self) -> float:
-        wait = self._round()
+        wait = self._do_round()
         self._tell_trust()
         return wait
 
@@ -149,7 +149,7 @@ class SimulatedNode(Node):
 
     def _tell_trust(self) -> None:
         lease = self.round.lease
-        if lease is not None and lease.trusted and self.round.active_runs:
+        if lease is not None and lease.is_trusted and self.round.active_runs:
             self.stage.witness.trusts(self, lease.session, self.clock.micros(lease.trusted_for))
 
     def _stop_turning(self) -> None:
@@ -167,7 +167,7 @@ class SimulatedNode(Node):
 
     def _close(self) -> float:
         try:
-            self.round.end()
+            self.round.close_session()
         except StoreError as error:
             self.stage.trace.add(self.stage.clock.micros, self.name, "not closed", str(error))
         self._exit("exits")

@@ -145,11 +145,11 @@ class Outsider:
             self._lost()
         for errand in list(self._errands.values()):
             if errand.call.run.id in renewal.cancel:
-                errand.call.run.stop(renewal.cancel[errand.call.run.id])
+                errand.call.run.request_stop(renewal.cancel[errand.call.run.id])
 
     def _lost(self) -> None:
         for errand in self._errands.values():
-            errand.call.run.stop("lease lost", lease_lost=True)
+            errand.call.run.request_stop("lease lost", lease_lost=True)
         self.begin()
 
     # --- what it does ------------------------------------------------------------------------------------------------

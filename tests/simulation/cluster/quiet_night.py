@@ -192,7 +192,7 @@ class QuietWork(Work):
 
     def stop(self, reason: str, *, lease_lost: bool) -> None:
         """Ask it to stop: some do, when their time is over, and the others return as if nothing had been."""
-        self.call.run.stop(reason, lease_lost=lease_lost)
+        self.call.run.request_stop(reason, lease_lost=lease_lost)
 
     def _end(self, kind: EndingKind) -> None:
         super()._end("cancelled" if self._obeys and self.call.run.cancelled.is_set() else kind)

@@ -10,7 +10,7 @@ from random import Random
 from cronsensus.model.ending import Ending, EndingKind
 from cronsensus.model.occurrence import LogLine, RunError
 from cronsensus.node.executors.base import Call, Done, Executor
-from cronsensus.node.executors.result import raised, returned
+from cronsensus.node.executors.result import ending_of_error, ending_of_value
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.cranks import Crank
 from tests.simulation.cluster.faults import Fault
@@ -59,7 +59,7 @@ class Work:
 
     def stop(self, reason: str, *, lease_lost: bool) -> None:
         """Ask it to stop: a coroutine does, soon; a thread looks at it now and again, or never."""
-        self.call.run.stop(reason, lease_lost=lease_lost)
+        self.call.run.request_stop(reason, lease_lost=lease_lost)
         rng = self._rng
         if self.call.registered.executor != "thread" or rng.random() < 0.3:
             # Some notice and just return, which is not what they were to do but what people write.
@@ -106,9 +106,9 @@ class PhaseWork(Work):
     def _turn(self) -> float:
         run, registered = self.call.run, self.call.registered
         try:
-            ending = returned(registered.function(run=run), registered.types)
+            ending = ending_of_value(registered.function(run=run), registered.types)
         except Exception as error:  # noqa: BLE001 - as an executor does
-            ending = raised(error, run)
+            ending = ending_of_error(error, run)
         self._crank.stop()
         self.node.phases.remove(self._crank)
         if not self.over:
@@ -119,7 +119,7 @@ class PhaseWork(Work):
 
     def stop(self, reason: str, *, lease_lost: bool) -> None:
         """Ask it to stop: it looks before each page."""
-        self.call.run.stop(reason, lease_lost=lease_lost)
+        self.call.run.request_stop(reason, lease_lost=lease_lost)
 
 
 class SimulatedExecutor(Executor):

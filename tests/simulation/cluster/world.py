@@ -12,7 +12,7 @@ from cronsensus.errors import CronsensusError
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
-from cronsensus.stores.memory.snapshots import restore, take
+from cronsensus.stores.memory.snapshots import restore_snapshot, take_snapshot
 from tests.simulation.cluster.chance import Chance
 from tests.simulation.cluster.clocks import SECOND, NodeClock, StoreClock
 from tests.simulation.cluster.cranks import Crank
@@ -244,7 +244,7 @@ class World:
 
     def remember(self) -> None:
         """Let the store forget, a moment later, whatever comes from now on: as if a standby took over that lags."""
-        before, books = take(self._memory), self.judge.remember()
+        before, books = take_snapshot(self._memory), self.judge.remember()
         asked_at = self.clock.micros
         micros = int(0.1 * 50 ** self.chance["forgetting"].random() * SECOND)
 
@@ -254,7 +254,7 @@ class World:
             self._forgot_at = self.clock.micros
             self.faults += 1
             self.trace.add(self.clock.micros, "store", "FORGETS", f"{micros / SECOND:g}s")
-            restore(self._memory, before)
+            restore_snapshot(self._memory, before)
             self.judge.forget(books)
 
         self.after(micros, forget)

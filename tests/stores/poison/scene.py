@@ -136,24 +136,24 @@ class Node:
             executors={"thread": self._hands},
             new_session=self._session,
             declare=lambda store: False,
-            on_session=self._keeper.keep,
+            on_session=self._keeper.keep_session,
         )
 
     def _session(self) -> SessionSpec:
         return a_session(f"node {len(self.ran)} {self.clock.monotonic()}")
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, *_: object) -> None:
-        self.round.active_runs.cancel(renewal.cancel)
+        self.round.active_runs.cancel_runs(renewal.cancel)
 
     def turn(self, rounds: int, step: timedelta = SECOND) -> None:
         """Turn the crank, so much of the store's clock at a time."""
         for _ in range(rounds):
-            self.round.step()
+            self.round.run_round()
             self._keeper.renew(self.store)
             while self._hands.calls:
                 call = self._hands.calls.pop()
                 self.ran[call.claim.job, call.claim.key] += 1
-                self.round.active_runs.ended(call, Ending(kind="returned"))
+                self.round.active_runs.receive_ending(call, Ending(kind="returned"))
             self.clock.advance(step)
 
 
@@ -187,7 +187,7 @@ def goes_on(store: Store, clock: ManualClock) -> None:
     """
     node = Node(store, clock)
     with told_once():
-        node.round.begin()
+        node.round.open_session()
         assert store.enqueue([Item(job="queue", key="new")])[0].created
         node.turn(8, 2 * SECOND)
         assert node.round.stats.store_errors == 0, "a round failed"
@@ -206,10 +206,10 @@ def goes_on(store: Store, clock: ManualClock) -> None:
         assert not {"done", "broken"} & {one.key for one in store.occurrences(OccurrenceFilter(job="queue"))}
         node.turn(2)
         assert node.round.stats.store_errors == 0, "a round failed after pruning"
-        assert [node.round.step() for _ in range(4)][-1] > 0.01, "the node never sleeps"
+        assert [node.round.run_round() for _ in range(4)][-1] > 0.01, "the node never sleeps"
         _steps(store)
         _defines(store)
-        node.round.end()
+        node.round.close_session()
 
 
 def _steps(store: Store) -> None:

@@ -87,7 +87,7 @@ def test_any_server_of_a_cluster_leads_to_the_one_with_our_slot(
     assert keys_on(cluster[1]) == 0
     assert not store.wait(0.0)
     line = store.wait_queues()
-    line.join("name")
+    line.join_queue("name")
     grant = store.lock("name", "holder", ttl=LEASE)
     assert grant is not None
     assert store.unlock(grant)

@@ -197,8 +197,8 @@ def test_the_line_of_a_dead_process_is_passed_over(own_server: RedisServer, open
     grant = store.lock("name", "a", ttl=LEASE)
     assert grant is not None
     dead, lives = store.wait_queues(), store.wait_queues()
-    dead.join("name")
-    lives.join("name")
+    dead.join_queue("name")
+    lives.join_queue("name")
     assert isinstance(dead, RedisQueues)
     dead._subscription.close()  # as the end of its process would
     assert store.unlock(grant)
@@ -226,7 +226,7 @@ def test_parent_and_child_share_no_connection(own_server: RedisServer, opening: 
                 assert store.enqueue([Item(job="queue", key=f"child {number}")])[0].key == f"child {number}"
             store.wait(0.0)
             # Its own subscription, beside the parent's.
-            assert store._client.command("PUBSUB", "NUMSUB", store._keyspace.channel)[1] == 2
+            assert store._client.run_command("PUBSUB", "NUMSUB", store._keyspace.channel)[1] == 2
             store.close()
             answer = b"."
         finally:

@@ -64,14 +64,14 @@ def test_a_prune_ends_where_a_job_has_as_many_that_wait_as_one_step_looks_at(sto
     store.enqueue([Item(job="queue")] * 1999)
     clock.advance(120)
     store.enqueue([Item(job="queue")])  # the last at which the step looks, made too late to be over for long enough
-    write, steps = store._write, []
+    write, steps = store._write_script, []
 
     def counted(verb, *told):
         steps.append(verb)
         assert len(steps) < 5, "the same step again and again"
         return write(verb, *told)
 
-    monkeypatch.setattr(store, "_write", counted)
+    monkeypatch.setattr(store, "_write_script", counted)
     assert store.prune() == 0
 
 

@@ -192,7 +192,7 @@ def test_the_user_that_the_message_recommends_can_do_everything(own_server: Redi
         assert not store.wait(0.0)
         store.notify()
         line = store.wait_queues()
-        line.join("name")
+        line.join_queue("name")
         store.wake_next("name")
         assert line.receive(30) == ["name"]
         line.close()
@@ -320,7 +320,7 @@ def test_a_user_with_the_least_rights_runs_a_node_and_shows_and_sees_signs_of_li
             assert job.options(key="a").enqueue().result("60s") == 7
             with scheduler.lock("lock"):
                 [session] = [one.id for one in watcher.sessions() if one.concurrency]
-            wait_until(lambda: client.pubsub_numsub(watcher._keyspace.sign(session))[0][1] == 2, "two signs")
+            wait_until(lambda: client.pubsub_numsub(watcher._keyspace.sign_channel(session))[0][1] == 2, "two signs")
             assert "channel" in watcher.describe()["evidence_of_death"]
             watcher.look()
         refused = {entry["object"] for entry in client.acl_log()}

@@ -21,7 +21,7 @@ def steps(store, monkeypatch):
     monkeypatch.setattr(defining, "MOST_AT_ONCE", 4)
     monkeypatch.setattr(defining, "MOST_LOOKED_AT", 2)
     seen, looked = [], [0]
-    read, decide = store._read, store._decide
+    read, decide = store._read_script, store._decide_script
 
     def spy_read(verb, *arguments):
         if verb == "look_at_definitions":
@@ -33,8 +33,8 @@ def steps(store, monkeypatch):
         looked[0] = 0
         return decide(verb, *arguments)
 
-    monkeypatch.setattr(store, "_read", spy_read)
-    monkeypatch.setattr(store, "_decide", spy_decide)
+    monkeypatch.setattr(store, "_read_script", spy_read)
+    monkeypatch.setattr(store, "_decide_script", spy_decide)
     return seen
 
 

@@ -22,7 +22,7 @@ from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.keyspace import Keyspace
-from cronsensus.stores.redis.scripts import script, verbs
+from cronsensus.stores.redis.scripts import list_verbs, script_of
 from cronsensus.testing.conformance.fixtures import HOSTILE, START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
 from cronsensus.timing.clock import ManualClock
@@ -141,13 +141,13 @@ def counted(client: redis.Redis, act: Callable[[], Answer]) -> tuple[Answer, int
 def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     """Call every verb with ``name`` wherever a name may stand; return the scripts that ran."""
     ran: set[str] = set()
-    run = store._client.run
+    run = store._client.run_script
 
     def watched(one, arguments, **more):
         ran.add(one.name)
         return run(one, arguments, **more)
 
-    store._client.run = watched  # type: ignore[method-assign, assignment]
+    store._client.run_script = watched  # type: ignore[method-assign, assignment]
     line = store.wait_queues()
     store.check()
     spec = JobSpec(name=name, function=name, trigger=every("1m", start=START), args=(name,))
@@ -168,7 +168,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, name, name),))])
     store.cancel(claim.id, by=name, why=name)
     store.renew(name, lease=HOUR)
-    assert store._write("note_sign", name, True) is False
+    assert store._write_script("note_sign", name, True) is False
     assert give_back(store, [claim]) == [True]
     made = store.retry(claim.id, by=name, why=name)
     store.enqueue([Item(job=name, key=name, kwargs={name: name}, expires_in=SECOND, priority=-3)])
@@ -199,7 +199,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     done = store.step(name, step)
     assert (*done.returned, *done.carried_out) == (True, True)
     store.drain(name, by=name, why=name)
-    line.join(name)
+    line.join_queue(name)
     grant = store.lock(name, name, ttl=HOUR, session=name)
     assert grant is not None
     assert store.extend(grant, ttl=HOUR)
@@ -208,9 +208,9 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     assert store.break_lock(name, by=name, why=name)
     store.lock(name, name, ttl=HOUR, session=name)
     store.lock(name, name, ttl=SECOND, limit=2)
-    line.join(name)
+    line.join_queue(name)
     store.wake_next(name)
-    line.join(name)
+    line.join_queue(name)
     line.leave(name)
     for read in (store.job, store.history, store.ranges):
         read(name)
@@ -259,7 +259,7 @@ def test_all_keys_of_every_script_lie_in_one_slot_whatever_the_names(
             assert len(keys) > 10
             slots = {key_slot(key) for key in (*keys, space.meta, space.never, space.pulse, space.channel)}
             assert len(slots) == 1
-    assert set(verbs()) == ran
+    assert set(list_verbs()) == ran
     strangers = [
         key for key in raw.scan_iter(match=f"*{prefix}*", count=10_000) if not key.startswith(b"{" + prefix.encode())
     ]
@@ -450,5 +450,5 @@ def test_what_another_version_wrote_is_touched_by_no_verb(
 
 def test_every_script_is_text_that_a_server_takes(own_server: RedisServer) -> None:
     with redis.Redis.from_url(own_server.url) as client:
-        for verb in verbs():
-            assert client.script_load(script(verb).text) == script(verb).sha.decode()
+        for verb in list_verbs():
+            assert client.script_load(script_of(verb).text) == script_of(verb).sha.decode()

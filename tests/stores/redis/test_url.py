@@ -6,7 +6,7 @@ from cronsensus.errors import InvalidDuration, InvalidOption, MissingExtra, Stor
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.redis_url import read_url
-from cronsensus.stores.redis.routing import ClusterRoute, Route, SentinelRoute, options, route
+from cronsensus.stores.redis.routing import ClusterRoute, Route, SentinelRoute, connection_options, route_to
 
 SECRET = "s3cret/of:the@store?"
 QUOTED = "s3cret%2Fof%3Athe%40store%3F"
@@ -33,7 +33,7 @@ def test_a_url_names_servers(url: str, hosts: object, database: int) -> None:
 
 def test_each_kind_of_url_has_its_route() -> None:
     kinds = [
-        type(route(read_url(url), "{a}:meta")) for url in ("redis://a", "rediss+sentinel://a/n", "redis+cluster://a")
+        type(route_to(read_url(url), "{a}:meta")) for url in ("redis://a", "rediss+sentinel://a/n", "redis+cluster://a")
     ]
     assert kinds == [Route, SentinelRoute, ClusterRoute]
 
@@ -96,8 +96,8 @@ def test_a_duration_that_cannot_be_read_names_its_option() -> None:
 def test_the_password_reaches_the_driver_and_nothing_else() -> None:
     url = f"redis+sentinel://ann:{QUOTED}@127.0.0.1:1/name?sentinel_password={QUOTED}&connect_timeout=1s"
     parsed = read_url(url)
-    assert options(parsed)["password"] == parsed.sentinel_password == SECRET
-    assert options(parsed)["username"] == "ann"
+    assert connection_options(parsed)["password"] == parsed.sentinel_password == SECRET
+    assert connection_options(parsed)["username"] == "ann"
     assert parsed.where == "redis+sentinel://127.0.0.1:1/name/0"
     store = RedisStore(url)
     try:
@@ -134,4 +134,4 @@ def test_a_missing_driver_says_what_to_type() -> None:
 
 def test_the_driver_sends_nothing_twice_by_itself() -> None:
     # A script whose answer was lost may have run; whoever calls the verb knows whether it may run again.
-    assert options(read_url("redis://a"))["retry"]._retries == 0
+    assert connection_options(read_url("redis://a"))["retry"]._retries == 0

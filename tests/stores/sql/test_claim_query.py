@@ -10,7 +10,7 @@ from sqlalchemy import update
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql import claim_query
-from cronsensus.stores.sql.claim_query import MOST_PAGE, Selection, choose, first_page, read_claimed
+from cronsensus.stores.sql.claim_query import MOST_PAGE, Selection, choose_entries, first_page, read_claimed
 from cronsensus.stores.sql.schema import jobs
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, Unreadable
@@ -52,7 +52,7 @@ def test_an_entry_of_which_something_cannot_be_read_is_not_begun(differs: dict[s
 def test_a_job_that_is_full_is_left_out_from_then_on() -> None:
     selection = Selection({"f"}, 9, jobs={5: entry(), 6: entry(job_id=6)}, room={5: 1})
     for one in (entry(1), entry(2), entry(3, job_id=6), entry(4, job_id=6)):
-        selection.consider(one)
+        selection.consider_entry(one)
     assert [one.id for one in selection.chosen] == [1, 3, 4]
     assert selection.left_out == {5}
 
@@ -70,7 +70,7 @@ def test_a_line_is_remembered_with_the_entry_whose_turn_it_is(
 ) -> None:
     selection = Selection({"f"}, 9, jobs={5: entry()})
     for number in (2, 3, 4):
-        selection.consider(entry(number, serial=1, **of_job))
+        selection.consider_entry(entry(number, serial=1, **of_job))
     assert ([one.id for one in selection.chosen], selection.blocked) == (chosen, blocked)
 
 
@@ -111,7 +111,7 @@ class Pages:
 def chosen(pages: Any, limit: int, monkeypatch: pytest.MonkeyPatch, *levels: int) -> list[int]:
     monkeypatch.setattr(claim_query, "specs_of", lambda _tx, rows: dict.fromkeys(rows))
     selection = Selection({"f"}, limit, 100)
-    choose(pages, selection, first_page(pages, selection).rows, levels or (4,))
+    choose_entries(pages, selection, first_page(pages, selection).rows, levels or (4,))
     return [one.id for one in selection.chosen]
 
 
@@ -147,7 +147,9 @@ def test_of_a_page_with_more_than_is_wanted_no_more_is_chosen(monkeypatch: pytes
 def test_an_entry_that_cannot_be_read_is_told_and_those_after_it_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = Pages([entry(1, payload="{"), entry(2)])
     assert chosen(pages, 2, monkeypatch) == [2]
-    assert [text.partition(":")[0] for text in pages.unreadable.texts()] == ["run 1 of job 5 waits, cannot be run, and"]
+    assert [text.partition(":")[0] for text in pages.unreadable.list_texts()] == [
+        "run 1 of job 5 waits, cannot be run, and"
+    ]
 
 
 def test_a_claim_goes_on_below_the_level_of_the_first_page_until_it_has_what_it_wants(
@@ -170,8 +172,8 @@ def test_work_of_a_job_whose_definition_cannot_be_read_waits_and_that_of_others_
     store.define_jobs([JobSpec(name=name, function="f") for name in ("bad", "good")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="bad"), Item(job="good")])
-    with store._writing() as tx:
-        store._view(tx.connection).execute(update(jobs).where(jobs.c.name == "bad").values(spec="{"))
+    with store._write_transaction() as tx:
+        store._sqlalchemy_view(tx.connection).execute(update(jobs).where(jobs.c.name == "bad").values(spec="{"))
     store._definitions.specs._kept.clear()
     assert [claim.job for claim in take(store, "s1", 2, ["f"], lease=LEASE)] == ["good"]
     assert [claim.job for claim in take(store, "s1", 2, ["f"], lease=LEASE)] == []

@@ -43,7 +43,7 @@ def test_a_read_whose_connection_is_closed_is_done_again(store: SqlStore) -> Non
         seen.append(tx)
         if len(seen) == 1:
             close(tx)
-        return tx.connection.execute("SELECT 7").fetchone()[0]
+        return tx.connection.execute_text("SELECT 7").fetchone()[0]
 
     assert look(store) == 7
     assert len(seen) == 2

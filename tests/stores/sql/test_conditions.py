@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Table
 
 from cronsensus.stores.sql import schema as tables
-from cronsensus.stores.sql.queries import blocks, queries_of
+from cronsensus.stores.sql.queries import queries_of, read_blocks
 from cronsensus.timing.instants import LATEST_MICROS
 from tests.stores.sql.rows import (
     AS_READ,
@@ -621,5 +621,5 @@ OF_ONE_ROW = {"identity", "insert_eras", "touch", "which_store"}
 def test_each_statement_with_a_condition_has_a_case() -> None:
     answers = Path(__file__).with_name("test_query_answers.py").read_text(encoding="utf-8")
     asked = {case.statement for case in CASES}.union(re.findall(r'(?:answered|ran)\(database, "(\w+)"', answers))
-    conditional = {name for name, block in blocks("sqlite").items() if " WHERE " in block.text}
+    conditional = {name for name, block in read_blocks("sqlite").items() if " WHERE " in block.text}
     assert conditional - asked == READS | OF_ONE_ROW

@@ -33,8 +33,8 @@ def test_a_transaction_is_committed_at_its_end_and_undone_by_an_exception(driver
     for word, error in (("kept", None), ("undone", KeyboardInterrupt)):
         try:
             with connection.transaction():
-                connection.execute("BEGIN")
-                connection.execute(f"INSERT INTO words VALUES ('{word}')")
+                connection.execute_text("BEGIN")
+                connection.execute_text(f"INSERT INTO words VALUES ('{word}')")
                 if error is not None:
                     raise error
         except KeyboardInterrupt:
@@ -48,7 +48,7 @@ def test_a_transaction_that_is_dropped_after_its_connection_ends_quietly(driver)
     connection = Connection(driver)
     dropped = connection.transaction()
     dropped.__enter__()
-    connection.execute("BEGIN")
+    connection.execute_text("BEGIN")
     connection.close()
     dropped.gen.close()
 

@@ -125,8 +125,8 @@ def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigge
 
 
 def test_acquire_of_a_nominal_time_of_a_job_without_eras_returns_none(store: SqliteStore) -> None:
-    with store._writing() as tx:
-        store._view(tx.connection).execute(delete(eras))
+    with store._write_transaction() as tx:
+        store._sqlalchemy_view(tx.connection).execute(delete(eras))
     assert win_named(store, "s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
 
 
@@ -150,11 +150,11 @@ def test_a_look_reads_the_clock_once_if_nothing_has_read_it_and_else_goes_by_wha
     monkeypatch.setattr(store._dialect, "read_clocks", noting("read_clocks"))
 
     def looks(tx: Transaction) -> int:
-        [seen] = tx.look("look", space="default", of=1, place=0, most=1, ahead=0, never=LATEST_MICROS)
+        [seen] = tx.send_first("look", space="default", of=1, place=0, most=1, ahead=0, never=LATEST_MICROS)
         assert seen.asked == tx.now
         return tx.now
 
-    with store._reading() as tx:
+    with store._read_transaction() as tx:
         assert asked == ["read_clocks"]
         clock.advance(1)
         assert [looks(tx), looks(tx)] == [to_micros(START)] * 2

@@ -91,8 +91,8 @@ def test_what_was_asked_to_stop_and_ended_before_it_heard_of_that_ended_as_it_di
 def test_only_a_run_that_is_current_in_everything_is_completed(differs: dict[str, Any] | None, said: str) -> None:
     claim: Any = SimpleNamespace(id=1, job="job", attempt=1, token=7, session="s1")
     row: Any = SimpleNamespace(state="running", token=7, session="s1")
-    completing._require(claim, row)
+    completing._require_current(claim, row)
     if differs is not None:
         row.__dict__.update(differs)
     with pytest.raises(LeaseLost, match=said):
-        completing._require(claim, row if differs is not None else None)
+        completing._require_current(claim, row if differs is not None else None)

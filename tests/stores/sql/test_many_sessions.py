@@ -11,7 +11,7 @@ import pytest
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql.mysql import MysqlStore
-from cronsensus.stores.sql.mysql.mysql_driver import run
+from cronsensus.stores.sql.mysql.mysql_driver import run_text
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import SqliteStore
@@ -121,7 +121,7 @@ def test_the_cost_of_a_look_does_not_grow_with_the_guests_on_mysql(mysql_url, mo
     seen(store)
     reads = watcher.reads(lambda: seen(store))
     with mysql_connection(mysql_url) as connection:
-        run(connection, "ANALYZE TABLE cronsensus_sessions")
+        run_text(connection, "ANALYZE TABLE cronsensus_sessions")
     again = watcher.reads(lambda: seen(store))
     store.close()
     assert 0 < max(reads, again) <= 150

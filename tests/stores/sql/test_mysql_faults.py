@@ -177,7 +177,7 @@ def test_a_missing_database_says_how_to_make_it(mysql_server_url):
     ],
 )
 def test_a_server_that_is_too_old_is_refused(open_mysql, monkeypatch, version, words):
-    monkeypatch.setattr(driver, "run", lambda connection, text: ((version,),))
+    monkeypatch.setattr(driver, "run_text", lambda connection, text: ((version,),))
     with pytest.raises(StoreUnavailable, match=words):
         open_mysql()
 
@@ -186,9 +186,9 @@ def test_a_server_that_is_too_old_is_refused(open_mysql, monkeypatch, version, w
 def test_newer_server_versions_are_accepted(mysql_url, monkeypatch, version):
     url = read_url(mysql_url)
     opened = driver.open_for_jobs(url)
-    real = driver.run
+    real = driver.run_text
     monkeypatch.setattr(
-        driver, "run", lambda connection, text: ((version,),) if "VERSION()" in text else real(connection, text)
+        driver, "run_text", lambda connection, text: ((version,),) if "VERSION()" in text else real(connection, text)
     )
     driver._refuse_old(opened, url)
     assert opened.is_mariadb == ("MariaDB" in version)
@@ -397,8 +397,8 @@ def test_a_statement_that_takes_too_long_is_cancelled(open_mysql):
     store = open_mysql("timeout=2s")
     # Not SLEEP, which on MySQL ends early and says nothing.
     endless = "SELECT COUNT(*) FROM " + ", ".join(f"information_schema.collations {name}" for name in "abcde")
-    with pytest.raises(StoreBusy, match=r"took longer than 2 s .*\?timeout="), store._reading() as tx:
-        tx.connection.execute(endless)
+    with pytest.raises(StoreBusy, match=r"took longer than 2 s .*\?timeout="), store._read_transaction() as tx:
+        tx.connection.execute_text(endless)
     assert store.counts().jobs == 0
 
 
@@ -406,10 +406,10 @@ def test_transaction_left_idle_blocks_no_other(open_mysql):
     """As of a process that is stopped in the middle of a verb."""
     stopped, other = open_mysql(), open_mysql("timeout=10s")
     work_with(stopped)
-    with pytest.raises(StoreUnavailable), stopped._writing() as tx:  # noqa: PT012 - the end of the block is the point
-        tx.connection.execute("SELECT 1 FROM cronsensus_jobs FOR UPDATE")
+    with pytest.raises(StoreUnavailable), stopped._write_transaction() as tx:  # noqa: PT012 - the end of the block is the point
+        tx.connection.execute_text("SELECT 1 FROM cronsensus_jobs FOR UPDATE")
         assert other.enqueue([Item(job="job")])[0].created  # waits for less than its patience
-        tx.connection.execute("SELECT 1")
+        tx.connection.execute_text("SELECT 1")
 
 
 def test_a_server_that_says_nothing_is_given_up(server, open_mysql, monkeypatch):
@@ -446,14 +446,14 @@ def test_connections_that_were_cut_while_they_lay_idle_are_replaced(open_mysql):
 def test_a_connection_that_is_cut_within_a_verb_leaves_nothing_half_done(open_mysql, mysql_url):
     store = open_mysql()
     work_with(store)
-    with pytest.raises(StoreUnavailable, match="connection was lost"), store._writing() as tx:  # noqa: PT012
-        tx.connection.execute("DELETE FROM cronsensus_jobs")
+    with pytest.raises(StoreUnavailable, match="connection was lost"), store._write_transaction() as tx:  # noqa: PT012
+        tx.connection.execute_text("DELETE FROM cronsensus_jobs")
         number = driver_of(tx.connection).thread_id()
         with mysql_connection(mysql_url) as connection:
             cursor = connection.cursor()
             cursor.execute(f"KILL CONNECTION {number}")
             await_gone(cursor, {number})
-        tx.connection.execute("SELECT 1")
+        tx.connection.execute_text("SELECT 1")
     assert len(store.jobs()) == 1
 
 
@@ -578,8 +578,8 @@ def test_a_verb_whose_connection_is_closed_before_all_is_sent_is_done_again(open
     def close_once(connection, text, *more):
         if len(text) > 200_000 and not closed:
             closed.append(connection)
-            with other._reading() as tx:
-                tx.connection.execute(f"KILL {connection.thread_id()}")
+            with other._read_transaction() as tx:
+                tx.connection.execute_text(f"KILL {connection.thread_id()}")
             select.select([connection._sock], [], [], 30)
         return query(connection, text, *more)
 
@@ -612,7 +612,7 @@ ERRORS = [
 @pytest.mark.parametrize(("code", "said", "kind", "words"), ERRORS)
 def test_what_the_servers_errors_mean(code, said, kind, words):
     url = read_url("mysql://ann:geheim@db/shop")
-    found = mysql_errors.translate(pymysql.OperationalError(code, said + " geheim"), url)
+    found = mysql_errors.translate_error(pymysql.OperationalError(code, said + " geheim"), url)
     assert type(found) is kind or issubclass(type(found), kind)
     assert isinstance(found, StoreError)
     assert words in str(found)
@@ -621,8 +621,11 @@ def test_what_the_servers_errors_mean(code, said, kind, words):
 
 def test_a_mistake_of_ours_is_not_explained_away():
     url = read_url("mysql://ann@db/shop")
-    assert mysql_errors.translate(pymysql.ProgrammingError(1064, "You have an error in your SQL syntax"), url) is None
-    assert mysql_errors.translate(ValueError("x"), url) is None
+    assert (
+        mysql_errors.translate_error(pymysql.ProgrammingError(1064, "You have an error in your SQL syntax"), url)
+        is None
+    )
+    assert mysql_errors.translate_error(ValueError("x"), url) is None
 
 
 # --- the URL ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from cronsensus.model.step import Step
 from cronsensus.stores.sql import claiming, firing, operating, pausing, retiring, sessions, stepping
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.mysql.mysql_dialect import driver_of
-from cronsensus.stores.sql.mysql.mysql_driver import run
+from cronsensus.stores.sql.mysql.mysql_driver import run_text
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
@@ -57,14 +57,14 @@ def locked(store: MysqlStore, other: MysqlStore) -> Callable[[Callable[[Transact
 
     def look(act: Callable[[Transaction], object]) -> Locked:
         found: Locked = {}
-        with pytest.raises(Undo), store._writing() as tx:  # noqa: PT012
+        with pytest.raises(Undo), store._write_transaction() as tx:  # noqa: PT012
             act(tx)
             tx.flush()
-            with other._writing() as their:
+            with other._write_transaction() as their:
                 driver = driver_of(their.connection)
                 for table, column in TABLES.items():
-                    everything = run(driver, f"SELECT {column} FROM cronsensus_{table}")
-                    free = run(driver, f"SELECT {column} FROM cronsensus_{table} FOR UPDATE SKIP LOCKED")
+                    everything = run_text(driver, f"SELECT {column} FROM cronsensus_{table}")
+                    free = run_text(driver, f"SELECT {column} FROM cronsensus_{table} FOR UPDATE SKIP LOCKED")
                     if taken := sorted({str(one) for (one,) in everything} - {str(one) for (one,) in free}):
                         found[table] = taken
             raise Undo
@@ -74,7 +74,7 @@ def locked(store: MysqlStore, other: MysqlStore) -> Callable[[Callable[[Transact
 
 
 def test_a_claim_locks_what_it_takes(locked):
-    assert locked(lambda tx: claiming.take(tx, claiming.look(tx, "s1", 5, {"f"}, LEASE))) == {
+    assert locked(lambda tx: claiming.claim_entries(tx, claiming.ask_for_work(tx, "s1", 5, {"f"}, LEASE))) == {
         "sessions": ["s1"],
         "occurrences": ["a3", "b0", "b1", "b2", "b3"],
         "counters": ["token"],
@@ -82,29 +82,33 @@ def test_a_claim_locks_what_it_takes(locked):
 
 
 def test_a_claim_that_finds_nothing_locks_what_it_passed_and_not_its_session(locked):
-    assert locked(lambda tx: claiming.take(tx, claiming.look(tx, "s1", 5, {"g"}, LEASE))).keys() == {"occurrences"}
+    assert locked(lambda tx: claiming.claim_entries(tx, claiming.ask_for_work(tx, "s1", 5, {"g"}, LEASE))).keys() == {
+        "occurrences"
+    }
     assert locked(lambda tx: sessions.require_alive(tx, "s1")) == {"sessions": ["s1"]}
 
 
 def test_a_claim_locks_the_jobs_that_it_counts(store, locked):
     limited = [JobSpec(name=name, function="f", policies=Policies(concurrency=50)) for name in "bc"]
     store.define_jobs(limited, release="r1")
-    assert locked(lambda tx: claiming.take(tx, claiming.look(tx, "s1", 2, {"f"}, LEASE)))["jobs"] == ["b"]
+    assert locked(lambda tx: claiming.claim_entries(tx, claiming.ask_for_work(tx, "s1", 2, {"f"}, LEASE)))["jobs"] == [
+        "b"
+    ]
 
 
 def test_two_claims_take_different_work_at_the_same_instant(store, other):
     taken: list[list[str]] = []
 
     def both(tx: Transaction) -> None:
-        mine = claiming.take(tx, claiming.look(tx, "s1", 5, {"f"}, LEASE))
+        mine = claiming.claim_entries(tx, claiming.ask_for_work(tx, "s1", 5, {"f"}, LEASE))
         assert mine is not None
-        with other._writing() as their:
+        with other._write_transaction() as their:
             # Short of the session and the tokens, for which one waits for the other.
-            theirs = claiming.look(their, "s1", 5, {"f"}, LEASE)
+            theirs = claiming.ask_for_work(their, "s1", 5, {"f"}, LEASE)
             assert theirs.page is not None
             taken.extend([[row.key for row in mine.selection.chosen], [row.key for row in theirs.page.rows]])
 
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         both(tx)
     assert taken == [["a3", "b0", "b1", "b2", "b3"], ["c0", "c1", "c2", "c3", "d0"]]
 
@@ -112,13 +116,13 @@ def test_two_claims_take_different_work_at_the_same_instant(store, other):
 def test_finishing_locks_what_was_finished(store, locked):
     claim = store.runs(1)[0]
     outcome = an_end(id=1, token=claim.token, state=State.SUCCEEDED)
-    assert locked(lambda tx: stepping.take(tx, "s1", Step(ends=(outcome,)))) == {"occurrences": ["a0"]}
+    assert locked(lambda tx: stepping.take_step(tx, "s1", Step(ends=(outcome,)))) == {"occurrences": ["a0"]}
 
 
 def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
     """It looks for what is past its expiry; next to that, in the index, lies what runs."""
     run = store.runs(1)[0]
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         more = {"session": "s1", "boot": tx.epoch, "moment": tx.moment, "now": tx.now}
         tx.send("lock_asked_jobs", space="default", names=["d"], **more)
         tx.send("lock_named", space="default", job="d", keys=["new"])
@@ -128,7 +132,7 @@ def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
 
 
 def test_a_renewal_locks_its_session(locked):
-    assert locked(lambda tx: sessions.renew(tx, "s0", LEASE, LEASE)) == {"sessions": ["s0"]}
+    assert locked(lambda tx: sessions.renew_session(tx, "s0", LEASE, LEASE)) == {"sessions": ["s0"]}
 
 
 def test_firing_locks_its_jobs(store, locked):
@@ -141,21 +145,21 @@ def test_enqueuing_locks_its_job(locked):
 
 
 def test_a_takeover_locks_the_session_and_what_it_held(locked):
-    assert locked(lambda tx: sessions.reclaim(tx, "s0", presumed=True)) == {
+    assert locked(lambda tx: sessions.reclaim_session(tx, "s0", presumed=True)) == {
         "sessions": ["s0"],
         "occurrences": ["a0", "a1", "a2"],
     }
 
 
 def test_operators_lock_what_they_touch(locked):
-    assert locked(lambda tx: operating.cancel(tx, 1, by="ann", why="")) == {"occurrences": ["a0"]}
-    assert locked(lambda tx: pausing.pause(tx, "d", by="ann", why="")) == {"jobs": ["d"]}
+    assert locked(lambda tx: operating.cancel_occurrence(tx, 1, by="ann", why="")) == {"occurrences": ["a0"]}
+    assert locked(lambda tx: pausing.pause_job(tx, "d", by="ann", why="")) == {"jobs": ["d"]}
     assert locked(lambda tx: tx.send("lock_job_of", occurrence=1, space="default")) == {"jobs": ["a"]}
     assert locked(lambda tx: tx.send("lock_named", job="c", keys=["c1"], space="default")) == {"occurrences": ["c1"]}
 
 
 def test_retiring_locks_the_job_and_what_waits(locked):
-    assert locked(lambda tx: retiring.retire(tx, "f", by="ann", why="")) == {
+    assert locked(lambda tx: retiring.retire_job(tx, "f", by="ann", why="")) == {
         "jobs": ["f"],
         "occurrences": ["f0", "f1", "f2", "f3"],
     }

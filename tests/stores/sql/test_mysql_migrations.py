@@ -102,7 +102,7 @@ def test_the_lock_is_waited_for_but_not_for_ever(mysql_url, monkeypatch):
     monkeypatch.setattr(store, "_MIGRATING_FOR", 1.0)
     first, second = MysqlStore(mysql_url), MysqlStore(mysql_url)
     with (
-        first._migrating(),
+        first._migration_connection(),
         pytest.raises(StoreBusy, match=r"another process has been migrating for 1 s.*IS_USED_LOCK"),
     ):
         second.migrate()
@@ -118,7 +118,7 @@ def test_a_failed_migration_lets_go_of_the_lock(mysql_url, monkeypatch):
         raise KeyError("a mistake")
 
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "take", fail)
+        patch.setattr(migrations, "apply_step", fail)
         with pytest.raises(KeyError):
             handle.migrate()
     monkeypatch.setattr(store, "_MIGRATING_FOR", 1.0)
@@ -129,8 +129,8 @@ def test_a_failed_migration_lets_go_of_the_lock(mysql_url, monkeypatch):
 
 def test_null_from_get_lock_is_no_lock(mysql_url, monkeypatch):
     """GET_LOCK answers NULL for an error; that is neither yes nor no."""
-    real = driver.run
-    monkeypatch.setattr(store, "run", lambda to, text: ((None,),) if "GET_LOCK" in text else real(to, text))
+    real = driver.run_text
+    monkeypatch.setattr(store, "run_text", lambda to, text: ((None,),) if "GET_LOCK" in text else real(to, text))
     handle = MysqlStore(mysql_url)
     with pytest.raises(StoreUnavailable, match="could not give the lock of migrations"):
         handle.migrate()
@@ -140,7 +140,7 @@ def test_null_from_get_lock_is_no_lock(mysql_url, monkeypatch):
 def test_databases_of_one_server_migrate_beside_each_other(mysql_url, mysql_server_url, monkeypatch):
     monkeypatch.setattr(store, "_MIGRATING_FOR", 1.0)
     mine, theirs = MysqlStore(mysql_url), MysqlStore(mysql_server_url)
-    with mine._migrating(), theirs._migrating():
+    with mine._migration_connection(), theirs._migration_connection():
         pass
     mine.close()
     theirs.close()

@@ -17,7 +17,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.mysql import mysql_driver as driver
 from cronsensus.stores.sql.mysql.mysql_dialect import MysqlDialect
-from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run_text
 from cronsensus.stores.sql.mysql.packets import Part
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import take
@@ -79,7 +79,7 @@ class Watcher:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.read: list[tuple[int, str]] = []
-        send = MysqlDialect._send
+        send = MysqlDialect._send_text
         counting = False
 
         def counted(dialect: MysqlDialect, cursor: Any, text: str) -> None:
@@ -93,8 +93,8 @@ class Watcher:
             counting = False
             return None
 
-        monkeypatch.setattr(MysqlDialect, "_send", counted)
-        packet = MysqlDialect._packet
+        monkeypatch.setattr(MysqlDialect, "_send_text", counted)
+        packet = MysqlDialect._send_packet
 
         def counted_packet(dialect: MysqlDialect, driver: BoundedConnection, parts: Sequence[Part]) -> Any:
             found = []
@@ -106,10 +106,10 @@ class Watcher:
                 self.read.append((self._so_far(driver) - before, part.text))
             return found
 
-        monkeypatch.setattr(MysqlDialect, "_packet", counted_packet)
+        monkeypatch.setattr(MysqlDialect, "_send_packet", counted_packet)
 
     def _so_far(self, driver: Any) -> int:
-        return sum(int(value) for _, value in run(driver, "SHOW SESSION STATUS LIKE 'Handler_read%'"))
+        return sum(int(value) for _, value in run_text(driver, "SHOW SESSION STATUS LIKE 'Handler_read%'"))
 
     def reads(self, verb: Callable[[], object]) -> int:
         """Return how many rows a verb reads."""
@@ -161,9 +161,9 @@ def filled(mysql_server_url: str, *, good: bool) -> Iterator[str]:
 @pytest.fixture
 def store(big: str, clock: ManualClock) -> Iterator[MysqlStore]:
     made = MysqlStore(big, clock=clock)
-    with made._writing() as tx:  # what the test before has left
-        tx.connection.execute("DELETE FROM cronsensus_sessions")
-        tx.connection.execute(
+    with made._write_transaction() as tx:  # what the test before has left
+        tx.connection.execute_text("DELETE FROM cronsensus_sessions")
+        tx.connection.execute_text(
             f"DELETE FROM cronsensus_occurrences WHERE finished_at IS NULL AND due_at <= {to_micros(START)}"
         )
     made.open_session(a_session("s1"), lease=LEASE)
@@ -224,8 +224,8 @@ def test_no_verb_of_a_round_reads_more_than_a_few_rows(store, watcher, clock):
 @pytest.mark.timeout(400)
 def test_what_is_asked_of_batches_reads_neither_all_of_them_nor_all_items(store, watcher):
     def execute(text: str) -> None:
-        with store._writing() as tx:
-            tx.connection.execute(text)
+        with store._write_transaction() as tx:
+            tx.connection.execute_text(text)
 
     batches = with_batches(store, execute)
     read: dict[str, int] = {}

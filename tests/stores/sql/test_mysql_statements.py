@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from cronsensus.stores.sql.mysql.literals import literal
-from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, settings
+from cronsensus.stores.sql.mysql.literals import literal_of
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, session_settings
 from cronsensus.stores.sql.mysql.mysql_url import read_url
-from cronsensus.stores.sql.queries import blocks, queries_of
+from cronsensus.stores.sql.queries import queries_of, read_blocks
 from cronsensus.stores.sql.schema import metadata
 
 BOTH = pytest.mark.parametrize("is_mariadb", [True, False], ids=["mariadb", "mysql"])
@@ -31,7 +31,7 @@ def driver() -> BoundedConnection:
 
 def texts() -> dict[str, str]:
     """Every statement by name."""
-    return {name: queries_of("mysql")[name].text for name in blocks("mysql")}
+    return {name: queries_of("mysql")[name].text for name in read_blocks("mysql")}
 
 
 def test_no_statement_needs_what_one_of_the_two_servers_lacks():
@@ -92,7 +92,7 @@ def test_no_index_is_longer_than_innodb_allows(is_mariadb):
 
 @BOTH
 def test_a_session_is_told_how_long_it_may_wait(is_mariadb):
-    told = ", ".join(settings(read_url("mysql://h/d?timeout=7s"), 7.0, is_mariadb=is_mariadb))
+    told = ", ".join(session_settings(read_url("mysql://h/d?timeout=7s"), 7.0, is_mariadb=is_mariadb))
     assert "READ COMMITTED" in told
     assert "time_zone = '+00:00'" in told
     assert "innodb_lock_wait_timeout = 4" in told
@@ -122,9 +122,9 @@ def test_a_session_is_told_how_long_it_may_wait(is_mariadb):
     ],
 )
 def test_values_become_literals(driver, value, text):
-    assert literal(driver, value) == text
+    assert literal_of(driver, value) == text
 
 
 def test_where_a_backslash_is_a_letter_it_stays_one(driver):
     driver.server_status = pymysql.constants.SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
-    assert literal(driver, "it's a \\") == "'it''s a \\'"
+    assert literal_of(driver, "it's a \\") == "'it''s a \\'"

@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.stores.sql.mysql import MysqlStore
-from cronsensus.stores.sql.mysql.mysql_driver import open_connection, run
+from cronsensus.stores.sql.mysql.mysql_driver import open_connection, run_text
 from cronsensus.stores.sql.mysql.mysql_url import read_url
 from tests.servers.fixtures import with_query
 from tests.servers.mariadb import MariadbServer
@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbServer]:
 def cipher_of(url: str) -> str:
     connection = open_connection(read_url(url))
     try:
-        return str(run(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1])
+        return str(run_text(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1])
     finally:
         connection.close()
 

@@ -69,13 +69,13 @@ def test_pause_that_waited_for_a_step_begins_after_what_the_step_decided(
     node.open_session(a_session("s1"), lease=LEASE)
     [job] = node.look(ahead=timedelta(seconds=1)).jobs
     with ThreadPoolExecutor(1) as pool:
-        with node._writing() as tx:
+        with node._write_transaction() as tx:
             assert job_rows.find_locked(tx, "job") is not None
             paused = pool.submit(operator.pause, "job", by="me", why="")
             until(somebody_waits, "the pause does not wait")
             until(lambda: operator.now() >= due, "the time does not come")
             tx.catch_up()  # as of a step that begins now, and gets the row before the pause
-            done = stepping.take(tx, "s1", Step(plans=(plan(job, due),)))
+            done = stepping.take_step(tx, "s1", Step(plans=(plan(job, due),)))
             assert done.carried_out == [True]
         assert paused.result(PATIENCE)
     [made] = node.occurrences(OccurrenceFilter(job="job"))

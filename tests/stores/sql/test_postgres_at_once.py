@@ -346,7 +346,7 @@ def test_an_enqueue_that_waits_for_another_with_its_key_returns_that_one(queue: 
 
 def cut_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let the connection be lost once a statement was carried out, and before it is answered."""
-    send = PostgresDialect.send
+    send = PostgresDialect.send_statements
 
     def cut(dialect: PostgresDialect, connection: Any, queue: Any, **more: Any) -> Any:
         answer = send(dialect, connection, queue, **more)
@@ -355,7 +355,7 @@ def cut_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
             raise psycopg.OperationalError("server closed the connection unexpectedly")
         return answer
 
-    monkeypatch.setattr(PostgresDialect, "send", cut)
+    monkeypatch.setattr(PostgresDialect, "send_statements", cut)
 
 
 def test_an_enqueue_whose_answer_is_lost_is_not_repeated(queue: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:

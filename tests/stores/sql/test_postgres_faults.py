@@ -207,7 +207,7 @@ def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres,
             select.select([driver_of(connection)], [], [], 30)  # until the server hangs up
         return answer
 
-    monkeypatch.setattr(store._dialect, "send", stand_still_once)
+    monkeypatch.setattr(store._dialect, "send_statements", stand_still_once)
     assert store.enqueue([Item(job="job")])[0].created
     assert len(begun) == 2
 
@@ -215,14 +215,14 @@ def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres,
 def test_a_migration_may_pause_for_longer(open_postgres, monkeypatch):
     store = open_postgres(migrated=False)
     seen: list[str] = []
-    take = migrations.take
+    take = migrations.apply_step
 
     def asked(step, connection, now):
         [(limit,)] = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout")
         seen.append(limit)
         take(step, connection, now)
 
-    monkeypatch.setattr(migrations, "take", asked)
+    monkeypatch.setattr(migrations, "apply_step", asked)
     assert store.migrate()
     assert set(seen) == {"5min"}
     with store._writing() as tx:

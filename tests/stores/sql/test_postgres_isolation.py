@@ -21,7 +21,7 @@ def strict_url(request: pytest.FixtureRequest, postgres_url: str) -> str:
 
 def test_statements_without_a_transaction_read_what_is_committed(strict_url: str) -> None:
     store = PostgresStore(strict_url)
-    with store._glancing() as tx:
+    with store._glance_transaction() as tx:
         assert driver_of(tx.connection).execute("SHOW transaction_isolation").fetchone() == ("read committed",)
     store.close()
 

@@ -211,7 +211,7 @@ def test_what_takes_one_trip_reads_little(situation, server, monkeypatch):
     store, _ = prepare(server, "plans")
     read: dict[str, int] = {}
     names: list[str] = []
-    send = PostgresDialect.send
+    send = PostgresDialect.send_statements
 
     def noted(dialect: PostgresDialect, connection: Any, queue: Any, **more: Any) -> Any:
         names.extend(one.query.name for one in queue)
@@ -227,7 +227,7 @@ def test_what_takes_one_trip_reads_little(situation, server, monkeypatch):
         done("claim nothing", lambda: take(store, "s1", 8, {"f"}, lease=LEASE))
 
     once(lambda _, verb: verb())  # from now on the handle knows the job
-    monkeypatch.setattr(PostgresDialect, "send", noted)
+    monkeypatch.setattr(PostgresDialect, "send_statements", noted)
     bring_about(situation, server, "plans", lambda: once(lambda _, verb: verb()))
     reader = Reader(store, server.url)
     names.clear()

@@ -110,9 +110,9 @@ def test_a_pooler_may_be_declared(server, schema):
 def test_settings_behind_a_pooler_last_for_one_transaction(store, bouncer, queued):
     with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
         other.execute("RESET ALL")  # a store that was told of a session's pooler may have been here before
-    with store._writing(queued=queued) as tx:
+    with store._write_transaction(queued=queued) as tx:
         assert tx.now
-        ours = tx.connection.execute("SHOW enable_seqscan").fetchone()[0]
+        ours = tx.connection.execute_text("SHOW enable_seqscan").fetchone()[0]
     with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
         theirs = [other.execute("SHOW enable_seqscan").fetchone() for _ in range(5)]
     assert ours == "off"
@@ -128,8 +128,8 @@ def test_pooled_connections_keep_no_prepared_statement(store, server):
         assert settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted
     assert store.look().absent == ()
     for _ in range(6):
-        with store._writing() as tx:
-            assert tx.connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0] == 0
+        with store._write_transaction() as tx:
+            assert tx.connection.execute_text("SELECT count(*) FROM pg_prepared_statements").fetchone()[0] == 0
 
 
 def test_waiting_is_only_waiting_and_ends_at_the_close(store):

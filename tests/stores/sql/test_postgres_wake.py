@@ -14,7 +14,7 @@ from cronsensus.model.occurrence import Item
 from cronsensus.stores import poller
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres import postgres_dialect as dialect
-from cronsensus.stores.sql.postgres.pipeline import Part, run
+from cronsensus.stores.sql.postgres.pipeline import Part, run_pipeline
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import Proxy
@@ -116,7 +116,7 @@ def test_enqueue_notifies_in_the_trip_of_its_commit_and_after_it(open_postgres, 
 
     def noted(driver: Any, parts: Sequence[Part]) -> list[Sequence[Any]]:
         trips.append([one.pending.query.name if one.pending else one.text.text.decode() for one in parts])
-        return run(driver, parts)
+        return run_pipeline(driver, parts)
 
     store.enqueue([Item(job="job")])  # reads the definition
     assert ear.hears()

@@ -15,7 +15,7 @@ from cronsensus.model.job import GUARDED, JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.boot import host_identity
-from cronsensus.stores.sql.probe import Living, probe
+from cronsensus.stores.sql.probe import Living, probe_store
 from cronsensus.stores.sql.sqlite import epoch
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import take
@@ -44,11 +44,11 @@ def test_living_sessions_are_those_of_the_store(url: str, store: Store):
     store.open_session(a_session("two"), lease=timedelta(microseconds=1))
     store.open_session(a_session("three"), lease=LEASE)
     store.close_session("three")
-    found = probe(url, "it's")
+    found = probe_store(url, "it's")
     assert found is not None
     assert found.living == [Living("web-1:7", "one", "alive", True, False, "host", 4711, 99)]
     store.drain("one", by="ann", why="")
-    found = probe(url, "it's")
+    found = probe_store(url, "it's")
     assert found is not None
     assert found.living[0].state == "draining"
 
@@ -60,7 +60,7 @@ def test_a_session_is_full_when_it_holds_as_many_runs_as_it_has_slots(url: str, 
     for _ in range(2):
         store.enqueue([Item(job="job")])
         take(store, "one", 1, ["job"], lease=LEASE)
-        found = probe(url, "it's")
+        found = probe_store(url, "it's")
         assert found is not None
         full.append(found.living[0].is_full)
     assert full == [False, True]
@@ -71,21 +71,21 @@ def test_jobs_other_than_guarded_functions_need_a_node(url: str, store: Store):
     names = [f"{prefix}charge" for prefix in GUARDED]
     guarded = [JobSpec(name=name, function=name, source="runtime") for name in names]
     store.define_jobs(guarded, release="r1")
-    found = probe(url, "it's")
+    found = probe_store(url, "it's")
     assert found is not None
     assert not found.needs_a_node
     store.define_jobs([*guarded, JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r1")
-    found = probe(url, "it's")
+    found = probe_store(url, "it's")
     assert found is not None
     assert found.needs_a_node
 
 
 def test_where_nothing_lives_or_nothing_can_be_asked_there_is_no_answer(url: str, store: Store):
-    assert probe(url, "it's") is None
+    assert probe_store(url, "it's") is None
     store.open_session(a_session("one"), lease=LEASE)
-    assert probe(url, "another") is None
-    assert probe("sqlite:///nowhere.db", "it's") is None
-    assert probe("redis://localhost:1", "it's") is None
+    assert probe_store(url, "another") is None
+    assert probe_store("sqlite:///nowhere.db", "it's") is None
+    assert probe_store("redis://localhost:1", "it's") is None
     assert not Path("nowhere.db").exists()
 
 
@@ -94,7 +94,7 @@ def test_store_of_another_schema_has_no_answer(url: str, store: Store, monkeypat
 
     store.open_session(a_session("one"), lease=LEASE)
     monkeypatch.setattr(module, "VERSION", 999)
-    assert probe(url, "it's") is None
+    assert probe_store(url, "it's") is None
 
 
 def test_probe_loads_no_sqlalchemy(url: str, store: Store):
@@ -118,8 +118,8 @@ def test_living_sessions_of_another_container_are_found_and_those_of_an_earlier_
     store.migrate()
     store.open_session(a_session("one"), lease=LEASE)
     monkeypatch.setattr(epoch, "boot_id", lambda: "another")
-    found = probe(url, "it's")
+    found = probe_store(url, "it's")
     assert found is not None
     assert [one.id for one in found.living] == ["one"]
     store.close()
-    assert probe(url, "it's") is None
+    assert probe_store(url, "it's") is None

@@ -82,7 +82,7 @@ class Watcher:
         self.patch = monkeypatch
         self.seen: dict[str, Any] = {}
         self.ticks = 0
-        values = Prepared.values
+        values = Prepared.order_values
 
         def noted(prepared: Prepared, parameters: Any) -> list[Any]:
             self.seen.setdefault(prepared.text, values(prepared, parameters))
@@ -94,7 +94,7 @@ class Watcher:
             self.seen.setdefault(text, rows[0])
             return many(dialect, connection, text, rows)
 
-        monkeypatch.setattr(Prepared, "values", noted)
+        monkeypatch.setattr(Prepared, "order_values", noted)
         monkeypatch.setattr(SqliteDialect, "run_many", noted_many)
         for connection in store._connections._idle:
             connection.driver.set_progress_handler(self._tick, 1000)

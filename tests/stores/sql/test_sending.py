@@ -13,7 +13,7 @@ from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres import postgres_dialect as dialect
 from cronsensus.stores.sql.postgres.pipeline import part_of
-from cronsensus.stores.sql.postgres.values import array
+from cronsensus.stores.sql.postgres.values import array_text
 from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction, batches
@@ -134,7 +134,7 @@ def test_rows_are_cut_into_pieces_that_a_server_takes() -> None:
     ],
 )
 def test_arrays_are_written_as_postgresql_reads_them(values: list[Any], text: str) -> None:
-    assert array(values) == text
+    assert array_text(values) == text
 
 
 def test_column_without_any_value_is_no_array() -> None:

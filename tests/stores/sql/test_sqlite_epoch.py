@@ -115,7 +115,7 @@ def test_by_boot_ids_alone_two_containers_take_each_other_for_dead(open_sqlite, 
     def by_boot_id(self: Epoch, turn: object) -> None:
         self.text = "boot-b"
 
-    monkeypatch.setattr(Epoch, "enter", by_boot_id)
+    monkeypatch.setattr(Epoch, "enter_epoch", by_boot_id)
     other = run_child(IN_A.format(boot="boot-a"))
     assert other.hear() == "ready"
     assert buried(open_sqlite(migrated=False)) == ["session in a", "run k", "lock owned", "lock free"]
@@ -348,9 +348,9 @@ def test_a_text_of_unknown_age_is_neither_adopted_nor_locked_out_of_turn(place, 
         yield
 
     epoch = Epoch(place / "jobs.db")
-    epoch.enter(turn)
+    epoch.enter_epoch(turn)
     assert (before, epoch.text) == ([[]], boot_id())
-    epoch.leave()
+    epoch.leave_epoch()
 
 
 @pytest.mark.parametrize("said", ["boot-b\n", "boot-z\n"])
@@ -566,6 +566,6 @@ def test_disk_that_is_full_is_told_as_such(open_sqlite, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(epoch_module, "_write", refuse)
+    monkeypatch.setattr(epoch_module, "_write_epoch", refuse)
     with pytest.raises(StoreFull):
         open_sqlite(migrated=False).now()

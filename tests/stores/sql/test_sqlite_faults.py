@@ -246,14 +246,14 @@ def tight(request, place, open_sqlite, monkeypatch):
     """A store that soon has no space left, and what gives it more."""
     if request.param == "small file":
         room = [120]
-        real_open = SqliteStore._open
+        real_open = SqliteStore._open_driver
 
         def open_small(self: SqliteStore) -> sqlite3.Connection:
             driver = real_open(self)
             driver.execute(f"PRAGMA max_page_count={room[0]}")
             return driver
 
-        monkeypatch.setattr(SqliteStore, "_open", open_small)
+        monkeypatch.setattr(SqliteStore, "_open_driver", open_small)
         store = open_sqlite()
 
         def more() -> None:

@@ -81,8 +81,8 @@ def promptly(verb: Callable[[], object]) -> object:
 def test_session_that_stands_still_while_it_renews_is_not_waited_for(handles: tuple[SqlStore, SqlStore]) -> None:
     still, other = handles
     claim = one_claim(still, "still")
-    with still._writing() as tx:
-        sessions.renew(tx, "still", LEASE, LEASE)
+    with still._write_transaction() as tx:
+        sessions.renew_session(tx, "still", LEASE, LEASE)
         assert promptly(lambda: other.reclaim(["still"])) == []
         assert promptly(lambda: len(take(other, "other", 1, ("job",), lease=LEASE))) == 1
     [taken] = other.reclaim(["still"])
@@ -92,9 +92,9 @@ def test_session_that_stands_still_while_it_renews_is_not_waited_for(handles: tu
 def test_session_that_stands_still_while_it_finishes_is_not_waited_for(handles: tuple[SqlStore, SqlStore]) -> None:
     still, other = handles
     first, second = one_claim(still, "still"), one_claim(still, "still")
-    with still._writing() as tx:
+    with still._write_transaction() as tx:
         ended = an_end(id=first.id, token=first.token, state=State.SUCCEEDED)
-        stepping.take(tx, "still", Step(ends=(ended,)))
+        stepping.take_step(tx, "still", Step(ends=(ended,)))
         # It holds two, and one of them cannot be judged now: neither is taken, and the session lives on.
         assert promptly(lambda: other.reclaim(["still"])) == []
         assert {one.id for one in other.sessions()} == {"still", "other"}
@@ -188,7 +188,7 @@ def test_a_cancellation_gives_up_on_a_run_that_an_open_transaction_of_the_user_h
 @contextmanager
 def held_up(still: SqlStore, session: str) -> Iterator[None]:
     """Keep a session's row locked meanwhile, as whoever looks whether it lives does for a moment."""
-    with still._writing() as tx:
+    with still._write_transaction() as tx:
         assert tx.send("lock_session", session=session, space=tx.namespace).rows
         yield
 
@@ -235,10 +235,10 @@ def test_an_attempt_never_bears_an_earlier_time_than_the_end_of_the_one_before(
 ) -> None:
     still, other = handles
     claim = one_claim(other, "other")
-    with still._writing() as tx:  # its clock was read; then it was slow
+    with still._write_transaction() as tx:  # its clock was read; then it was slow
         [given_back] = give_back(other, [claim])
         assert given_back
-        taken = claiming.take(tx, claiming.look(tx, "still", 3, ("job",), LEASE))
+        taken = claiming.claim_entries(tx, claiming.ask_for_work(tx, "still", 3, ("job",), LEASE))
         assert taken is not None
     first, second = sorted(other.runs(claim.id), key=lambda run: run.token)
     assert first.finished_at is not None
@@ -256,8 +256,8 @@ def test_a_run_that_goes_back_while_overlap_is_switched_on_is_switched_too(handl
     claims = {one.job: one for one in take(still, "still", 9, ("job",), lease=LEASE)}
     failed = an_end(id=claims["tick"].id, token=claims["tick"].token, state=State.PENDING, retry_in=timedelta(0))
     with ThreadPoolExecutor(1) as pool:
-        with still._writing() as tx:
-            stepping.take(tx, "still", Step(ends=(failed,)))
+        with still._write_transaction() as tx:
+            stepping.take_step(tx, "still", Step(ends=(failed,)))
             switched = pool.submit(lambda: other.define_jobs([policies["skip"]], release="r1"))
             assert not wait([switched], WAITED).done, "it did not wait"
         assert switched.result().changed == ("tick",)

@@ -89,7 +89,7 @@ class Counter:
 
     def __init__(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[str] = []
-        run = Prepared.run
+        run = Prepared.run_statement
 
         def noted(prepared: Prepared, *given: Any) -> sqlite3.Cursor:
             self.statements.append(prepared.text)
@@ -101,7 +101,7 @@ class Counter:
             self.statements.append(text)
             return many(dialect, connection, text, rows)
 
-        monkeypatch.setattr(Prepared, "run", noted)
+        monkeypatch.setattr(Prepared, "run_statement", noted)
         monkeypatch.setattr(SqliteDialect, "run_many", noted_many)
 
     @contextmanager

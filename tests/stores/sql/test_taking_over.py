@@ -38,9 +38,9 @@ def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> Sqlite
 
 def by_hand(store: SqliteStore, *statements: Executable) -> None:
     """Write into the store what no verb writes."""
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         for statement in statements:
-            store._view(tx.connection).execute(statement)
+            store._sqlalchemy_view(tx.connection).execute(statement)
 
 
 def two_claims(store: SqliteStore) -> tuple[Claim, Claim]:
@@ -75,8 +75,8 @@ def test_a_store_without_an_identity_is_not_called_by_a_name(store: SqliteStore)
 
 
 def test_a_session_that_lives_and_is_not_presumed_dead_is_not_ended(store: SqliteStore) -> None:
-    with store._writing() as tx:
-        assert sessions.reclaim(tx, "s1", presumed=False) == []
+    with store._write_transaction() as tx:
+        assert sessions.reclaim_session(tx, "s1", presumed=False) == []
     assert store.renew("s1", lease=LEASE).alive
 
 
@@ -91,12 +91,12 @@ def test_runs_locked_by_another_transaction_are_reported(
     def without_one(tx: Transaction, name: str, **values: Any) -> Pending:
         sent = send(tx, name, **values)
         if name == "try_lock_runs":
-            sent.answer([row for row in sent.rows if row.id != locked.id], 1)
+            sent.receive_answer([row for row in sent.rows if row.id != locked.id], 1)
         return sent
 
     monkeypatch.setattr(Transaction, "send", without_one)
-    with store._writing() as tx:
-        assert sessions.reclaim(tx, "s1", presumed=False, on_blocked=lambda *one: held_up.append(one)) == []
+    with store._write_transaction() as tx:
+        assert sessions.reclaim_session(tx, "s1", presumed=False, on_blocked=lambda *one: held_up.append(one)) == []
     assert held_up == [("s1", [locked.id])]
     assert stands(store, locked) == (State.RUNNING, 0)
 
@@ -173,7 +173,7 @@ def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store
     of_nothing = structs.replace(running, id=987_654)
     old = structs.replace(running, token=running.token - 1)
     of_another = structs.replace(running, session="s2")
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         answers = sessions.give_up(tx, [ended, of_nothing, old, of_another, running, running], "stopped")
     assert answers == [None, None, None, None, State.PENDING, None]
     assert (stands(store, ended), stands(store, running)) == ((State.SUCCEEDED, 0), (State.PENDING, 0))
@@ -181,7 +181,7 @@ def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store
 
 def test_a_claim_that_is_not_current_is_not_given_up_for_the_one_that_is(store: SqliteStore) -> None:
     _, running = two_claims(store)
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         assert sessions.give_up(tx, [structs.replace(running, token=running.token - 1)], "crashed") == [None]
     assert stands(store, running) == (State.RUNNING, 0)
 
@@ -208,15 +208,15 @@ def test_a_session_that_is_opened_again_has_its_whole_lease_again(store: SqliteS
 
 def test_a_savepoint_undoes_its_own_part_alone(store: SqliteStore) -> None:
     name = "INSERT INTO cronsensus_counters VALUES ('{}', {})"
-    with store._writing() as tx:
-        tx.connection.execute(name.format("before", 1))
+    with store._write_transaction() as tx:
+        tx.connection.execute_text(name.format("before", 1))
         with pytest.raises(sqlite3.IntegrityError), tx.savepoint():  # noqa: PT012
-            tx.connection.execute(name.format("undone", 1))
-            tx.connection.execute(name.format("refused", "NULL"))
+            tx.connection.execute_text(name.format("undone", 1))
+            tx.connection.execute_text(name.format("refused", "NULL"))
         with tx.savepoint():
-            tx.connection.execute(name.format("after", 1))
-    with store._reading() as tx:
-        found = tx.connection.execute("SELECT name FROM cronsensus_counters").fetchall()
+            tx.connection.execute_text(name.format("after", 1))
+    with store._read_transaction() as tx:
+        found = tx.connection.execute_text("SELECT name FROM cronsensus_counters").fetchall()
     assert {row[0] for row in found} & {"before", "undone", "after"} == {"before", "after"}
 
 
@@ -224,6 +224,6 @@ def test_error_that_ended_the_whole_transaction_within_a_savepoint_is_the_one_th
     store: SqliteStore,
 ) -> None:
     """As MySQL does after a deadlock: the verb is done again because of that error, and of no other."""
-    with pytest.raises(KeyError, match="deadlock"), store._writing() as tx, tx.savepoint():  # noqa: PT012
-        tx.connection.execute("ROLLBACK")
+    with pytest.raises(KeyError, match="deadlock"), store._write_transaction() as tx, tx.savepoint():  # noqa: PT012
+        tx.connection.execute_text("ROLLBACK")
         raise KeyError("deadlock")

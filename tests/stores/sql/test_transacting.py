@@ -32,11 +32,11 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def looks_nowhere(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(completing, "_require", nothing)
+    patch.setattr(completing, "_require_current", nothing)
 
 
 def looks_at_the_beginning_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(completing, "complete", nothing)
+    patch.setattr(completing, "complete_run", nothing)
 
 
 def commits_when_told(patch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ def test_what_is_no_fault_of_a_row_comes_out_as_it_is(error):
         read_one(1, read, "run 1")
     unreadable = Unreadable()
     with pytest.raises(type(error)):
-        unreadable.readable([1], read, str)
-    assert unreadable.texts() == ()
+        unreadable.keep_readable([1], read, str)
+    assert unreadable.list_texts() == ()
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), ValueError("b"), TypeError("c"), AttributeError("d"), IndexError()])
@@ -41,8 +41,8 @@ def test_what_a_row_is_to_blame_for_names_the_row(error):
     with pytest.raises(StoreCorrupt, match=r"^run 1: the store holds what this version cannot read"):
         read_one(1, read, "run 1")
     unreadable = Unreadable()
-    assert unreadable.readable([1], read, lambda row: f"run {row}") == []
-    assert [text.partition(":")[0] for text in unreadable.texts()] == ["run 1 is left out"]
+    assert unreadable.keep_readable([1], read, lambda row: f"run {row}") == []
+    assert [text.partition(":")[0] for text in unreadable.list_texts()] == ["run 1 is left out"]
 
 
 def test_an_exception_out_of_a_signal_handler_makes_no_row_unreadable(open_sqlite):
@@ -55,7 +55,7 @@ def test_an_exception_out_of_a_signal_handler_makes_no_row_unreadable(open_sqlit
         store._definitions.specs._kept.clear()
         cut(lambda: (store.occurrence(added.id), store.job("job"), store.jobs(), store.look()))
         assert cut.error is None or isinstance(cut.error, SoftTimeLimit), repr(cut.error)
-        assert store._definitions.unreadable.texts() == ()
+        assert store._definitions.unreadable.list_texts() == ()
 
     assert each_line(scenario, raises=SoftTimeLimit, every=3) > 20
 

@@ -375,6 +375,6 @@ def test_a_claim_lets_the_writer_before_it_go_on_and_joins_the_queue_only_then(p
 
 
 def test_tell_without_a_reader_returns_false(place):
-    assert not pipes.tell(place / "nothing")
+    assert not pipes.write_notification(place / "nothing")
     os.mkfifo(place / "unread")
-    assert not pipes.tell(place / "unread")
+    assert not pipes.write_notification(place / "unread")

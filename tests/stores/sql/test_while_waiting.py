@@ -63,7 +63,7 @@ def when_asked(
         sent.append(one)
         pending = send(tx, one, **values)
         if one == name:
-            pending.answer(act(tx, pending.rows), pending.count)
+            pending.receive_answer(act(tx, pending.rows), pending.count)
         return pending
 
     with monkeypatch.context() as patch:
@@ -100,14 +100,14 @@ def test_a_lease_that_ran_out_while_its_row_was_waited_for_has_run_out(
     act: Act, left: int, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.enqueue([Item(job="job")])
-    now = SqliteDialect.moment
+    now = SqliteDialect.clock_value
     # A claim asks twice: before it chooses, and when it has the session's row.
     late = itertools.count(-1 if act.__name__ == "claims" else 0)
 
     def moment(dialect: SqliteDialect, connection: Any) -> int:
         return int(now(dialect, connection)) + (LEASE_ENDS - left if next(late) >= 0 else 0)
 
-    monkeypatch.setattr(SqliteDialect, "moment", moment)
+    monkeypatch.setattr(SqliteDialect, "clock_value", moment)
     if left:
         act(store)
     else:
@@ -120,8 +120,8 @@ def test_a_renewal_that_came_too_late_by_the_time_it_had_its_row_renews_nothing(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        later = SqliteDialect.moment
-        patch.setattr(SqliteDialect, "moment", lambda *given: later(*given) + LEASE_ENDS)
+        later = SqliteDialect.clock_value
+        patch.setattr(SqliteDialect, "clock_value", lambda *given: later(*given) + LEASE_ENDS)
         assert not store.renew("s1", lease=HOUR).alive
     assert store.sessions()[0].expires_in == LEASE
 
@@ -139,7 +139,7 @@ def test_a_step_whose_session_ends_while_it_looks_for_work_records_its_results_a
     step = Step(ends=(outcome,), plans=made, want=Want(limit=1, functions=["job"], lease=LEASE))
 
     def ends(tx: Transaction, found: Sequence[Any]) -> Sequence[Any]:
-        store._view(tx.connection).execute(update(session_rows).values(ended_at=tx.now))
+        store._sqlalchemy_view(tx.connection).execute(update(session_rows).values(ended_at=tx.now))
         return found
 
     with when_asked(monkeypatch, "lock_session", ends):
@@ -160,7 +160,9 @@ def test_a_lock_whose_session_renewed_its_lease_in_this_moment_is_not_taken(
     clock.advance(LEASE)
 
     def renews(tx: Transaction, found: Any) -> Any:
-        store._view(tx.connection).execute(update(session_rows).values(lease_until=tx.lease_now + LEASE_ENDS))
+        store._sqlalchemy_view(tx.connection).execute(
+            update(session_rows).values(lease_until=tx.lease_now + LEASE_ENDS)
+        )
         return found
 
     with when_asked(monkeypatch, "lock_session", renews):
@@ -217,18 +219,18 @@ def test_limited_job_that_another_session_has_locked_is_left_out(
 
 
 def places(store: SqliteStore) -> list[int]:
-    with store._reading() as tx:
-        found = store._view(tx.connection).execute(select(lock_rows.c.place).order_by(lock_rows.c.place))
+    with store._read_transaction() as tx:
+        found = store._sqlalchemy_view(tx.connection).execute(select(lock_rows.c.place).order_by(lock_rows.c.place))
         return [row.place for row in found]
 
 
 def test_a_lock_that_became_full_since_the_look_is_not_taken(store: SqliteStore) -> None:
     wanted = sql_locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=2)
     assert store.lock("lock", "me", ttl=HOUR, limit=2)
-    with store._writing() as tx:
-        assert sql_locks.lock(tx, wanted) is not None
-        assert sql_locks.lock(tx, wanted) is None
-        assert sql_locks.lock(tx, replace(wanted, limit=3)) is None
+    with store._write_transaction() as tx:
+        assert sql_locks.take_lock(tx, wanted) is not None
+        assert sql_locks.take_lock(tx, wanted) is None
+        assert sql_locks.take_lock(tx, replace(wanted, limit=3)) is None
     assert places(store) == [0, 1]
 
 
@@ -237,8 +239,11 @@ def test_a_refused_lock_leaves_no_place_behind(store: SqliteStore) -> None:
     assert first
     assert second
     assert store.unlock(first)
-    with store._writing() as tx:
-        assert sql_locks.lock(tx, sql_locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=1)) is None
+    with store._write_transaction() as tx:
+        assert (
+            sql_locks.take_lock(tx, sql_locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=1))
+            is None
+        )
     assert places(store) == [1]
 
 
@@ -294,8 +299,8 @@ def test_lines_follow_those_that_are_seen_and_those_that_are_known_otherwise(
     line = LogLine(START, "INFO", "a line")
     say(store, [Note(claim.id, claim.token, lines=(line,))])
     notes = [Note(claim.id, claim.token, lines=(line, line))]
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         locked = finishing.LockedRuns(tx, [claim.id], notes=notes)
-        assert finishing.keep(tx, notes, locked.read(), locked.last_lines(), after=after) == [True]
-    with store._writing() as tx:
+        assert finishing.keep_notes(tx, notes, locked.read_rows(), locked.last_lines(), after=after) == [True]
+    with store._write_transaction() as tx:
         assert finishing.last_line(tx, claim.id) == first + 1

@@ -180,7 +180,7 @@ class Guard:
             if self._wait is not None or not may_come(error):
                 raise
             self._store_wait = StoreWait(self._open_late, lambda: None, "the guard of APScheduler", _log)
-            self._store_wait.begin(error)
+            self._store_wait.start_waiting(error)
 
     def _open(self) -> None:
         self._ours._opened.shared().now()

@@ -19,7 +19,7 @@ from msgspec import structs
 from cronsensus.membership.timer import Deadline, Timer
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.base import Call, Done, with_run
-from cronsensus.node.executors.result import cannot_be_called, raised, returned
+from cronsensus.node.executors.result import cannot_be_called, ending_of_error, ending_of_value
 from cronsensus.node.forks import Stepwise, leave_if_forked
 from cronsensus.node.registered import Registered
 from cronsensus.node.run import BaseRun, enter_run
@@ -77,7 +77,7 @@ class Attempts(Generic[A]):
         self._reporting: list[int] = []
         self._closed = False
 
-    def begin(self, attempt: A, over_time: Callable[[A], None]) -> None:
+    def open_attempt(self, attempt: A, over_time: Callable[[A], None]) -> None:
         """Enter an attempt and watch its timeout: ``over_time`` is called on the watchdog's thread.
 
         Raises:
@@ -92,9 +92,9 @@ class Attempts(Generic[A]):
                 raise RuntimeError(f"attempt {key} of {attempt.call.claim.job!r} is already running here")
             self._open[key] = attempt
         if (timeout := attempt.timeout) is not None:
-            attempt.deadline = self.timer.after(timeout.total_seconds(), lambda: over_time(attempt))
+            attempt.deadline = self.timer.call_after(timeout.total_seconds(), lambda: over_time(attempt))
 
-    def find(self, call: Call) -> A | None:
+    def find_attempt(self, call: Call) -> A | None:
         """Return the open attempt of ``call``; ``None`` if it has ended."""
         with self._changed:
             return self._open.get((call.claim.id, call.claim.token))
@@ -104,7 +104,7 @@ class Attempts(Generic[A]):
         with self._changed:
             return len(self._open)
 
-    def all(self) -> list[A]:
+    def list_open(self) -> list[A]:
         """Return the open attempts."""
         with self._changed:
             return list(self._open.values())
@@ -114,7 +114,7 @@ class Attempts(Generic[A]):
         with self._changed:
             return self._open.get(attempt.key) is attempt
 
-    def end(self, attempt: A, ending: Ending) -> bool:
+    def end_attempt(self, attempt: A, ending: Ending) -> bool:
         """Report the end of an attempt; ``False`` if another thread has, and then nothing is reported."""
         thread = threading.get_ident()
         with self._changed:
@@ -156,13 +156,13 @@ class Attempts(Generic[A]):
 def perform_call(run: BaseRun, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
     """Call a function with what a store keeps, as its annotations name it, and with its ``Run``. Raises nothing."""
     try:
-        args, kwargs = arguments(run, registered, args, kwargs)
-    except BaseException as error:  # noqa: BLE001 — see ``perform``
-        return structs.replace(raised(error, run), hopeless=True)
-    return perform(run, registered.function, args, kwargs, registered.types)
+        args, kwargs = call_arguments(run, registered, args, kwargs)
+    except BaseException as error:  # noqa: BLE001 — see ``call_function``
+        return structs.replace(ending_of_error(error, run), hopeless=True)
+    return call_function(run, registered.function, args, kwargs, registered.types)
 
 
-def arguments(
+def call_arguments(
     run: BaseRun, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call: typed, and with its ``Run`` where the function wants one.
@@ -174,7 +174,7 @@ def arguments(
     return with_run(run, registered.run_parameter, registered.before_run, args, kwargs)
 
 
-def perform(
+def call_function(
     run: BaseRun, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], types: Types = UNTYPED
 ) -> Ending:
     """Call ``function`` on this thread, in a fresh context whose current run is ``run``, and return how that ended.
@@ -184,25 +184,25 @@ def perform(
     """
     process = this_process.pid
     try:
-        value = Context().run(_invoke, run, function, args, kwargs)
+        value = Context().run(_invoke_function, run, function, args, kwargs)
         leave_if_forked(process)
     except BaseException as error:  # noqa: BLE001 — sys.exit in a job ends the run, never the node
         leave_if_forked(process, error)
-        return structs.replace(raised(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
+        return structs.replace(ending_of_error(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
     finally:
-        run.over()
-    return returned(value, types)
+        run.release_leftovers()
+    return ending_of_value(value, types)
 
 
-def _invoke(run: BaseRun, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _invoke_function(run: BaseRun, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     enter_run(run)
     value = function(*args, **kwargs)
     if isinstance(value, CoroutineType):
         import asyncio  # an async function that was given to a thread or a process gets a loop of its own there
 
-        return asyncio.run(_stepwise(value))
+        return asyncio.run(_run_stepwise(value))
     return value
 
 
-async def _stepwise(coroutine: CoroutineType[Any, Any, Any]) -> Any:
+async def _run_stepwise(coroutine: CoroutineType[Any, Any, Any]) -> Any:
     return await Stepwise(coroutine, this_process.pid)

@@ -42,12 +42,12 @@ class Executor(ABC):
     """Runs calls. ``start`` never blocks; the end of each is reported through ``Done``, exactly once."""
 
     @property
-    def able(self) -> bool:
+    def is_able(self) -> bool:
         """Whether anything can be run here now."""
         return True
 
     @property
-    def abandoned(self) -> int:
+    def abandoned_count(self) -> int:
         """Return how many attempts were reported as over and run on all the same: they take up slots of the node."""
         return 0
 

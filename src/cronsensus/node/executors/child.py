@@ -42,7 +42,7 @@ from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine, RunError
 from cronsensus.node.executors.attempt import perform_call
-from cronsensus.node.executors.importing import Target, load, load_name, mark_child_process
+from cronsensus.node.executors.importing import Target, load_function, load_name, mark_child_process
 from cronsensus.node.executors.logs import LineBudget, RunLogHandler
 from cronsensus.node.executors.protocol import (
     Begin,
@@ -55,11 +55,11 @@ from cronsensus.node.executors.protocol import (
     Report,
     Stop,
     decode_command,
-    encode,
+    encode_message,
 )
-from cronsensus.node.executors.result import STOPPED, cancelled, raised, stack_at
+from cronsensus.node.executors.result import STOPPED, cancelled_ending, ending_of_error, stack_at
 from cronsensus.node.executors.surroundings import Surroundings
-from cronsensus.node.forks import block, unblock
+from cronsensus.node.forks import block_signals, unblock_signals
 from cronsensus.node.registered import Registered
 from cronsensus.node.run import BaseRun
 from cronsensus.timing.clock import SystemClock
@@ -87,18 +87,18 @@ class _Reporter:
         self._sent_at = -math.inf
         self._process = os.getpid()
 
-    def send(self, report: Report) -> None:
+    def send_report(self, report: Report) -> None:
         """Write a report; a pipe that is broken ends the process, because what it does could never be learned."""
         if self._process != os.getpid():
             self._send_from_a_fork(report)
             return
-        data = memoryview(encode(report))
+        data = memoryview(encode_message(report))
         with self._lock:
             try:
                 while data:
                     data = data[os.write(self._descriptor, data) :]
             except BrokenPipeError:
-                _die()
+                _end_at_once()
             except OSError:
                 os._exit(PIPE_BROKEN)  # the job closed what is not its own
 
@@ -107,21 +107,21 @@ class _Reporter:
 
         A write of so many bytes is one piece; what is longer could be cut in two by what another process writes.
         """
-        data = encode(report)
+        data = encode_message(report)
         if len(data) > select.PIPE_BUF and isinstance(report, Line):
             cut = report.line.text.encode()[: select.PIPE_BUF // 8].decode(errors="ignore") + "…"
-            data = encode(Line(report.number, dataclasses.replace(report.line, text=cut)))
+            data = encode_message(Line(report.number, dataclasses.replace(report.line, text=cut)))
         if len(data) <= select.PIPE_BUF:
             with contextlib.suppress(OSError):
                 os.write(self._descriptor, data)
 
-    def progress(self, progress: Progress) -> None:
+    def send_progress(self, progress: Progress) -> None:
         """Send progress now, or the latest of it a little later: a loop may call this a million times."""
         now = self._clock.monotonic()
         if self._process != os.getpid():
             if now >= self._sent_at + PROGRESS_EVERY:
                 self._sent_at = now
-                self.send(progress)
+                self.send_report(progress)
             return
         with self._lock:
             self._latest = progress
@@ -130,18 +130,18 @@ class _Reporter:
                 return
             self._waiting = left > 0
         if left > 0:
-            self._timer.after(left, self.flush)
+            self._timer.call_after(left, self.flush_progress)
         else:
-            self.flush()
+            self.flush_progress()
 
-    def flush(self) -> None:
+    def flush_progress(self) -> None:
         """Send the progress that waits."""
         with self._lock:
             latest, self._latest = self._latest, None
             self._waiting = False
             self._sent_at = self._clock.monotonic()
         if latest is not None:
-            self.send(latest)
+            self.send_report(latest)
 
 
 class Child:
@@ -163,35 +163,35 @@ class Child:
         self._targets: dict[Target, Callable[..., Any]] = {}
         self._handler = RunLogHandler(self._clock, last_resort=False)
 
-    def work(self) -> None:
+    def serve_calls(self) -> None:
         """Run calls until told to leave."""
-        signal.signal(signal.SIGTERM, self._terminate)
+        signal.signal(signal.SIGTERM, self._on_terminate)
         threading.Thread(target=self._watch_to_the_end, name="cronsensus-watcher", daemon=True).start()
         while (begin := self._calls.get()) is not None:
-            self._serve(begin)
+            self._serve_call(begin)
             if self._stopping:
                 os._exit(0)  # what was interrupted may have left anything behind; no second job runs here
 
-    def _serve(self, begin: Begin) -> None:
+    def _serve_call(self, begin: Begin) -> None:
         number, budget = begin.number, LineBudget()
 
         def on_progress(_: BaseRun, done: float, total: float) -> None:
             done, total = float(done), float(total)
             if math.isfinite(done) and math.isfinite(total):
-                self._reporter.progress(Progress(number, done, total))
+                self._reporter.send_progress(Progress(number, done, total))
 
         def on_line(_: BaseRun, line: LogLine) -> None:
-            kept = budget.take(line)
+            kept = budget.fit_line(line)
             if kept is not None:
-                self._reporter.send(Line(number, kept))
+                self._reporter.send_report(Line(number, kept))
 
-        claim, namespace = begin.claim(), begin.namespace
+        claim, namespace = begin.shown_claim(), begin.namespace
         make_run = load_name(begin.run)
         run = make_run(claim, namespace=namespace, on_progress=on_progress, on_line=on_line, zone=begin.zone)
         with self._lock:
             self._number, self._run = number, run
         process = os.getpid()
-        ending = self._call(begin, run)
+        ending = self._perform_call(begin, run)
         if os.getpid() != process:
             os._exit(0)  # a job that forks comes back twice; only the first of the two may speak for it
         for stream in (sys.stdout, sys.stderr):
@@ -201,43 +201,43 @@ class Child:
             self._run = None
         if self._where and ending.error is None:
             ending = structs.replace(ending, error=RunError(type=STOPPED, message="", traceback=self._where))
-        self._reporter.flush()
-        self._reporter.send(End(number, ending))
+        self._reporter.flush_progress()
+        self._reporter.send_report(End(number, ending))
 
-    def _call(self, begin: Begin, run: BaseRun) -> Ending:
-        signal.signal(signal.SIGTERM, self._terminate)  # again: the job before may have put its own there
+    def _perform_call(self, begin: Begin, run: BaseRun) -> Ending:
+        signal.signal(signal.SIGTERM, self._on_terminate)  # again: the job before may have put its own there
         self._inside, before = True, None
         try:
             if self._stopping:
-                return cancelled(run, detail="before it began")
-            function = self._find(begin.target)
+                return cancelled_ending(run, detail="before it began")
+            function = self._find_function(begin.target)
             run.extras = {name: load_name(reader)(packed) for name, (reader, packed) in begin.extras.items()}
             before = Surroundings()
-            registered = Registered.of(begin.job, function, "process", begin.run_parameter, begin.before_run)
+            registered = Registered.from_function(begin.job, function, "process", begin.run_parameter, begin.before_run)
             return perform_call(run, registered, begin.args, begin.kwargs)
         except BaseException as error:  # noqa: BLE001 — a module that cannot be imported, or the stop itself
-            return raised(error, run)
+            return ending_of_error(error, run)
         finally:
             self._inside = False
             if before is not None and not self._stopping and os.getpid() == self._process:
                 before.put_back()
 
-    def _find(self, target: Target) -> Callable[..., Any]:
+    def _find_function(self, target: Target) -> Callable[..., Any]:
         function = self._targets.get(target)
         if function is None:
             root = logging.getLogger()
-            self._handler.remove()  # basicConfig in the imported module does nothing while there is a handler
+            self._handler.remove_from_root()  # basicConfig in the imported module does nothing while there is a handler
             try:
-                function = self._targets[target] = load(target)
+                function = self._targets[target] = load_function(target)
             finally:
                 # What is logged is kept with the run; printed as well, every line would be there twice.
                 for handler in root.handlers[:]:
                     if type(handler) is logging.StreamHandler and handler.stream in (sys.stdout, sys.stderr):
                         root.removeHandler(handler)
-                self._handler.install()
+                self._handler.add_to_root()
         return function
 
-    def _terminate(self, signum: int, frame: FrameType | None) -> None:
+    def _on_terminate(self, signum: int, frame: FrameType | None) -> None:
         """Interrupt the job, once, and only if the parent said stop."""
         if self._stopping and self._inside:
             self._inside = False
@@ -246,12 +246,12 @@ class Child:
 
     def _watch_to_the_end(self) -> None:
         try:
-            self._watch()
+            self._watch_commands()
         except BaseException:  # noqa: BLE001 — a process that hears nothing any more must not go on
             traceback.print_exc()
-            _die()
+            _end_at_once()
 
-    def _watch(self) -> None:
+    def _watch_commands(self) -> None:
         """Read commands until the parent is gone."""
         poll = select.poll()
         poll.register(self._commands, select.POLLIN)
@@ -264,17 +264,17 @@ class Child:
         while True:
             ready = {found for found, _ in poll.poll(None if descriptor >= 0 else 1000)}
             if os.getppid() != self._parent:
-                _die()
+                _end_at_once()
             if self._commands not in ready:
                 continue
             data = os.read(self._commands, 1 << 16)
             if not data:
-                _die()
+                _end_at_once()
             *lines, buffer = (buffer + data).split(b"\n")
             for line in lines:
-                self._obey(line)
+                self._obey_command(line)
 
-    def _obey(self, line: bytes) -> None:
+    def _obey_command(self, line: bytes) -> None:
         command: Command = decode_command(line)
         match command:
             case Hello():
@@ -286,7 +286,7 @@ class Child:
                     run = self._run if self._number == command.number else None
                     self._stopping = True
                 if run is not None:
-                    run.stop(command.reason, lease_lost=command.lease_lost)
+                    run.request_stop(command.reason, lease_lost=command.lease_lost)
                 self._calls.put(None)
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
             case Leave():
@@ -303,7 +303,7 @@ def _settle_in(hello: Hello) -> None:
     logging.getLogger().setLevel(hello.log_level)
 
 
-def _die() -> NoReturn:
+def _end_at_once() -> NoReturn:
     """End at once, with everything that the job has started; the parent is gone and nothing waits for a result."""
     if os.getpgid(0) == os.getpid():  # else somebody started this by hand, and the group is theirs
         os.killpg(0, signal.SIGKILL)
@@ -311,13 +311,13 @@ def _die() -> NoReturn:
 
 
 def _before_fork() -> None:
-    block([signal.SIGTERM])
+    block_signals([signal.SIGTERM])
 
 
 def _be_no_child() -> None:
     """Let a process that the job forks end by SIGTERM: ``Pool.terminate`` waits for that, and it has no watcher."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    unblock()
+    unblock_signals()
 
 
 def main(arguments: list[str]) -> int:
@@ -335,10 +335,10 @@ def main(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     mark_child_process()
-    os.register_at_fork(before=_before_fork, after_in_parent=unblock, after_in_child=_be_no_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=unblock_signals, after_in_child=_be_no_child)
     faulthandler.enable()  # a segmentation fault leaves its stack with the run
     child = Child(commands, reports, parent)
-    child.work()
+    child.serve_calls()
     return 0
 
 

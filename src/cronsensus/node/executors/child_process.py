@@ -1,6 +1,6 @@
 """The node's end of one job process: its pipes, what comes through them, and its death.
 
-Used by one thread only, except for ``wake``. No method waits but ``wait``.
+Used by one thread only, except for ``wake``. No method waits but ``wait_for_output``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import deque
 from pathlib import Path
 
 import cronsensus.errors
-from cronsensus.node.executors.protocol import LONGEST_MESSAGE, Command, Hello, encode
+from cronsensus.node.executors.protocol import LONGEST_MESSAGE, Command, Hello, encode_message
 
 READ = 1 << 16
 MOST_PER_TURN = 1 << 20
@@ -49,7 +49,7 @@ class ChildProcess:
         try:
             wake, self._wake = os.pipe()
             self._own += reports, wake, self._wake
-            self._process = _start(python, theirs)
+            self._process = _start_process(python, theirs)
         except BaseException:
             for descriptor in self._own or [reports]:
                 os.close(descriptor)
@@ -70,7 +70,7 @@ class ChildProcess:
         self._outgoing = b""
         self._greeting: Hello | None = None
 
-    def wait(self, seconds: float) -> set[str]:
+    def wait_for_output(self, seconds: float) -> set[str]:
         """Wait until something can be read, the rest of a command be written, the process is dead, or ``wake``.
 
         Returns:
@@ -87,28 +87,28 @@ class ChildProcess:
         longest = LONGEST_WAIT if self._death >= 0 else POLL
         ready = {names.get(found, "") for found, _ in poll.poll(math.ceil(max(0.0, min(seconds, longest)) * 1000))}
         if "wake" in ready:
-            self._read("wake")
-        self._flush()
+            self._read_pipe("wake")
+        self._flush_commands()
         return ready
 
     def wake(self) -> None:
-        """End a ``wait``, this one or the next. Any thread may call it, until the pipes are closed."""
+        """End a ``wait_for_output``, this one or the next. Any thread may call it, until the pipes are closed."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full, so the wait ends anyway
             os.write(self._wake, b"\0")
 
-    def greet(self) -> None:
+    def send_import_path(self) -> None:
         """Tell from where to import; again when that has changed."""
         greeting = Hello([str(path) for path in sys.path], os.environ.get("PYTHONPATH"), logging.root.level)
         if greeting != self._greeting:
             self._greeting = greeting
-            self.send(greeting)
+            self.send_command(greeting)
 
-    def send(self, command: Command) -> None:
-        """Write a command, or as much of it as the pipe takes; ``wait`` writes the rest."""
-        self._outgoing += encode(command)
-        self._flush()
+    def send_command(self, command: Command) -> None:
+        """Write a command, or as much of it as the pipe takes; ``wait_for_output`` writes the rest."""
+        self._outgoing += encode_message(command)
+        self._flush_commands()
 
-    def _flush(self) -> None:
+    def _flush_commands(self) -> None:
         """Write what waits. A process that is gone is noticed by its death, not here."""
         try:
             while self._outgoing:
@@ -142,10 +142,10 @@ class ChildProcess:
         return texts
 
     def _read_lines(self, pipe: str) -> list[bytes]:
-        *lines, self._rest[pipe] = (self._rest[pipe] + self._read(pipe)).split(b"\n")
+        *lines, self._rest[pipe] = (self._rest[pipe] + self._read_pipe(pipe)).split(b"\n")
         return lines
 
-    def _read(self, pipe: str) -> bytes:
+    def _read_pipe(self, pipe: str) -> bytes:
         parts, total = [], 0
         while total < MOST_PER_TURN and pipe in self._readable:
             try:
@@ -160,10 +160,10 @@ class ChildProcess:
             total += len(data)
         return b"".join(parts)
 
-    def signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and all that it started (unless that has left the group).
 
-        Safe until ``bury``: the zombie keeps its number from being given to another process.
+        Safe until ``reap_process``: the zombie keeps its number from being given to another process.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -179,9 +179,9 @@ class ChildProcess:
         except ChildProcessError:  # other code in this process reaps all children
             return True
 
-    def bury(self) -> None:
+    def reap_process(self) -> None:
         """Reap a dead process, kill what it leaves behind, and close the pipes."""
-        self.signal(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         self._process.wait()
         self.close()
 
@@ -194,7 +194,7 @@ class ChildProcess:
         for descriptor in self._own:
             os.close(descriptor)
 
-    def epitaph(self) -> str:
+    def describe_end(self) -> str:
         """Return in words how the process ended."""
         code = self._process.returncode
         if code is None:
@@ -223,7 +223,7 @@ _SIGNALS = {
 }
 
 
-def _start(python: str, reports: int) -> subprocess.Popen[bytes]:
+def _start_process(python: str, reports: int) -> subprocess.Popen[bytes]:
     options: dict[str, str | bool] = sys._xoptions  # noqa: SLF001 — there is no other way to hand them on
     paths = [path for path in (_PACKAGE_ROOT, os.environ.get("PYTHONPATH")) if path]
     return subprocess.Popen(  # noqa: S603 — our own program

@@ -54,9 +54,9 @@ class ProcessAttempt(Attempt):
         self.child: ChildThread | None = None
         self.over = False
 
-    def keep(self, line: LogLine) -> None:
+    def keep_line(self, line: LogLine) -> None:
         """Keep a line with the run, unless there are too many."""
-        kept = self.budget.take(line)
+        kept = self.budget.fit_line(line)
         if kept is not None:
             self.call.run.line(kept)
 
@@ -66,7 +66,8 @@ class ChildThread:
 
     Args:
         attempts: the open ones of the executor.
-        lock: the executor's; held for ``give``, ``stop``, ``close`` and ``is_free``, never while an end is reported.
+        lock: the executor's; held for ``assign_attempt``, ``stop_attempt``, ``close`` and ``is_free``, never while an
+            end is reported.
         changed: called when the child is free, and when it is gone.
         python: the interpreter.
         grace: seconds between SIGTERM and SIGKILL.
@@ -86,7 +87,7 @@ class ChildThread:
         self._changed = changed
         self._python = python
         self._grace = grace
-        self._thread = threading.Thread(target=self._run, name="cronsensus-process", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="cronsensus-process", daemon=True)
         self._process: ChildProcess
         self._lives = False
         self._given: ProcessAttempt | None = None
@@ -105,22 +106,22 @@ class ChildThread:
         """Whether a call can be given to it."""
         return self._given is None and self._stopping is None and not self.gone
 
-    def give(self, attempt: ProcessAttempt) -> None:
+    def assign_attempt(self, attempt: ProcessAttempt) -> None:
         """Have it serve a call."""
         self._given, attempt.child = attempt, self
-        self._wake()
+        self._wake_thread()
 
-    def stop(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> None:
+    def stop_attempt(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> None:
         """Have it end the process, if it still serves this call."""
-        self._orders.append(partial(self._stop, attempt, why, reason, lease_lost=lease_lost))
-        self._wake()
+        self._orders.append(partial(self._stop_attempt, attempt, why, reason, lease_lost=lease_lost))
+        self._wake_thread()
 
     def close(self) -> None:
         """Have it end the process, in an orderly way if it serves no call."""
-        self._orders.append(self._close)
-        self._wake()
+        self._orders.append(self._close_process)
+        self._wake_thread()
 
-    def _wake(self) -> None:
+    def _wake_thread(self) -> None:
         if self._lives:
             self._process.wake()
 
@@ -129,7 +130,7 @@ class ChildThread:
         try:
             self._thread.start()
         except RuntimeError as error:  # no thread to be had
-            self._leave(_not_started(error))
+            self._leave_process(_not_started(error))
 
     def join(self, timeout: float) -> None:
         """Wait for the thread's end; not at all on the thread itself."""
@@ -138,70 +139,70 @@ class ChildThread:
 
     # From here on: its own thread only.
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         try:
             self._process = ChildProcess(self._python)
         except Exception as error:  # noqa: BLE001 — no process or no pipe to be had, no such interpreter
-            self._leave(_not_started(error))
+            self._leave_process(_not_started(error))
             return
         self._lives = True
         while not self.gone:
-            self._do(self._turn)
+            self._do_action(self._serve_once)
 
-    def _do(self, action: Callable[[], None]) -> None:
+    def _do_action(self, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception:
             logger.exception("%s: an action failed", self._thread.name)
 
-    def _turn(self) -> None:
-        self._begin()
+    def _serve_once(self) -> None:
+        self._send_call()
         while self._orders:
-            self._do(self._orders.popleft())
-        self._listen(self._process.wait(self._until - self._now()))
+            self._do_action(self._orders.popleft())
+        self._read_pipes(self._process.wait_for_output(self._until - self._read_clock()))
         if self._process.is_dead():
-            self._listen(finish=True)
-            self._part(self._process.bury)
-        elif self._now() >= self._until:
+            self._read_pipes(finish=True)
+            self._part_process(self._process.reap_process)
+        elif self._read_clock() >= self._until:
             self._time_is_up()
 
-    def _now(self) -> float:
+    def _read_clock(self) -> float:
         return self._attempts.clock.monotonic()
 
-    def _begin(self) -> None:
+    def _send_call(self) -> None:
         """Send the call that was given."""
         attempt = self._given
         if attempt is None or attempt is self._served or self._stopping is not None:
             return
         self._served, self._until = attempt, math.inf
         if not attempt.call.run.may_begin():
-            self._end(result.never_begun(attempt.call.run))
+            self._report_end(result.never_begun(attempt.call.run))
             return
         self._number += 1
         try:
-            self._process.greet()
-            self._process.send(Begin.of(self._number, attempt.call, attempt.target))
+            self._process.send_import_path()
+            self._process.send_command(Begin.of(self._number, attempt.call, attempt.target))
         except Exception as error:  # noqa: BLE001 — what a message cannot hold
-            self._end(_not_started(error))
+            self._report_end(_not_started(error))
 
-    def _listen(self, pipes: Container[str] = ALL, *, finish: bool = False) -> None:
+    def _read_pipes(self, pipes: Container[str] = ALL, *, finish: bool = False) -> None:
         """Hear what the job printed, and print it; and what the child reports. ``finish``: a line without end, too."""
         for stream in ("stdout", "stderr"):
             if stream in pipes:
                 for text in self._process.read_output(stream, finish=finish):
                     print_here(stream, text)
                     if self._served is not None:
-                        self._served.keep(LogLine(at=self._attempts.clock.now(), level=stream, text=text))
+                        self._served.keep_line(LogLine(at=self._attempts.clock.now(), level=stream, text=text))
         if "reports" not in pipes:
             return
         try:
             for line in self._process.read_reports():
-                self._do(partial(self._hear, decode_report(line)))
+                self._do_action(partial(self._handle_report, decode_report(line)))
         except (Broken, msgspec.DecodeError, UnicodeDecodeError):
             # A child that is interrupted may leave half a line behind; it ends anyway.
             self._end_process("broken", signal.SIGKILL)
 
-    def _hear(self, report: Progress | Line | End) -> None:
+    def _handle_report(self, report: Progress | Line | End) -> None:
         attempt = self._served
         if attempt is None or report.number != self._number:
             return
@@ -209,37 +210,37 @@ class ChildThread:
             case Progress(done=done, total=total):
                 attempt.call.run.progress(done, total)
             case Line(line=line):
-                attempt.keep(line)
+                attempt.keep_line(line)
             case End(ending=ending):
-                self._listen(("stdout", "stderr"), finish=True)
+                self._read_pipes(("stdout", "stderr"), finish=True)
                 if self._stopping is None:
-                    self._end(ending)
+                    self._report_end(ending)
                 else:
                     self._said = ending  # reported when the process is dead, so that a retry cannot meet it
 
-    def _end(self, ending: Ending) -> None:
+    def _report_end(self, ending: Ending) -> None:
         """Report how the call ended; another may be given from now on."""
         attempt, self._served = self._served, None
-        self._until = self._now() + IDLE_SECONDS
+        self._until = self._read_clock() + IDLE_SECONDS
         with self._lock:
             self._given = None
         if attempt is not None:
-            self._attempts.end(attempt, ending)
+            self._attempts.end_attempt(attempt, ending)
         self._changed()
 
-    def _stop(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool) -> None:
-        self._begin()
-        self._listen()  # its end may be in the pipe already
+    def _stop_attempt(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool) -> None:
+        self._send_call()
+        self._read_pipes()  # its end may be in the pipe already
         if self._served is attempt and self._stopping is None:
-            attempt.call.run.stop(reason, lease_lost=lease_lost)
-            self._process.send(Stop(self._number, reason, lease_lost))
+            attempt.call.run.request_stop(reason, lease_lost=lease_lost)
+            self._process.send_command(Stop(self._number, reason, lease_lost))
             self._end_process(why, signal.SIGTERM)
 
-    def _close(self) -> None:
+    def _close_process(self) -> None:
         if self._served is not None:
-            self._stop(self._served, "cancelled", "the node stops", lease_lost=False)
+            self._stop_attempt(self._served, "cancelled", "the node stops", lease_lost=False)
         elif self._stopping is None:
-            self._process.send(Leave())
+            self._process.send_command(Leave())
             self._end_process("leaving")
 
     def _end_process(self, why: Why, number: signal.Signals | None = None) -> None:
@@ -247,42 +248,42 @@ class ChildThread:
         if self._stopping is None:
             with self._lock:
                 self._stopping = why
-            self._until = self._now() + self._grace
+            self._until = self._read_clock() + self._grace
             if number is not None:
-                self._process.signal(number)
+                self._process.send_signal(number)
 
     def _time_is_up(self) -> None:
-        self._until = self._now() + self._grace
+        self._until = self._read_clock() + self._grace
         if self._stopping is None:
             with self._lock:
                 if self._given is not None:  # in this very moment
                     return
                 self._stopping = "leaving"
-            self._process.send(Leave())
+            self._process.send_command(Leave())
         elif not self._killed:
             self._killed = True
-            self._until = self._now() + max(self._grace, DIES_WITHIN)
-            self._process.signal(signal.SIGKILL)
+            self._until = self._read_clock() + max(self._grace, DIES_WITHIN)
+            self._process.send_signal(signal.SIGKILL)
         else:  # even SIGKILL does not end it: it hangs in the kernel
-            self._part(self._process.close)
+            self._part_process(self._process.close)
 
-    def _part(self, close: Callable[[], None]) -> None:
+    def _part_process(self, close: Callable[[], None]) -> None:
         with self._lock:
             self._lives = False  # from here on nothing rings
         try:
             close()
         finally:
-            self._leave()
+            self._leave_process()
 
-    def _leave(self, ending: Ending | None = None) -> None:
+    def _leave_process(self, ending: Ending | None = None) -> None:
         with self._lock:
             self.gone = True
             attempt = self._given
         if attempt is not None:
-            self._attempts.end(attempt, ending or self._verdict(attempt))
+            self._attempts.end_attempt(attempt, ending or self._ending_of_dead(attempt))
         self._changed()
 
-    def _verdict(self, attempt: ProcessAttempt) -> Ending:
+    def _ending_of_dead(self, attempt: ProcessAttempt) -> Ending:
         """Return how an attempt ended whose process is no more."""
         said = self._said
         match self._stopping:
@@ -293,17 +294,17 @@ class ChildThread:
                 if said is not None and said.kind in ("returned", "skipped", "retry", "snoozed"):
                     return said
                 error = said.error if said and said.error and said.error.type != result.STOPPED else None
-                return result.cancelled(attempt.call.run, error=error)
+                return result.cancelled_ending(attempt.call.run, error=error)
             case "broken":
                 message = "the job's process sent what is no message, so it was ended"
                 more = "a job must not write to descriptors it has not opened"
-                return result.failed("ProcessBroken", f"{message}; {more}")
+                return result.failed_ending("ProcessBroken", f"{message}; {more}")
             case _:
-                words = result.clean("\n".join(self._process.last_words), result.LONGEST_TRACEBACK)
-                message = f"the job's process {self._process.epitaph()}"
-                return result.failed("ProcessDied", message, traceback=words)
+                words = result.clean_text("\n".join(self._process.last_words), result.LONGEST_TRACEBACK)
+                message = f"the job's process {self._process.describe_end()}"
+                return result.failed_ending("ProcessDied", message, traceback=words)
 
 
 def _not_started(error: BaseException) -> Ending:
-    said = result.describe(error)
-    return result.failed(said.type, f"the node cannot start a process for the job: {said.type}: {said.message}")
+    said = result.describe_error(error)
+    return result.failed_ending(said.type, f"the node cannot start a process for the job: {said.type}: {said.message}")

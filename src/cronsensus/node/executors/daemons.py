@@ -41,7 +41,7 @@ class DaemonThreads(ThreadPoolExecutor):
             if self._open > self._count and self._count < self._most:
                 self._count += 1
                 name = f"cronsensus-loop-worker-{self._count}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+                threading.Thread(target=self._run_functions, name=name, daemon=True).start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
@@ -51,7 +51,7 @@ class DaemonThreads(ThreadPoolExecutor):
             for _ in range(self._count):
                 self._inbox.put(None)
 
-    def _work(self) -> None:
+    def _run_functions(self) -> None:
         while (item := self._inbox.get()) is not None:
             future, call = item
             if future.set_running_or_notify_cancel():

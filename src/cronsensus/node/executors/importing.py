@@ -84,7 +84,7 @@ def require_importable(function: Callable[..., Any]) -> None:
         UnsupportedFunction: it is a lambda, a nested function, a method, a builtin, or no function; the message says
             what to write instead.
     """
-    shown = _show(function)
+    shown = _name_of(function)
     instead = 'or use executor="thread"'
     if isinstance(function, functools.partial):
         raise UnsupportedFunction(
@@ -123,11 +123,11 @@ def require_importable(function: Callable[..., Any]) -> None:
             f"{shown} belongs to no module that another process could import; move it to one, {instead}"
         )
     if function.__module__ in ("__main__", MAIN):
-        _main(shown)
+        _main_module(shown)
 
 
 @functools.lru_cache(maxsize=4096)
-def locate(function: Callable[..., Any]) -> Target:
+def locate_function(function: Callable[..., Any]) -> Target:
     """Return where another process finds ``function``.
 
     Raises:
@@ -140,16 +140,16 @@ def locate(function: Callable[..., Any]) -> Target:
     while found is not function:
         step = next((step for step in _STEPS if callable(getattr(found, step, None))), None)
         if step is None or len(steps) == _DEEPEST:
-            other = _show(getattr(sys.modules.get(module), name, None))
+            other = _name_of(getattr(sys.modules.get(module), name, None))
             raise UnsupportedFunction(
-                f"{module}.{name} is not {_show(function)} but {other}, so another process would import the wrong "
+                f"{module}.{name} is not {_name_of(function)} but {other}, so another process would import the wrong "
                 f"thing; give the function a name of its own in that module"
             )
         steps.append(step)
         found = getattr(found, step)
     if module not in ("__main__", MAIN):
         return Target(module, name, tuple(steps))
-    path, main_module = _main(_show(function))
+    path, main_module = _main_module(_name_of(function))
     return Target(module, name, tuple(steps), path, main_module)
 
 
@@ -159,7 +159,7 @@ def load_name(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def load(target: Target) -> Callable[..., Any]:
+def load_function(target: Target) -> Callable[..., Any]:
     """Import a function, in the child.
 
     Raises:
@@ -181,7 +181,7 @@ def load(target: Target) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _main(shown: str) -> tuple[str | None, str | None]:
+def _main_module(shown: str) -> tuple[str | None, str | None]:
     """Return the program's file, or its name if it was started by ``python -m``."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
@@ -230,7 +230,7 @@ def _load_main(target: Target) -> ModuleType:
     return module
 
 
-def _show(thing: object) -> str:
+def _name_of(thing: object) -> str:
     name = getattr(thing, "__qualname__", None) or repr(thing)[:80]
     module = getattr(thing, "__module__", None)
     code = getattr(thing, "__code__", None)

@@ -9,7 +9,7 @@ import threading
 from weakref import WeakKeyDictionary
 
 from cronsensus.model.occurrence import LogLine
-from cronsensus.node.executors.result import clean
+from cronsensus.node.executors.result import clean_text
 from cronsensus.node.run import BaseRun, current_run
 from cronsensus.timing.clock import Clock
 
@@ -28,13 +28,13 @@ class LineBudget:
         # No lock: a forked child, which may log as well, could find it held for ever.
         self._numbers = itertools.count(1)
 
-    def take(self, line: LogLine) -> LogLine | None:
+    def fit_line(self, line: LogLine) -> LogLine | None:
         """Return the line to keep instead of ``line``, cut to its bound; ``None`` to drop it."""
         number = next(self._numbers)
         if number <= MOST_LINES:
             text = line.text
             fine = len(text) <= LONGEST_LINE and text.isascii() and "\0" not in text
-            return line if fine else LogLine(at=line.at, level=line.level, text=clean(text, LONGEST_LINE))
+            return line if fine else LogLine(at=line.at, level=line.level, text=clean_text(text, LONGEST_LINE))
         if number == MOST_LINES + 1:
             return LogLine(
                 at=line.at, level="WARNING", text=f"cronsensus keeps {MOST_LINES:,} lines of a run; the rest is dropped"
@@ -69,7 +69,7 @@ class RunLogHandler(logging.Handler):
         self._process = os.getpid()
         self.setFormatter(logging.Formatter("%(message)s"))
 
-    def install(self) -> None:
+    def add_to_root(self) -> None:
         """Add this to the root logger. Idempotent."""
         logging.getLogger().addHandler(self)
 
@@ -79,7 +79,7 @@ class RunLogHandler(logging.Handler):
         if root.parent is not self._behind:
             self._behind.parent, root.parent = root.parent, self._behind
 
-    def remove(self) -> None:
+    def remove_from_root(self) -> None:
         """Take this away again. Idempotent."""
         root = logging.getLogger()
         root.removeHandler(self)
@@ -113,8 +113,8 @@ class RunLogHandler(logging.Handler):
             self._forget_the_parents_locks()
         self._inside.here = True
         try:
-            line = self._budget(run).take(
-                LogLine(at=self._clock.now(), level=record.levelname, text=self._text(record))
+            line = self._budget_of(run).fit_line(
+                LogLine(at=self._clock.now(), level=record.levelname, text=self._format_text(record))
             )
             if line is not None:
                 run.line(line)
@@ -128,14 +128,14 @@ class RunLogHandler(logging.Handler):
         self._budgets, self._budgets_lock = WeakKeyDictionary(), threading.Lock()
         self._process = os.getpid()
 
-    def _budget(self, run: BaseRun) -> LineBudget:
+    def _budget_of(self, run: BaseRun) -> LineBudget:
         with self._budgets_lock:
             budget = self._budgets.get(run)
             if budget is None:
                 budget = self._budgets[run] = LineBudget()
             return budget
 
-    def _text(self, record: logging.LogRecord) -> str:
+    def _format_text(self, record: logging.LogRecord) -> str:
         try:
             return self.format(record)
         except Exception as error:  # noqa: BLE001 — wrong arguments for the format, or a __str__ that raises

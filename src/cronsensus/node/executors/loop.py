@@ -33,19 +33,19 @@ from msgspec import structs
 from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
-from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, arguments
+from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, call_arguments
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.daemons import DaemonThreads
 from cronsensus.node.executors.loop_watch import LoopWatch, Pulse
 from cronsensus.node.executors.result import (
-    cancelled,
+    cancelled_ending,
     cannot_be_called,
-    describe,
-    failed,
+    describe_error,
+    ending_of_error,
+    ending_of_value,
+    failed_ending,
     is_task_cancelled,
     never_begun,
-    raised,
-    returned,
     stack_of,
     timed_out,
 )
@@ -99,7 +99,7 @@ class _Home:
     """Whether nothing but jobs runs on it."""
 
     @property
-    def turns(self) -> bool:
+    def is_turning(self) -> bool:
         """Whether a thread turns the loop now."""
         return self.loop.is_running() and not self.loop.is_closed()
 
@@ -113,14 +113,14 @@ class _Home:
         return bool(names & {"shutdown_default_executor", "shutdown_asyncgens"})
 
     @property
-    def ends(self) -> bool:
+    def is_ending(self) -> bool:
         """Whether the loop seems to be shut down: every task that is left has been asked to end."""
         try:
             return all(task.cancelling() for task in asyncio.all_tasks(self.loop) if not task.done())
         except Exception:  # noqa: BLE001 - the set changes while it is looked through
             return True
 
-    def post(self, what: Callable[[_LoopAttempt], None], attempt: _LoopAttempt) -> None:
+    def post_attempt(self, what: Callable[[_LoopAttempt], None], attempt: _LoopAttempt) -> None:
         """Have ``what(attempt)`` called on the loop, in the order of posting; from any thread.
 
         A full claim comes in one go. Waking the loop for each attempt would cost a write to its pipe and a hand-over
@@ -165,14 +165,14 @@ class _OwnHome(_Home):
     def __init__(self) -> None:
         super().__init__(_new_loop())
         self.loop.set_default_executor(DaemonThreads())
-        self.runner = threading.Thread(target=self._turn, name=f"cronsensus-loop-{next(_numbers)}", daemon=True)
+        self.runner = threading.Thread(target=self._run_loop, name=f"cronsensus-loop-{next(_numbers)}", daemon=True)
         try:
             self.runner.start()
         except RuntimeError:
             self.loop.close()
             raise
 
-    def leave(self, *, cancel: bool) -> None:
+    def end_loop(self, *, cancel: bool) -> None:
         """Let the loop end when its tasks have; with ``cancel``, soon. Does not wait for that."""
         with contextlib.suppress(RuntimeError):  # closed already
             self.loop.call_soon_threadsafe(lambda: self.tasks.add(self.loop.create_task(self._wind_up(cancel=cancel))))
@@ -188,7 +188,7 @@ class _OwnHome(_Home):
         await self.loop.shutdown_asyncgens()
         self.loop.stop()
 
-    def _turn(self) -> None:
+    def _run_loop(self) -> None:
         self.pulse.thread = threading.get_ident()
         process, turning = os.getpid(), True
         while turning:
@@ -233,10 +233,10 @@ class LoopExecutor(Executor):
         self._watch = LoopWatch(self._attempts)
 
     @property
-    def able(self) -> bool:
+    def is_able(self) -> bool:
         """Whether there is a loop that turns, or one can be made."""
         home = self._home
-        return home is None or isinstance(home, _OwnHome) or home.turns
+        return home is None or isinstance(home, _OwnHome) or home.is_turning
 
     def start(self, call: Call) -> None:
         """Hand an attempt to the loop."""
@@ -252,23 +252,23 @@ class LoopExecutor(Executor):
                     problem = f"the node cannot make an event loop: {error}"
             if self._home is not None:
                 attempt.home = self._home
-        self._attempts.begin(attempt, self._over_time)
+        self._attempts.open_attempt(attempt, self._over_time)
         if problem is not None:
-            self._attempts.end(attempt, failed("EventLoopClosed", problem))
+            self._attempts.end_attempt(attempt, failed_ending("EventLoopClosed", problem))
             return
         with self._lock:
             look, self._looking = not self._looking, True
         if look:
-            self._attempts.timer.after(LOOK_EVERY, self._look)
-        self._watch.begin()
-        self._post(attempt, self._begin)
+            self._attempts.timer.call_after(LOOK_EVERY, self._end_orphans)
+        self._watch.start_watching()
+        self._post_attempt(attempt, self._start_task)
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Set the run's events and cancel its task."""
-        call.run.stop(reason, lease_lost=lease_lost)
-        attempt = self._attempts.find(call)
+        call.run.request_stop(reason, lease_lost=lease_lost)
+        attempt = self._attempts.find_attempt(call)
         if attempt is not None:
-            self._ask(attempt, "cancelled")
+            self._request_cancel(attempt, "cancelled")
 
     def close(self) -> None:
         """Cancel every task; end a loop of our own, unless it is blocked: then it is left to the process's end."""
@@ -277,19 +277,19 @@ class LoopExecutor(Executor):
             self._closed = True
             home, self._home = self._home, None
         for attempt in left:
-            attempt.call.run.stop("the node stops")
-            self._post(attempt, self._cancel)
+            attempt.call.run.request_stop("the node stops")
+            self._post_attempt(attempt, self._cancel_task)
         if home is not None:
             runs_jobs(home.loop, now=False)
         if isinstance(home, _OwnHome):
-            home.leave(cancel=True)
+            home.end_loop(cancel=True)
             if home.runner is not threading.current_thread():
                 home.runner.join(GRACE + 1.0)
 
-    def _post(self, attempt: _LoopAttempt, what: Callable[[_LoopAttempt], None]) -> None:
+    def _post_attempt(self, attempt: _LoopAttempt, what: Callable[[_LoopAttempt], None]) -> None:
         """Have ``what(attempt)`` called on the loop; a loop that is closed ends the attempt."""
         try:
-            attempt.home.post(what, attempt)
+            attempt.home.post_attempt(what, attempt)
         except RuntimeError:
             self._loop_is_closed(attempt)
 
@@ -298,47 +298,47 @@ class LoopExecutor(Executor):
             self._cut_off(attempt)
             return
         message = "the event loop of this node's async jobs is closed, by one of them, so the job cannot run on"
-        self._attempts.end(attempt, failed("EventLoopClosed", message))
+        self._attempts.end_attempt(attempt, failed_ending("EventLoopClosed", message))
 
     def _cut_off(self, attempt: _LoopAttempt) -> None:
         run = attempt.call.run
-        run.stop("the application's event loop ended")
-        ending = cancelled(run, begun=attempt.task is not None)
-        self._attempts.end(attempt, structs.replace(ending, cut_off=True))
+        run.request_stop("the application's event loop ended")
+        ending = cancelled_ending(run, begun=attempt.task is not None)
+        self._attempts.end_attempt(attempt, structs.replace(ending, cut_off=True))
 
-    def _begin(self, attempt: _LoopAttempt) -> None:
+    def _start_task(self, attempt: _LoopAttempt) -> None:
         run = attempt.call.run
         if not self._attempts.is_open(attempt):
             return
         if not run.may_begin():
-            self._attempts.end(attempt, self._stopped(attempt))
+            self._attempts.end_attempt(attempt, self._on_stopped(attempt))
             return
         attempt.home.pulse.thread = threading.get_ident()
         context = Context()
         context.run(enter_run, run)
-        coroutine = self._drive(attempt)
+        coroutine = self._run_attempt(attempt)
         try:
             # The task copies the context in which it is made. (create_task(context=…) fails with some task factories.)
             task = context.run(attempt.home.loop.create_task, coroutine)
             # It may also give something that is no task.
-            task.add_done_callback(lambda task: self._settled(attempt, task))
+            task.add_done_callback(lambda task: self._on_settled(attempt, task))
         except BaseException as error:  # noqa: BLE001 — an application's own task factory may raise anything
-            self._attempts.end(attempt, raised(error, run))
+            self._attempts.end_attempt(attempt, ending_of_error(error, run))
             with contextlib.suppress(BaseException):  # it may have begun
                 coroutine.close()
             return
         attempt.task = task
         attempt.home.tasks.add(task)
 
-    async def _drive(self, attempt: _LoopAttempt) -> None:
+    async def _run_attempt(self, attempt: _LoopAttempt) -> None:
         """Run the function and report; nothing is raised, because a SystemExit in a task would end the whole loop."""
         call, process = attempt.call, this_process.pid
         function, args, kwargs = call.registered.function, call.claim.args, call.claim.kwargs
         where = ""
         try:
-            args, kwargs = arguments(call.run, call.registered, args, kwargs)
+            args, kwargs = call_arguments(call.run, call.registered, args, kwargs)
         except BaseException as error:  # noqa: BLE001 — see above
-            self._attempts.end(attempt, structs.replace(raised(error, call.run), hopeless=True))
+            self._attempts.end_attempt(attempt, structs.replace(ending_of_error(error, call.run), hopeless=True))
             return
         try:
             value = function(*args, **kwargs)
@@ -348,60 +348,64 @@ class LoopExecutor(Executor):
         except BaseException as error:  # noqa: BLE001 — see above
             leave_if_forked(process, error)
             hopeless = cannot_be_called(function, args, kwargs, error)
-            ending = structs.replace(raised(error, call.run), hopeless=hopeless)
+            ending = structs.replace(ending_of_error(error, call.run), hopeless=hopeless)
             if attempt.asked == "timed_out":
-                where = describe(error).traceback
+                where = describe_error(error).traceback
             elif attempt.asked is None and is_task_cancelled(error) and not isinstance(attempt.home, _OwnHome):
                 attempt.held_back = ending
-                self._attempts.timer.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
+                self._attempts.timer.call_after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
                 return
         else:
-            ending = returned(value, call.registered.types)
-        call.run.over()
+            ending = ending_of_value(value, call.registered.types)
+        call.run.release_leftovers()
         if attempt.asked == "timed_out":
             ending = timed_out(attempt.timeout, traceback=where)
-        self._attempts.end(attempt, ending)
+        self._attempts.end_attempt(attempt, ending)
 
-    def _settled(self, attempt: _LoopAttempt, task: asyncio.Task[None]) -> None:
+    def _on_settled(self, attempt: _LoopAttempt, task: asyncio.Task[None]) -> None:
         attempt.home.tasks.discard(task)
         if task.cancelled():  # before its first step, so the function was never called
-            self._attempts.end(attempt, self._stopped(attempt))
+            self._attempts.end_attempt(attempt, self._on_stopped(attempt))
         elif attempt.held_back is None and self._attempts.is_open(attempt):
             # Whatever it was, the attempt is over, and nothing else would say so.
-            self._attempts.end(attempt, failed("RuntimeError", "the job's task ended without a word of how"))
+            self._attempts.end_attempt(
+                attempt, failed_ending("RuntimeError", "the job's task ended without a word of how")
+            )
 
     def _tell_held_back(self, attempt: _LoopAttempt) -> None:
         """Report an attempt that was cancelled by other code, as soon as it is known what for."""
         if attempt.held_back is None or not self._attempts.is_open(attempt):
             return
         attempt.looks += 1
-        if not attempt.home.turns or attempt.home.is_shut_down:
+        if not attempt.home.is_turning or attempt.home.is_shut_down:
             self._cut_off(attempt)
-        elif attempt.looks < LOOKS_AT_AN_END and attempt.home.ends:
-            self._attempts.timer.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
+        elif attempt.looks < LOOKS_AT_AN_END and attempt.home.is_ending:
+            self._attempts.timer.call_after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
         else:
-            self._attempts.end(attempt, attempt.held_back)
+            self._attempts.end_attempt(attempt, attempt.held_back)
 
-    def _stopped(self, attempt: _LoopAttempt) -> Any:
+    def _on_stopped(self, attempt: _LoopAttempt) -> Any:
         if attempt.asked == "timed_out":
             return timed_out(attempt.timeout, detail="before it began")
         return never_begun(attempt.call.run)
 
     def _over_time(self, attempt: _LoopAttempt) -> None:
-        self._ask(attempt, "timed_out")
-        attempt.call.run.stop(Reason.TIMEOUT)
+        self._request_cancel(attempt, "timed_out")
+        attempt.call.run.request_stop(Reason.TIMEOUT)
 
-    def _ask(self, attempt: _LoopAttempt, kind: str) -> None:
+    def _request_cancel(self, attempt: _LoopAttempt, kind: str) -> None:
         with self._lock:
             if attempt.asked is not None:
                 return
             attempt.asked = kind
         if attempt.held_back is not None:
-            self._attempts.end(attempt, cancelled(attempt.call.run) if kind == "cancelled" else attempt.held_back)
+            self._attempts.end_attempt(
+                attempt, cancelled_ending(attempt.call.run) if kind == "cancelled" else attempt.held_back
+            )
             return
-        self._nudge(attempt)
+        self._cancel_again(attempt)
 
-    def _nudge(self, attempt: _LoopAttempt) -> None:
+    def _cancel_again(self, attempt: _LoopAttempt) -> None:
         """Cancel, and come back a grace later to see what came of it."""
         if not self._attempts.is_open(attempt):
             return
@@ -411,10 +415,10 @@ class LoopExecutor(Executor):
             return
         attempt.cancels += 1
         attempt.seen = False
-        self._post(attempt, self._cancel)
-        self._attempts.timer.after(self._grace, lambda: self._nudge(attempt))
+        self._post_attempt(attempt, self._cancel_task)
+        self._attempts.timer.call_after(self._grace, lambda: self._cancel_again(attempt))
 
-    def _cancel(self, attempt: _LoopAttempt) -> None:
+    def _cancel_task(self, attempt: _LoopAttempt) -> None:
         attempt.seen = True
         if attempt.task is not None:
             attempt.task.cancel()
@@ -426,25 +430,25 @@ class LoopExecutor(Executor):
             with self._lock:
                 if self._home is attempt.home and isinstance(attempt.home, _OwnHome):
                     self._home = None  # the next call gets a new loop; this one ends when its tasks have, if ever
-                    attempt.home.leave(cancel=False)
+                    attempt.home.end_loop(cancel=False)
         else:
             detail = "it went on after it was cancelled, and is given up; what it does from here on is ignored"
             where = ""
         if attempt.asked == "timed_out":
-            self._attempts.end(attempt, timed_out(attempt.timeout, traceback=where, detail=detail))
+            self._attempts.end_attempt(attempt, timed_out(attempt.timeout, traceback=where, detail=detail))
         else:
-            self._attempts.end(attempt, cancelled(attempt.call.run, detail=detail))
+            self._attempts.end_attempt(attempt, cancelled_ending(attempt.call.run, detail=detail))
 
-    def _look(self) -> None:
+    def _end_orphans(self) -> None:
         """End the attempts whose loop was closed under them: its pending callbacks are dropped without a word."""
-        for attempt in self._attempts.all():
+        for attempt in self._attempts.list_open():
             home = attempt.home
             if home.loop.is_closed():
                 self._loop_is_closed(attempt)
-            elif attempt.task is None and not isinstance(home, _OwnHome) and not home.turns:
+            elif attempt.task is None and not isinstance(home, _OwnHome) and not home.is_turning:
                 self._cut_off(attempt)  # it stands in the line of a loop that no thread turns
         with self._lock:
-            self._looking = bool(self._attempts.all())
+            self._looking = bool(self._attempts.list_open())
             again = self._looking
         if again:
-            self._attempts.timer.after(LOOK_EVERY, self._look)
+            self._attempts.timer.call_after(LOOK_EVERY, self._end_orphans)

@@ -50,10 +50,10 @@ class Pulse:
             return now - max(asked, self._since)
         self._asked = now
         with contextlib.suppress(RuntimeError):  # closed; its attempts are found by another look
-            self.loop.call_soon_threadsafe(self._answer)
+            self.loop.call_soon_threadsafe(self._note_pulse)
         return 0.0
 
-    def _answer(self) -> None:
+    def _note_pulse(self) -> None:
         self.thread = threading.get_ident()
         self._asked = None
 
@@ -91,31 +91,31 @@ class LoopWatch:
         self._lock = threading.Lock()
         self._watching = False
 
-    def begin(self) -> None:
+    def start_watching(self) -> None:
         """Watch from now on, for as long as attempts are open."""
         with self._lock:
             begins, self._watching = not self._watching, True
         if begins:
-            self._attempts.timer.after(BEAT, self._look)
+            self._attempts.timer.call_after(BEAT, self._check_loops)
 
-    def _look(self) -> None:
-        open_ = self._attempts.all()
+    def _check_loops(self) -> None:
+        open_ = self._attempts.list_open()
         now = self._attempts.clock.monotonic()
         try:
             for home in {attempt.home for attempt in open_}:
                 if home.turns and (seconds := home.pulse.silent_for(now)) >= BLOCKED:
-                    _tell(home, [attempt for attempt in open_ if attempt.home is home], seconds)
+                    _log_blocked_loop(home, [attempt for attempt in open_ if attempt.home is home], seconds)
         finally:
             with self._lock:
                 self._watching = again = len(self._attempts) > 0
             if again:
-                self._attempts.timer.after(BEAT, self._look)
+                self._attempts.timer.call_after(BEAT, self._check_loops)
 
 
-def _tell(home: Home, open_: Collection[OnLoop], seconds: float) -> None:
+def _log_blocked_loop(home: Home, open_: Collection[OnLoop], seconds: float) -> None:
     """Log what blocks a loop, once for each run."""
     pulse = home.pulse
-    holder = _holder(home, open_)
+    holder = _find_holder(home, open_)
     key = None if holder is None else (holder.id, holder.token)
     where = stack_of(pulse.thread)
     told = key in pulse.told
@@ -139,7 +139,7 @@ def _tell(home: Home, open_: Collection[OnLoop], seconds: float) -> None:
     )  # fmt: skip
 
 
-def _holder(home: Home, open_: Collection[OnLoop]) -> BaseRun | None:
+def _find_holder(home: Home, open_: Collection[OnLoop]) -> BaseRun | None:
     """Return the run whose code the loop is in; ``None`` if it is in other code, or nobody can tell."""
     loop = home.pulse.loop
     try:

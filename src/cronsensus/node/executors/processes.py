@@ -28,8 +28,8 @@ from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempts
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.child_thread import DIES_WITHIN, ChildThread, ProcessAttempt, Why
-from cronsensus.node.executors.importing import Target, locate
-from cronsensus.node.executors.result import describe, never_begun, timed_out
+from cronsensus.node.executors.importing import Target, locate_function
+from cronsensus.node.executors.result import describe_error, never_begun, timed_out
 from cronsensus.timing.clock import Clock
 
 
@@ -71,29 +71,29 @@ class ProcessExecutor(Executor):
         """Hand an attempt to a free child, to a new one, or to the queue."""
         problem = None
         try:
-            target = locate(call.registered.function)
+            target = locate_function(call.registered.function)
         except BaseException as error:  # noqa: BLE001 — a module may have a __getattr__, and that may raise anything
             target, problem = Target("", ""), error
         attempt = ProcessAttempt(call, target)
-        self._attempts.begin(attempt, self._over_time)
+        self._attempts.open_attempt(attempt, self._over_time)
         if problem is not None:
-            self._attempts.end(attempt, Ending(kind="raised", error=describe(problem)))
+            self._attempts.end_attempt(attempt, Ending(kind="raised", error=describe_error(problem)))
             return
         with self._lock:
             self._waiting.append(attempt)
-        self._dispatch()
+        self._dispatch_calls()
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Set the run's events, here and in the child, and end the child."""
-        call.run.stop(reason, lease_lost=lease_lost)
-        attempt = self._attempts.find(call)
+        call.run.request_stop(reason, lease_lost=lease_lost)
+        attempt = self._attempts.find_attempt(call)
         if attempt is not None and self._is_without_child(attempt, "cancelled", reason, lease_lost=lease_lost):
-            self._attempts.end(attempt, never_begun(call.run))
+            self._attempts.end_attempt(attempt, never_begun(call.run))
 
     def close(self) -> None:
         """End all children; by SIGKILL those that do not leave within the grace."""
         for attempt in self._attempts.close():
-            attempt.call.run.stop("the node stops")
+            attempt.call.run.request_stop("the node stops")
         with self._lock:
             self._closed = True
             self._waiting.clear()
@@ -107,7 +107,7 @@ class ProcessExecutor(Executor):
     def _over_time(self, attempt: ProcessAttempt) -> None:
         if self._is_without_child(attempt, "timed_out", Reason.TIMEOUT):
             detail = f"it was still waiting for one of {self._most} processes"
-            self._attempts.end(attempt, timed_out(attempt.timeout, detail=detail))
+            self._attempts.end_attempt(attempt, timed_out(attempt.timeout, detail=detail))
 
     def _is_without_child(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> bool:
         """Have the child stop an attempt; ``True``: it has none, and gets none any more."""
@@ -115,10 +115,10 @@ class ProcessExecutor(Executor):
             if attempt.child is None:
                 attempt.over = True
                 return True
-            attempt.child.stop(attempt, why, reason, lease_lost=lease_lost)
+            attempt.child.stop_attempt(attempt, why, reason, lease_lost=lease_lost)
             return False
 
-    def _dispatch(self) -> None:
+    def _dispatch_calls(self) -> None:
         """Give the calls that wait to children that are free, or to new ones as long as there may be more."""
         new: list[ChildThread] = []
         with self._lock:
@@ -131,9 +131,9 @@ class ProcessExecutor(Executor):
                 if attempt.over:
                     continue
                 if child is None:
-                    child = ChildThread(self._attempts, self._lock, self._dispatch, self._python, self._grace)
+                    child = ChildThread(self._attempts, self._lock, self._dispatch_calls, self._python, self._grace)
                     self._children.append(child)
                     new.append(child)
-                child.give(attempt)
+                child.assign_attempt(attempt)
         for child in new:
             child.start()

@@ -90,11 +90,11 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             claimed_at=claim.claimed_at,
             zone=call.run.zone,
             run=f"{kind.__module__}:{kind.__qualname__}",
-            extras={name: one.pack() for name, one in call.run.extras.items() if isinstance(one, Portable)},
+            extras={name: one.pack_call() for name, one in call.run.extras.items() if isinstance(one, Portable)},
             parent=claim.parent,
         )
 
-    def claim(self) -> Claim:
+    def shown_claim(self) -> Claim:
         """Return the claim as far as a ``Run`` shows it; the job's definition stays with the node."""
         return Claim(
             id=self.id,
@@ -156,6 +156,6 @@ decode_command = msgspec.json.Decoder(Command).decode
 decode_report = msgspec.json.Decoder(Report).decode
 
 
-def encode(message: Command | Report) -> bytes:
+def encode_message(message: Command | Report) -> bytes:
     """Return a message as one line."""
     return _encoder.encode(message) + b"\n"

@@ -2,9 +2,9 @@
 
 Nothing that a job raises gets past this file: ``sys.exit`` ends the run and not the node, and an exception that cannot
 even be printed still gives an error that can be read. Whatever looks at an object of the job's (its class, text,
-attributes, traceback) may run code of the job's, which may raise anything. So ``returned``, ``raised``,
-``describe``, ``cannot_be_called``, ``stack_of`` and ``stack_at`` raise nothing at all: an executor that stumbled would
-lose the run.
+attributes, traceback) may run code of the job's, which may raise anything. So ``ending_of_value``, ``ending_of_error``,
+``describe_error``, ``cannot_be_called``, ``stack_of`` and ``stack_at`` raise nothing at all: an executor that stumbled
+would lose the run.
 
 After a request to stop, the first of these holds: what returned normally counts as returned (the result was there
 before the request was noticed; if the lease is lost, the store refuses it anyway); ``Skip``, ``Snooze`` and ``Retry``
@@ -69,7 +69,7 @@ _PLUMBING = (
 _UNNAMED_MODULES = frozenset({"builtins", "__main__", "__cronsensus_main__", "cronsensus.errors"})
 
 
-def returned(value: Any, types: Types = UNTYPED) -> Ending:
+def ending_of_value(value: Any, types: Types = UNTYPED) -> Ending:
     """Return the ending of a function that returned ``value``; one that no store can keep is a failure.
 
     ``types`` says what its annotation makes of it.
@@ -80,9 +80,9 @@ def returned(value: Any, types: Types = UNTYPED) -> Ending:
         return Ending(kind="returned", result=types.write_result(value))
     except InvalidPayload as error:
         message = f"the job ran to its end, but its {error}. Return None if nobody needs the result"
-        failure = RunError(type="InvalidPayload", message=clean(message, LONGEST_MESSAGE))
+        failure = RunError(type="InvalidPayload", message=clean_text(message, LONGEST_MESSAGE))
     except BaseException as error:  # noqa: BLE001 — out of memory, or a class with ideas of its own
-        failure = describe(error)
+        failure = describe_error(error)
     return Ending(kind="raised", error=failure, hopeless=True)
 
 
@@ -109,10 +109,10 @@ def cannot_be_called(
     return False
 
 
-def raised(error: BaseException, run: BaseRun) -> Ending:
+def ending_of_error(error: BaseException, run: BaseRun) -> Ending:
     """Return the ending of a function that raised ``error``."""
     try:
-        ending = _raised(error, run)
+        ending = _classify_error(error, run)
         if ending.kind == "raised" and run.was_cut_off(error):
             ending = structs.replace(ending, cut_off=True)
         if _is_hopeless(type(error)):
@@ -124,39 +124,41 @@ def raised(error: BaseException, run: BaseRun) -> Ending:
         run.raised = type(error), error, _without_plumbing(error.__traceback__)
         return ending
     except BaseException as second:  # noqa: BLE001 — raised by looking at the first
-        return Ending(kind="raised", error=describe(error, but=second))
+        return Ending(kind="raised", error=describe_error(error, but=second))
 
 
-def _raised(error: BaseException, run: BaseRun) -> Ending:
-    control: Any = _only(error)
+def _classify_error(error: BaseException, run: BaseRun) -> Ending:
+    control: Any = _unwrap_group(error)
     # The class itself, not isinstance: that asks the object, which may claim anything or raise.
     kind = type(control)
     asked = run.cancelled.is_set()
     if issubclass(kind, Skip):
-        return Ending(kind="skipped", reason=_said(control))
+        return Ending(kind="skipped", reason=_given_message(control))
     if issubclass(kind, Retry):
-        return _retry(control)
+        return _retry_ending(control)
     if issubclass(kind, EndsAs):
-        return Ending(kind="snoozed", reason=_said(control), then=control.then)
+        return Ending(kind="snoozed", reason=_given_message(control), then=control.then)
     if issubclass(kind, Snooze):
-        return _snooze(control)
+        return _snooze_ending(control)
     if issubclass(kind, Cancel):
-        reason = run.cancel_reason if asked else f"{Reason.JOB_SAID_SO}: {_said(control) or 'cancelled'}"
+        reason = run.cancel_reason if asked else f"{Reason.JOB_SAID_SO}: {_given_message(control) or 'cancelled'}"
         return Ending(kind="cancelled", reason=reason)
     if asked:
         stop = issubclass(kind, LeaseLost | SystemExit) or is_task_cancelled(control)
-        return Ending(kind="cancelled", reason=run.cancel_reason, error=None if stop else describe(error))
+        return Ending(kind="cancelled", reason=run.cancel_reason, error=None if stop else describe_error(error))
     if issubclass(kind, SystemExit):
-        message = f"the job called sys.exit({_code(control)}), which ends this run only"
-        return _failed(error, f"{message}; return instead, or raise an exception that says what is wrong")
+        message = f"the job called sys.exit({_error_code(control)}), which ends this run only"
+        return _failed_ending(error, f"{message}; return instead, or raise an exception that says what is wrong")
     if issubclass(kind, KeyboardInterrupt):
-        return _failed(error, "the job raised KeyboardInterrupt, which ends this run only; raise Cancel to stop it")
+        return _failed_ending(
+            error, "the job raised KeyboardInterrupt, which ends this run only; raise Cancel to stop it"
+        )
     if is_task_cancelled(control):
         by = "by the job itself, by the application, or by its event loop shutting down"
-        return _failed(error, f"the job's task was cancelled, but not by cronsensus: {by}")
+        return _failed_ending(error, f"the job's task was cancelled, but not by cronsensus: {by}")
     if _is_hopeless(kind):
-        return Ending(kind="raised", error=RunError(type=kind.__name__, message=_message(error)), hopeless=True)
-    return Ending(kind="raised", error=describe(error))
+        return Ending(kind="raised", error=RunError(type=kind.__name__, message=_error_message(error)), hopeless=True)
+    return Ending(kind="raised", error=describe_error(error))
 
 
 def timed_out(timeout: timedelta | None, *, traceback: str = "", detail: str = "") -> Ending:
@@ -170,7 +172,7 @@ def timed_out(timeout: timedelta | None, *, traceback: str = "", detail: str = "
     )
 
 
-def cancelled(run: BaseRun, *, detail: str = "", error: RunError | None = None, begun: bool = True) -> Ending:
+def cancelled_ending(run: BaseRun, *, detail: str = "", error: RunError | None = None, begun: bool = True) -> Ending:
     """Return the ending of an attempt that was stopped on request."""
     reason = run.cancel_reason or Reason.OPERATOR
     return Ending(kind="cancelled", reason=f"{reason} ({detail})" if detail else reason, error=error, begun=begun)
@@ -178,28 +180,30 @@ def cancelled(run: BaseRun, *, detail: str = "", error: RunError | None = None, 
 
 def never_begun(run: BaseRun) -> Ending:
     """Return the ending of an attempt that was stopped before its function was called."""
-    return cancelled(run, detail="before it began", begun=False)
+    return cancelled_ending(run, detail="before it began", begun=False)
 
 
-def failed(kind: str, message: str, *, traceback: str = "") -> Ending:
+def failed_ending(kind: str, message: str, *, traceback: str = "") -> Ending:
     """Return the ending of an attempt that failed for a reason outside of its code.
 
     ``kind`` stands where the type of an exception does otherwise.
     """
     return Ending(
-        kind="raised", error=RunError(type=kind, message=clean(message, LONGEST_MESSAGE), traceback=traceback)
+        kind="raised", error=RunError(type=kind, message=clean_text(message, LONGEST_MESSAGE), traceback=traceback)
     )
 
 
-def describe(error: BaseException, *, but: BaseException | None = None) -> RunError:
+def describe_error(error: BaseException, *, but: BaseException | None = None) -> RunError:
     """Return ``error`` as bounded text: type, message, and the last frames without their local variables.
 
     ``but`` is what looking at it raised.
     """
-    message = _message(error)
+    message = _error_message(error)
     if but is not None:
-        message = clean(f"{message} (looking at this exception raised {_name(type(but))})".strip(), LONGEST_MESSAGE)
-    return RunError(type=_name(type(error)), message=message, traceback=_traceback(error))
+        message = clean_text(
+            f"{message} (looking at this exception raised {_kind_name(type(but))})".strip(), LONGEST_MESSAGE
+        )
+    return RunError(type=_kind_name(type(error)), message=message, traceback=_error_traceback(error))
 
 
 def stack_of(thread: int | None) -> str:
@@ -214,9 +218,9 @@ def stack_at(frame: FrameType) -> str:
         frames = traceback.extract_stack(frame)
         while frames and (frames[0].filename.startswith(_PLUMBING) or frames[0].filename.endswith("threading.py")):
             del frames[0]
-        return _bounded(traceback.format_list(frames[-MOST_FRAMES:]))
+        return _join_bounded(traceback.format_list(frames[-MOST_FRAMES:]))
     except BaseException as error:  # noqa: BLE001 — source lines come from loaders, which may be the job's
-        return f"(the stack cannot be shown: {_name(type(error))})"
+        return f"(the stack cannot be shown: {_kind_name(type(error))})"
 
 
 def is_task_cancelled(error: BaseException) -> bool:
@@ -225,23 +229,23 @@ def is_task_cancelled(error: BaseException) -> bool:
     return exceptions is not None and issubclass(type(error), exceptions.CancelledError)
 
 
-def clean(text: str, most: int) -> str:
+def clean_text(text: str, most: int) -> str:
     """Return at most ``most`` characters of ``text``, such as every store can keep (no NUL, no lone surrogates).
 
     Secrets are masked before it is cut: of one that is cut nobody sees any more what it is. Here, and not only in the
     store, because the node's log and its events have the same text.
     """
     # By the method of str: what a __str__ returns may be of a subclass, whose own methods may do anything.
-    return _fitting(mask(str.__getitem__(text, slice(most + _BEYOND))), most)
+    return _shorten_text(mask(str.__getitem__(text, slice(most + _BEYOND))), most)
 
 
-def _fitting(text: str, most: int) -> str:
+def _shorten_text(text: str, most: int) -> str:
     if len(text) > most:
         text = text[: most - 1] + "…"
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
-def _only(error: BaseException) -> BaseException:
+def _unwrap_group(error: BaseException) -> BaseException:
     """Look through groups of one, which is how a task group passes on a ``Cancel`` or ``Skip`` raised in a task."""
     for _ in range(_DEEPEST_GROUP):
         if not issubclass(type(error), BaseExceptionGroup) or len(error.exceptions) != 1:  # type: ignore[attr-defined]
@@ -250,59 +254,59 @@ def _only(error: BaseException) -> BaseException:
     return error
 
 
-def _retry(control: Retry) -> Ending:
+def _retry_ending(control: Retry) -> Ending:
     try:
         after = None if control.after is None else parse_duration(control.after, what="Retry(after=…)")
     except InvalidDuration as invalid:
-        return Ending(kind="raised", error=describe(invalid))
+        return Ending(kind="raised", error=describe_error(invalid))
     cause = control.__cause__ or (None if control.__suppress_context__ else control.__context__)
-    error = None if cause is None else describe(cause)
-    return Ending(kind="retry", reason=_said(control), retry_after=after, error=error)
+    error = None if cause is None else describe_error(cause)
+    return Ending(kind="retry", reason=_given_message(control), retry_after=after, error=error)
 
 
-def _snooze(control: Snooze) -> Ending:
+def _snooze_ending(control: Snooze) -> Ending:
     try:
         after = parse_duration(control.after, what="Snooze(after=…)")
     except InvalidDuration as invalid:
-        return Ending(kind="raised", error=describe(invalid))
-    return Ending(kind="snoozed", reason=_said(control), then=Again(after, failed=False))
+        return Ending(kind="raised", error=describe_error(invalid))
+    return Ending(kind="snoozed", reason=_given_message(control), then=Again(after, failed=False))
 
 
-def _failed(error: BaseException, message: str) -> Ending:
-    return failed(_name(type(error)), message, traceback=_traceback(error))
+def _failed_ending(error: BaseException, message: str) -> Ending:
+    return failed_ending(_kind_name(type(error)), message, traceback=_error_traceback(error))
 
 
 def _is_hopeless(kind: type[BaseException]) -> bool:
     return issubclass(kind, CronsensusError) and kind.hopeless
 
 
-def _said(control: CronsensusError) -> str | None:
+def _given_message(control: CronsensusError) -> str | None:
     """Return the message that the job gave, ``None`` if it gave none (the class's own sentence stands there then)."""
-    text = _message(control)
+    text = _error_message(control)
     return None if text in {"", default_message(type(control))} else text
 
 
-def _code(error: SystemExit) -> str:
+def _error_code(error: SystemExit) -> str:
     code: object = error.code
-    return clean(repr(code), 80) if isinstance(code, int | str | None) else "…"
+    return clean_text(repr(code), 80) if isinstance(code, int | str | None) else "…"
 
 
-def _name(kind: type[BaseException]) -> str:
+def _kind_name(kind: type[BaseException]) -> str:
     try:
-        module, name = clean(str(kind.__module__), 200), clean(str(kind.__qualname__), 200)
+        module, name = clean_text(str(kind.__module__), 200), clean_text(str(kind.__qualname__), 200)
     except BaseException:  # noqa: BLE001 — a metaclass can do anything
         return "Exception"
-    return name if module in _UNNAMED_MODULES else clean(f"{module}.{name}", 200)
+    return name if module in _UNNAMED_MODULES else clean_text(f"{module}.{name}", 200)
 
 
-def _message(error: BaseException) -> str:
+def _error_message(error: BaseException) -> str:
     try:
-        return clean(str(error), LONGEST_MESSAGE)
+        return clean_text(str(error), LONGEST_MESSAGE)
     except BaseException as second:  # noqa: BLE001 — whatever __str__ raises, even SystemExit, must not end the node
-        return f"(the exception's __str__ raised {_name(type(second))})"
+        return f"(the exception's __str__ raised {_kind_name(type(second))})"
 
 
-def _traceback(error: BaseException) -> str:
+def _error_traceback(error: BaseException) -> str:
     try:
         trace = _without_plumbing(error.__traceback__)
         if _is_too_much(error):
@@ -310,11 +314,11 @@ def _traceback(error: BaseException) -> str:
             first = (
                 "(too many exceptions stand behind it, or in it, to show them)\nTraceback (most recent call last):\n"
             )
-            return _bounded([first, *frames, f"{_name(type(error))}: {_message(error)}"])
+            return _join_bounded([first, *frames, f"{_kind_name(type(error))}: {_error_message(error)}"])
         text = traceback.TracebackException(type(error), error, trace, limit=-MOST_FRAMES, compact=True)
-        return _bounded(list(text.format()))
+        return _join_bounded(list(text.format()))
     except BaseException as second:  # noqa: BLE001 — same as above
-        return f"(the traceback cannot be shown: {_name(type(second))})"
+        return f"(the traceback cannot be shown: {_kind_name(type(second))})"
 
 
 def _is_too_much(error: BaseException) -> bool:
@@ -345,10 +349,10 @@ def _without_plumbing(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _bounded(lines: list[str]) -> str:
+def _join_bounded(lines: list[str]) -> str:
     """Join lines; of too much text the end stays, where the innermost frames and the message are."""
-    text = "".join(line if len(line) <= LONGEST_MESSAGE else clean(line, LONGEST_MESSAGE) + "\n" for line in lines)
+    text = "".join(line if len(line) <= LONGEST_MESSAGE else clean_text(line, LONGEST_MESSAGE) + "\n" for line in lines)
     text = mask(text[-LONGEST_TRACEBACK - _BEYOND :])
     if len(text) > LONGEST_TRACEBACK:
         text = "…" + text[1 - LONGEST_TRACEBACK :]
-    return _fitting(text.rstrip("\n"), LONGEST_TRACEBACK)
+    return _shorten_text(text.rstrip("\n"), LONGEST_TRACEBACK)

@@ -27,7 +27,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import Attempt, Attempts, perform_call
 from cronsensus.node.executors.base import Call, Done, Executor
-from cronsensus.node.executors.result import failed, never_begun, raised, stack_of, timed_out
+from cronsensus.node.executors.result import ending_of_error, failed_ending, never_begun, stack_of, timed_out
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import Clock, SystemClock
@@ -103,7 +103,7 @@ class ThreadExecutor(Executor):
                 idle.chosen = True
         attempt.worker = worker = idle or self._new_worker()
         try:
-            self._attempts.begin(attempt, self._over_time)
+            self._attempts.open_attempt(attempt, self._over_time)
         except RuntimeError:
             worker.inbox.put(None)
             raise
@@ -115,7 +115,7 @@ class ThreadExecutor(Executor):
             except RuntimeError as error:
                 message = f"the node cannot start another thread: {error}"
                 hint = "lower --concurrency, or raise the limit on threads"
-                self._attempts.end(attempt, failed("RuntimeError", f"{message}; {hint}"))
+                self._attempts.end_attempt(attempt, failed_ending("RuntimeError", f"{message}; {hint}"))
         elif worker.thread is not threading.current_thread() and self._begins_alone():
             # The interpreter's lock would pass to the worker only when the caller next waits for something.
             Event().wait(YIELD_TO_WORKER)
@@ -126,7 +126,7 @@ class ThreadExecutor(Executor):
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Set the run's events; a thread cannot be stopped from outside."""
-        call.run.stop(reason, lease_lost=lease_lost)
+        call.run.request_stop(reason, lease_lost=lease_lost)
 
     def close(self) -> None:
         """Ask everything to stop, and let idle threads go; the others are left to the process's end."""
@@ -134,7 +134,7 @@ class ThreadExecutor(Executor):
             self._closed = True
             idle, self._idle = self._idle, []
         for attempt in self._attempts.close():
-            attempt.call.run.stop("the node stops")
+            attempt.call.run.request_stop("the node stops")
         for worker in idle:
             worker.inbox.put(None)
         for worker in idle:
@@ -144,17 +144,17 @@ class ThreadExecutor(Executor):
     def _new_worker(self) -> _Worker:
         worker = _Worker()
         name = f"cronsensus-job-{next(self._numbers)}"
-        worker.thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
+        worker.thread = threading.Thread(target=self._run_worker, args=(worker,), name=name, daemon=True)
         return worker
 
-    def _work(self, worker: _Worker) -> None:
+    def _run_worker(self, worker: _Worker) -> None:
         going = True
         while going:
             try:
                 self._work_on(worker)
                 going = False
             except BaseException as error:  # noqa: BLE001 — a worker that died of it would never report what it is given
-                going = self._hit(worker, error)
+                going = self._clear_interruption(worker, error)
 
     def _work_on(self, worker: _Worker) -> None:
         # The first attempt comes through the inbox, too: a Thread keeps its arguments for as long as it lives.
@@ -168,16 +168,16 @@ class ThreadExecutor(Executor):
                 ending = perform_call(call.run, call.registered, call.claim.args, call.claim.kwargs)
             ending = self._in_time(attempt, ending)
             self._reporting[thread] = worker
-            reported = self._attempts.end(attempt, ending)
+            reported = self._attempts.end_attempt(attempt, ending)
             given = self._reporting.pop(thread, None) is None
             if not given:
                 worker.attempt = None
             if not reported:
                 break
             attempt = call = ending = None  # type: ignore[assignment]  # an idle thread keeps none of it alive
-            attempt = worker.inbox.get() if given else self._next(worker)
+            attempt = worker.inbox.get() if given else self._next_attempt(worker)
 
-    def _hit(self, worker: _Worker, error: BaseException) -> bool:
+    def _clear_interruption(self, worker: _Worker, error: BaseException) -> bool:
         """Clear up after an exception that came from outside; return whether the worker is about to be given work."""
         attempt, worker.attempt = worker.attempt, None
         self._reporting.pop(threading.get_ident(), None)
@@ -186,7 +186,7 @@ class ThreadExecutor(Executor):
                 self._idle.remove(worker)
                 return False
         if attempt is not None:
-            self._attempts.end(attempt, self._in_time(attempt, raised(error, attempt.call.run)))
+            self._attempts.end_attempt(attempt, self._in_time(attempt, ending_of_error(error, attempt.call.run)))
             return False
         return worker.chosen
 
@@ -199,7 +199,7 @@ class ThreadExecutor(Executor):
         detail = "its thread cannot be stopped, and what it did afterwards is ignored; executor='process' can be"
         return timed_out(attempt.timeout, traceback=attempt.late_at, detail=detail)
 
-    def _next(self, worker: _Worker) -> _ThreadAttempt | None:
+    def _next_attempt(self, worker: _Worker) -> _ThreadAttempt | None:
         """Wait for the worker's next attempt; ``None`` when it should leave."""
         with self._lock:
             if self._closed:
@@ -220,7 +220,7 @@ class ThreadExecutor(Executor):
             if attempt.returned or not self._attempts.is_open(attempt):
                 return
             attempt.late_at = where
-        attempt.call.run.stop(Reason.TIMEOUT)
+        attempt.call.run.request_stop(Reason.TIMEOUT)
         _log.aside.warning(
             "run %d of %r is over its timeout and still working: a thread cannot be stopped, so it keeps its place, "
             "here and in its job's concurrency, until its function returns, and is failed or tried again only then; "

@@ -57,19 +57,19 @@ class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, MaintenanceVerbs, Read
                 raise InvalidOption(f"{url} is open with another clock; a store has one clock for all")
         else:
             world = World(clock or SystemClock())
-        self._enter(world, namespace)
+        self._enter_world(world, namespace)
 
     @classmethod
-    def _on(cls, world: World, namespace: str) -> Self:
+    def _on_world(cls, world: World, namespace: str) -> Self:
         self = cls.__new__(cls)
-        self._enter(world, namespace)
+        self._enter_world(world, namespace)
         return self
 
-    def _enter(self, world: World, namespace: str) -> None:
+    def _enter_world(self, world: World, namespace: str) -> None:
         self.namespace = namespace
         self._world = world
         with world.changed:
-            self._space = world.space(namespace)
+            self._space = world.space_of(namespace)
             self._space.handles.add(self)
 
     @property
@@ -91,4 +91,4 @@ class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, MaintenanceVerbs, Read
             self._changed.notify_all()
 
     def _sibling(self) -> Self:
-        return self._on(self._world, self.namespace)
+        return self._on_world(self._world, self.namespace)

@@ -43,10 +43,10 @@ class JobVerbs(Handle):
             elif old and spec.source == "code":
                 did["superseded"].append(spec.name)
             elif job is None:
-                self._define(spec, digests[spec.name], payloads[spec.name])
+                self._define_job(spec, digests[spec.name], payloads[spec.name])
                 did["created"].append(spec.name)
             else:
-                self._redefine(job, spec, digests[spec.name], payloads[spec.name])
+                self._redefine_job(job, spec, digests[spec.name], payloads[spec.name])
                 did["changed"].append(spec.name)
         if complete:
             gone = [
@@ -63,7 +63,7 @@ class JobVerbs(Handle):
         if by:
             for act in ("created", "changed", "retired"):
                 for name in did[act]:
-                    self._space.record(self._now(), by, "define", name, "", did=act, release=release)
+                    self._space.record_in_trail(self._now(), by, "define", name, "", did=act, release=release)
         return DefineResult(**{act: tuple(names) for act, names in did.items()})
 
     def _is_superseded(self, release: str) -> bool:
@@ -78,7 +78,7 @@ class JobVerbs(Handle):
             self._takes_turns(session) and session.spec.release != release for session in self._space.open.values()
         )
 
-    def _define(self, spec: JobSpec, digest: str, payload: str) -> None:
+    def _define_job(self, spec: JobSpec, digest: str, payload: str) -> None:
         now = self._now()
         watermark = now
         if spec.trigger is not None and spec.trigger.next_after(now) is None:
@@ -86,7 +86,7 @@ class JobVerbs(Handle):
             if last is not None:
                 watermark = last - MICROSECOND
         job = JobRow(
-            id=self._world.next("job"),
+            id=self._world.next_number("job"),
             spec=_as_stored(spec, payload),
             digest=digest,
             payload=payload,
@@ -97,14 +97,14 @@ class JobVerbs(Handle):
         )
         self._space.add_job(job)
 
-    def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
+    def _redefine_job(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
         now = self._now()
         if job.retired_at is not None:
             job.retired_at = job.waiting_until = None
             job.watermark = max(job.watermark, now)
         self._begin_era(job, spec, now)
         job.spec, job.digest, job.payload = _as_stored(spec, payload), digest, payload
-        self._space.schedule(job)
+        self._space.schedule_job(job)
 
     def _move_due(self, job: JobRow, spec: JobSpec) -> bool:
         """Set the next due time as the zone rules have it now; return whether it was another one."""
@@ -136,7 +136,7 @@ class JobVerbs(Handle):
             self._retire_job(row, AT_ONCE)
         elif stops:
             self._space.cancel_waiting(row, self._now())
-        self._space.record(self._now(), by, "retire", job, why)
+        self._space.record_in_trail(self._now(), by, "retire", job, why)
         return stops
 
     def _retire_job(self, job: JobRow, retire_after: timedelta) -> None:
@@ -148,11 +148,11 @@ class JobVerbs(Handle):
         # Where the clock was set back, the last era begins later than now; until then the one before it holds.
         undecided = undecided_until(job.eras_after_watermark(), job.watermark, self._next_era(job, now))
         if undecided is not None:
-            job.ranges.append(LedgerRange(self._world.next("range"), job.spec.name, undecided, now))
+            job.ranges.append(LedgerRange(self._world.next_number("range"), job.spec.name, undecided, now))
             job.watermark = undecided.last
         job.retired_at = now
         self._begin_era(job, None, now)
-        self._space.schedule(job)
+        self._space.schedule_job(job)
 
     @writes
     def _pause(self, job: str, *, by: str, why: str) -> bool:
@@ -164,7 +164,7 @@ class JobVerbs(Handle):
         row.paused_at, row.paused_by, row.paused_why = now, clean(by), clean(why)
         row.pauses.append(Stretch(now, None))
         self._space.index_due(row)
-        self._space.record(now, by, "pause", job, why)
+        self._space.record_in_trail(now, by, "pause", job, why)
         return True
 
     @writes
@@ -177,7 +177,7 @@ class JobVerbs(Handle):
         row.paused_at = row.paused_by = row.paused_why = None
         row.pauses[-1] = Stretch(row.pauses[-1].start, max(row.pauses[-1].start, now))
         self._space.index_due(row)
-        self._space.record(now, by, "resume", job, why)
+        self._space.record_in_trail(now, by, "resume", job, why)
         return True
 
     @writes
@@ -191,12 +191,12 @@ class JobVerbs(Handle):
         again = [one for time, made in row.nominal.items() if time > to for one in made]
         for one in again:
             if one.state is State.PENDING and one.origin is Origin.SCHEDULE and one.attempt == 0:
-                self._space.delete(one)
+                self._space.delete_run(one)
         row.pauses = [replace(one, end=min(one.end or to, to)) for one in row.pauses if one.start <= to]
         row.eras = list(rewind.eras)
         row.watermark = to
-        self._space.schedule(row)
-        self._space.record(self._now(), by, REWIND, rewind.job, why, **rewind.details)
+        self._space.schedule_job(row)
+        self._space.record_in_trail(self._now(), by, REWIND, rewind.job, why, **rewind.details)
         return True
 
 

@@ -75,10 +75,10 @@ class Handle:
         """Record in the trail that the clock was set back, if it was."""
         monotonic = self._monotonic()
         look = Looked(to_micros(self._now()), monotonic, monotonic)
-        back = self._space.clock_watch.compare(look)
+        back = self._space.clock_watch.compare_reading(look)
         if back is not None:
-            self._space.record(self._now(), BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
-        self._space.clock_watch.keep(look)
+            self._space.record_in_trail(self._now(), BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
+        self._space.clock_watch.keep_reading(look)
 
     def _now(self) -> datetime:
         return self._world.clock.now()
@@ -95,27 +95,27 @@ class Handle:
 
     # --- alive, held, current -----------------------------------------------------------------------------------------
 
-    def _alive(self, session: SessionRow) -> bool:
+    def _is_alive(self, session: SessionRow) -> bool:
         """Whether the session was not ended and its lease has not run out."""
         return session.ended_at is None and self._monotonic() < session.until
 
     def _takes_turns(self, session: SessionRow) -> bool:
         """Whether the session is alive and a node."""
-        return session.spec.is_node and self._alive(session)
+        return session.spec.is_node and self._is_alive(session)
 
     def _live_session(self, session: str) -> SessionRow:
         row = self._space.sessions.get(session)
-        if row is None or not self._alive(row):
+        if row is None or not self._is_alive(row):
             raise LeaseLost(f"session {session} is not alive; what it held may be with another node by now")
         return row
 
-    def _held(self, lock: LockRow) -> bool:
+    def _is_held(self, lock: LockRow) -> bool:
         """Whether the lock is not overdue, and its session (if it has one) alive."""
         if self._monotonic() >= lock.until:
             return False
-        return lock.session is None or self._alive(self._space.sessions[lock.session])
+        return lock.session is None or self._is_alive(self._space.sessions[lock.session])
 
-    def _current(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
+    def _current_run(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
         """Return the occurrence if it is running under ``token`` and, if one is named, for ``session``."""
         row = self._space.occurrences.get(occurrence)
         if row is None or row.state is not State.RUNNING or row.token != token:
@@ -132,7 +132,7 @@ class Handle:
             raise UnknownJob(f"the job {name!r} is retired")
         return job
 
-    def _create(
+    def _create_occurrence(
         self,
         job: JobRow,
         key: str | None,
@@ -151,9 +151,9 @@ class Handle:
     ) -> OccurrenceRow:
         """Insert a pending occurrence; what is left out is the job's own."""
         priority = job.spec.policies.priority if priority is None else priority
-        return self._space.insert(
+        return self._space.insert_row(
             OccurrenceRow(
-                id=self._world.next("occurrence"),
+                id=self._world.next_number("occurrence"),
                 job=job,
                 key=self._space.unused_key(job) if key is None else key,
                 origin=origin,
@@ -170,9 +170,9 @@ class Handle:
             )
         )
 
-    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
+    def _start_run(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
         """Make a pending occurrence running for ``session``, its attempt to start at ``at``; return the claim."""
-        self._space.start(row, session, at)
+        self._space.start_run(row, session, at)
         args, kwargs = read_payload(row.payload)
         return Claim(
             id=row.id,
@@ -205,9 +205,9 @@ class Handle:
         given_up = crashed and row.crashes >= policies.max_crashes
         self._space.end_run(row, "crashed" if crashed else "released", now, reason=told)
         if row.cancel is not None:
-            self._space.close(row, State.CANCELLED, now, reason=row.cancel)
+            self._space.close_run(row, State.CANCELLED, now, reason=row.cancel)
         elif at_most_once or given_up:
-            self._space.close(row, State.FAILED, now, reason=reason)
+            self._space.close_run(row, State.FAILED, now, reason=reason)
         else:
             row.reason = told
             self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
@@ -218,7 +218,9 @@ class Handle:
     def _session_view(self, row: SessionRow) -> SessionView:
         spec, ended = row.spec, row.ended_at is not None
         left = timedelta(0) if ended else timedelta(seconds=row.until - self._monotonic())
-        state = row.ended_as if ended else "dead" if not self._alive(row) else "draining" if row.draining else "alive"
+        state = (
+            row.ended_as if ended else "dead" if not self._is_alive(row) else "draining" if row.draining else "alive"
+        )
         return SessionView(
             id=spec.id,
             node=spec.node,

@@ -41,7 +41,7 @@ class MaintenanceVerbs(Handle):
             if job.waiting_until is not None and job.waiting_until <= now:
                 self._space.cancel_waiting(job, now)
         deleted = needed = 0
-        held = min((row.created_at for row in self._dependents()), default=None)
+        held = min((row.created_at for row in self._parked_dependents()), default=None)
         for job in self._space.jobs_by_id.values():
             kept = job.spec.policies.keep
             needed_from = None if held is None else held - kept
@@ -58,7 +58,7 @@ class MaintenanceVerbs(Handle):
         self._forget_older(now - REMEMBERED)
         return Pruned(deleted, needed)
 
-    def _dependents(self) -> Iterator[OccurrenceRow]:
+    def _parked_dependents(self) -> Iterator[OccurrenceRow]:
         """Give what is parked until its upstreams are over."""
         rows = (self._space.occurrences[number] for number in self._space.parked)
         return (row for row in rows if row.listed is None)
@@ -82,7 +82,7 @@ class MaintenanceVerbs(Handle):
         needed = sum(self._is_needed(row, needed_from) for row in rows)
         needed += sum(_is_since(one.range.last, needed_from) for one in gone)
         for row in rows:
-            self._space.delete(row)
+            self._space.delete_run(row)
         ids = {one.id for one in gone}
         job.ranges = [one for one in job.ranges if one.id not in ids] if ids else job.ranges
         self._raise_horizon(job, [row.scheduled_for for row in rows if row.scheduled_for is not None])
@@ -176,7 +176,7 @@ class Reads(Handle):
     def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]:
         """Return jobs by name, in the order of code points."""
         with self._changed:
-            rows = (self._space.jobs[name] for name in self._space.names.after(after))
+            rows = (self._space.jobs[name] for name in self._space.names.keys_after(after))
             return [job_view(row) for row in islice((row for row in rows if retired or row.retired_at is None), limit)]
 
     def _history(self, job: str) -> JobHistory:
@@ -190,10 +190,16 @@ class Reads(Handle):
     ) -> list[Occurrence]:
         """Return occurrences by id."""
         with self._changed:
-            rows = (row for row in self._rows(where, after, newest_first=newest_first) if matches(row, where))
+            rows = (
+                row
+                for row in self._matching_rows(where, after, newest_first=newest_first)
+                if matches_filter(row, where)
+            )
             return [occurrence_view(row) for row in islice(rows, limit)]
 
-    def _rows(self, where: OccurrenceFilter, after: int | None, *, newest_first: bool) -> Iterator[OccurrenceRow]:
+    def _matching_rows(
+        self, where: OccurrenceFilter, after: int | None, *, newest_first: bool
+    ) -> Iterator[OccurrenceRow]:
         ids = self._space.ids
         if where.parent is not None:
             ids = self._space.items.get(where.parent) or Sorted[int]()
@@ -203,9 +209,9 @@ class Reads(Handle):
                 return
             ids = job.ids
         if newest_first:
-            found = ids.before(1 << 62 if after is None else after)
+            found = ids.keys_before(1 << 62 if after is None else after)
         else:
-            found = ids.after(0 if after is None else after)
+            found = ids.keys_after(0 if after is None else after)
         for occurrence in found:
             yield self._space.occurrences[occurrence]
 
@@ -246,7 +252,7 @@ class Reads(Handle):
         with self._changed:
             found = (place for place in self._space.locks if name is None or name == place[0])
             rows = (self._space.locks[place] for place in sorted(found))
-            return [self._lock_view(row) for row in islice((row for row in rows if self._held(row)), limit)]
+            return [self._lock_view(row) for row in islice((row for row in rows if self._is_held(row)), limit)]
 
     def _lock_view(self, row: LockRow) -> LockView:
         owner = None if row.session is None else self._space.sessions[row.session].spec
@@ -272,7 +278,7 @@ class Reads(Handle):
                 paused=min(limit, sum(job.paused_at is not None for job in jobs)),
                 pending=min(limit, sum(len(waiting) for waiting in self._space.pending.values())),
                 running=min(limit, len(self._space.running)),
-                sessions=min(limit, sum(self._alive(session) for session in self._space.open.values())),
+                sessions=min(limit, sum(self._is_alive(session) for session in self._space.open.values())),
                 limit=limit,
             )
 
@@ -312,7 +318,7 @@ class Reads(Handle):
 
     def _parked(self, after: int, limit: int) -> list[Sleeper]:
         with self._changed:
-            rows = (self._space.occurrences[number] for number in islice(self._space.parked.after(after), limit))
+            rows = (self._space.occurrences[number] for number in islice(self._space.parked.keys_after(after), limit))
             return [
                 Sleeper(row.id, row.job.spec.name, row.parked_on or "", row.scheduled_for, row.created_at)
                 for row in rows
@@ -325,10 +331,10 @@ class Reads(Handle):
     @writes
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
         """Write into the trail what is about the store."""
-        self._space.record(self._now(), by, act.action, "", act.why, **act.details)
+        self._space.record_in_trail(self._now(), by, act.action, "", act.why, **act.details)
 
 
-def matches(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
+def matches_filter(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
     """Whether all given conditions hold."""
     at = row.scheduled_for
     return (

@@ -15,7 +15,7 @@ class MemoryQueues(WaitQueues):
         self._changed = space.world.changed
         self.told: list[str] = []
 
-    def join(self, name: str) -> None:
+    def join_queue(self, name: str) -> None:
         """Join the queue."""
         with self._changed:
             if not self._closed.is_set():

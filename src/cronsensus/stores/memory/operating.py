@@ -32,13 +32,13 @@ class OperatingVerbs(RoundVerbs):
     @writes
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences by key; payloads are checked before anything is written."""
-        payloads = [self._payload(item) for item in items]
+        payloads = [self._check_payload(item) for item in items]
         now = self._now()
         made = [self._enqueue_one(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
         self._notify()
         return made
 
-    def _payload(self, item: Item) -> str:
+    def _check_payload(self, item: Item) -> str:
         job = self._job_for_people(item.job)
         if item.args is None and item.kwargs is None:
             return job.payload
@@ -50,9 +50,9 @@ class OperatingVerbs(RoundVerbs):
         job = self._job_for_people(item.job)
         found = None if item.key is None else job.keys.get(item.key)
         if found is not None:
-            return replace(enqueued(found, created=False), payload=found.payload)
+            return replace(answer_enqueued(found, created=False), payload=found.payload)
         due_at = when_due(item, now)
-        row = self._create(
+        row = self._create_occurrence(
             job,
             item.key,
             item.origin,
@@ -63,7 +63,7 @@ class OperatingVerbs(RoundVerbs):
             payload=payload,
             parent=item.parent,
         )
-        return enqueued(row, created=True)
+        return answer_enqueued(row, created=True)
 
     @writes
     def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
@@ -72,12 +72,12 @@ class OperatingVerbs(RoundVerbs):
         if listed is None:
             woken = [row for row in pending if row.is_parked]
             for row in woken:
-                self._space.wake(row, max(row.created_at, row.scheduled_for or row.created_at))
+                self._space.wake_run(row, max(row.created_at, row.scheduled_for or row.created_at))
         else:
             woken = [row for row in pending if row.listed is None and not row.is_parked]
             for row in woken:
                 row.listed = listed
-                self._space.wake(row, row.created_at)
+                self._space.wake_run(row, row.created_at)
         if woken:
             self._notify()
         return len(woken)
@@ -90,43 +90,43 @@ class OperatingVerbs(RoundVerbs):
         jobs, now = [self._job_for_people(name) for name in (job, *downstream)], self._now()
         found = None if key is None else jobs[0].keys.get(key)
         if found is not None:
-            return enqueued(found, created=False)
+            return answer_enqueued(found, created=False)
         nominal = from_micros(chain_time(to_micros(now))) if downstream else None
         row, *behind = [
-            self._create(
+            self._create_occurrence(
                 one, key if place == 0 else None, Origin.MANUAL, now, now,
                 payload=payload if place == 0 else None, scheduled_for=nominal,
             )
             for place, one in enumerate(jobs)
         ]  # fmt: skip
         details = {"downstream": [one.id for one in behind]} if behind else {}
-        self._space.record(now, by, "trigger", job, why, occurrence=row.id, **details)
-        return enqueued(row, created=True)
+        self._space.record_in_trail(now, by, "trigger", job, why, occurrence=row.id, **details)
+        return answer_enqueued(row, created=True)
 
     @writes
     def _cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence, or ask a running one to stop."""
-        row = self._existing(occurrence)
+        row = self._existing_occurrence(occurrence)
         if row.state.final:
             raise InvalidTransition(f"occurrence {occurrence} is {row.state} and cannot be cancelled")
         now = self._now()
         state = self._ask_to_cancel(row, f"{Reason.OPERATOR}: {clean(why)}" if why else Reason.OPERATOR, now)
-        self._space.record(now, by, "cancel", row.job.spec.name, why, occurrence=occurrence)
+        self._space.record_in_trail(now, by, "cancel", row.job.spec.name, why, occurrence=occurrence)
         return state
 
     @writes
     def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
-        old = self._existing(occurrence)
+        old = self._existing_occurrence(occurrence)
         newest = self._newest_retry(old)
         if newest is not old:
-            return enqueued(newest, created=False)
+            return answer_enqueued(newest, created=False)
         if not old.state.final:
             raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
         if old.state is State.SUCCEEDED and not again:
             raise succeeded_already(occurrence)
         job, now = self._job_for_people(old.job.spec.name), self._now()
-        row = self._create(
+        row = self._create_occurrence(
             job,
             None,
             origin_of_retry(old.origin, old.parent),
@@ -139,8 +139,8 @@ class OperatingVerbs(RoundVerbs):
             retry_of=old.id,
         )
         old.retried_as = row.id
-        self._space.record(now, by, "retry", job.spec.name, why, occurrence=old.id, retry=row.id)
-        return enqueued(row, created=True)
+        self._space.record_in_trail(now, by, "retry", job.spec.name, why, occurrence=old.id, retry=row.id)
+        return answer_enqueued(row, created=True)
 
     @writes
     def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
@@ -150,8 +150,10 @@ class OperatingVerbs(RoundVerbs):
             return None
         if row.state is State.RUNNING and not running:
             raise still_running(job, key)
-        self._space.delete(row)
-        self._space.record(self._now(), by, "forget", job, why, occurrence=row.id, key=key, state=row.state.value)
+        self._space.delete_run(row)
+        self._space.record_in_trail(
+            self._now(), by, "forget", job, why, occurrence=row.id, key=key, state=row.state.value
+        )
         return row.state
 
     @writes
@@ -163,13 +165,15 @@ class OperatingVerbs(RoundVerbs):
         for time in times:
             existing = [one for one in row.nominal.get(time, ()) if not one.state.final or one.state is State.SUCCEEDED]
             if existing:
-                answers.append(enqueued(existing[-1], created=False))
+                answers.append(answer_enqueued(existing[-1], created=False))
                 continue
             key = scheduled_key(time)
-            made = self._create(row, None if key in row.keys else key, Origin.BACKFILL, now, now, scheduled_for=time)
-            answers.append(enqueued(made, created=True))
+            made = self._create_occurrence(
+                row, None if key in row.keys else key, Origin.BACKFILL, now, now, scheduled_for=time
+            )
+            answers.append(answer_enqueued(made, created=True))
         created = [answer.id for answer in answers if answer.created]
-        self._space.record(now, by, "backfill", job, why, times=len(times), occurrences=created)
+        self._space.record_in_trail(now, by, "backfill", job, why, times=len(times), occurrences=created)
         return answers
 
     def _job_for_people(self, name: str) -> JobRow:
@@ -183,13 +187,13 @@ class OperatingVerbs(RoundVerbs):
             row = following
         return row
 
-    def _existing(self, occurrence: int) -> OccurrenceRow:
+    def _existing_occurrence(self, occurrence: int) -> OccurrenceRow:
         row = self._space.occurrences.get(occurrence)
         if row is None:
             raise LookupError(f"there is no occurrence {occurrence}")
         return row
 
 
-def enqueued(row: OccurrenceRow, *, created: bool) -> Enqueued:
+def answer_enqueued(row: OccurrenceRow, *, created: bool) -> Enqueued:
     """Return the answer about an existing occurrence."""
     return Enqueued(row.id, row.job.spec.name, row.key, created, row.state)

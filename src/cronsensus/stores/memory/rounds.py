@@ -62,7 +62,7 @@ class RoundVerbs(Handle):
                 soon = list(dict.fromkeys([*soon[: limit - len(newest)], *newest]))
             jobs = [job for _, job in soon]
             heads = [waiting.first() for waiting in space.pending.values()]
-            later = [next(waiting.after(from_here), None) for waiting in space.pending.values()]
+            later = [next(waiting.keys_after(from_here), None) for waiting in space.pending.values()]
             holding = {space.occurrences[occurrence].session or "" for occurrence in space.running}
             holders = sorted((space.open[one] for one in holding if one in space.open), key=lambda row: row.number)
             turning = sorted(row.spec.id for row in space.turning.values() if self._takes_turns(row))
@@ -70,7 +70,7 @@ class RoundVerbs(Handle):
                 now=now,
                 jobs=tuple(job_state(space.jobs_by_id[job]) for job in jobs),
                 more=more,
-                next_job=next((at for at, _ in space.due.after((until, _NEVER))), None),
+                next_job=next((at for at, _ in space.due.keys_after((until, _NEVER))), None),
                 backlog=any(head is not None and head[0] <= now for head in heads),
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in holders),
@@ -84,10 +84,10 @@ class RoundVerbs(Handle):
     def _step(self, session: str, step: Step) -> Done:
         """Do all of it under one lock: nothing in it can fail halfway."""
         noted = tuple(self._note_one(one) for one in step.notes)
-        settled = tuple(self._settle(one) for one in step.ends)
+        settled = tuple(self._record_end(one) for one in step.ends)
         returned = tuple(self._take_back(one) for one in step.give_back)
         want, fired, claims = step.want, [False] * len(step.plans), list[Claim]()
-        lost = step.needs_lease and not self._lives(session)
+        lost = step.needs_lease and not self._is_session_alive(session)
         if not lost:
             until = self._now() + (want.ahead if want else AT_ONCE)
             fired = [self._fire_one(one, until) for one in step.plans]
@@ -101,7 +101,7 @@ class RoundVerbs(Handle):
             lost=lost,
         )
 
-    def _lives(self, session: str) -> bool:
+    def _is_session_alive(self, session: str) -> bool:
         try:
             self._live_session(session)
         except LeaseLost:
@@ -136,7 +136,7 @@ class RoundVerbs(Handle):
         for planned in plan.occurrences:
             key = scheduled_key(planned.scheduled_for)
             if key not in job.keys:  # it may have been acquired by name, or backfilled, before its time
-                self._create(
+                self._create_occurrence(
                     job,
                     key,
                     Origin.SCHEDULE,
@@ -147,7 +147,7 @@ class RoundVerbs(Handle):
                     parked_on=planned.parked_on,
                 )
         for verdict in plan.verdicts:
-            job.ranges.append(LedgerRange(self._world.next("range"), job.spec.name, verdict, now))
+            job.ranges.append(LedgerRange(self._world.next_number("range"), job.spec.name, verdict, now))
 
     def _move_watermark(self, plan: Plan, job: JobRow) -> None:
         if job.next_due is not None:
@@ -158,7 +158,7 @@ class RoundVerbs(Handle):
     def _ask_to_cancel(self, row: OccurrenceRow, reason: str, now: datetime) -> State:
         """Cancel a pending occurrence; ask a running one to stop (the first reason stays). Return its state now."""
         if row.state is State.PENDING:
-            self._space.close(row, State.CANCELLED, now, reason=reason)
+            self._space.close_run(row, State.CANCELLED, now, reason=reason)
         elif row.cancel is None:
             row.cancel = reason
         return row.state
@@ -168,10 +168,10 @@ class RoundVerbs(Handle):
     def _take_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
         holder = self._live_session(session)
         now = self._now()
-        self._space.expire(now)
-        chosen = self._choose(want, until)
+        self._space.expire_late(now)
+        chosen = self._choose_claims(want, until)
         chosen = chosen[: want.part(len(chosen))]
-        claims = [self._start(row, holder, now, at=max(now, row.due_at)) for row in chosen]
+        claims = [self._start_run(row, holder, now, at=max(now, row.due_at)) for row in chosen]
         for place in range(max(want.limit, 0), len(chosen)):
             chosen[place].reserved = True
             claims[place] = structs.replace(claims[place], reserved=True)
@@ -179,7 +179,7 @@ class RoundVerbs(Handle):
             self._set_lease(holder, want.lease, now)
         return claims
 
-    def _choose(self, want: Want, until: datetime) -> list[OccurrenceRow]:
+    def _choose_claims(self, want: Want, until: datetime) -> list[OccurrenceRow]:
         """Return due occurrences that may run now, in the order in which they are to be claimed.
 
         An entry that cannot be reserved is not overtaken by one that can.
@@ -187,7 +187,7 @@ class RoundVerbs(Handle):
         chosen: list[OccurrenceRow] = []
         of_job: Counter[int] = Counter()
         functions, limit = frozenset(want.functions), max(want.limit, 0)
-        for row in self._waiting(until, want):
+        for row in self._list_waiting(until, want):
             if len(chosen) >= limit + want.reserve:
                 break
             job = row.job
@@ -204,7 +204,7 @@ class RoundVerbs(Handle):
         serial = row.origin in SERIAL_ORIGINS and policies.overlap != "allow"
         return may_be_reserved(policies, attempt=row.attempt, failures=row.failures, serial=serial)
 
-    def _waiting(self, until: datetime, want: Want) -> Iterator[OccurrenceRow]:
+    def _list_waiting(self, until: datetime, want: Want) -> Iterator[OccurrenceRow]:
         """Give pending occurrences that are due in the order of claims, see ``model.claim_order``."""
         levels = sorted(self._space.pending, reverse=True)
         for _, some in groupby(levels, key=priority_of if want.oldest else None):
@@ -219,7 +219,7 @@ class RoundVerbs(Handle):
         if most is None:
             return True
         holders = (self._space.occurrences[occurrence].session for occurrence in job.running)
-        living = sum(1 for holder in holders if holder is not None and self._alive(self._space.sessions[holder]))
+        living = sum(1 for holder in holders if holder is not None and self._is_alive(self._space.sessions[holder]))
         return living + chosen < most
 
     def _is_its_turn(self, row: OccurrenceRow) -> bool:
@@ -240,9 +240,9 @@ class RoundVerbs(Handle):
             for time in ask.times:
                 if time - now > MOST_IN_FUTURE:
                     raise too_early(ask.job, time, now)
-        self._space.expire(now)
+        self._space.expire_late(now)
         answers = [
-            self._answer(ask, holder, now) if isinstance(ask, Ask) else (self._take_named(ask, holder, now),)
+            self._answer_ask(ask, holder, now) if isinstance(ask, Ask) else (self._take_named(ask, holder, now),)
             for ask in asks
         ]
         if any(isinstance(one, Claim) for answer in answers for one in answer):
@@ -261,24 +261,24 @@ class RoundVerbs(Handle):
             return NotWon.LOST
         found = row.keys.get(name)
         if found is not None and scheduled_for is None and self._is_over(found, now):
-            self._space.delete(found)
+            self._space.delete_run(found)
             found = None
         if found is None:
             if scheduled_for is not None and row.paused_at is not None:
                 return NotWon.LOST
             origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
-            found = self._create(row, name, origin, now, now, scheduled_for=scheduled_for)
+            found = self._create_occurrence(row, name, origin, now, now, scheduled_for=scheduled_for)
             if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
                 row.watermark = scheduled_for
         elif found.state is not State.PENDING:
             return NotWon.LOST
         if found.fingerprint is None or found.attempt == 0:
             found.fingerprint = ask.fingerprint
-        claim = self._start(found, holder, now, at=now)
+        claim = self._start_run(found, holder, now, at=now)
         found.due_at = min(found.due_at, now)
         return structs.replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
 
-    def _answer(self, ask: Ask, holder: SessionRow, now: datetime) -> tuple[Claim | NotWon, ...]:
+    def _answer_ask(self, ask: Ask, holder: SessionRow, now: datetime) -> tuple[Claim | NotWon, ...]:
         job = self._space.jobs.get(ask.job)
         if job is None or job.retired_at is not None:
             return (NotWon.UNKNOWN,) * len(ask.times)
@@ -296,19 +296,19 @@ class RoundVerbs(Handle):
         found = job.keys.get(key)
         if found is not None:
             takes = found.state is State.PENDING and found.due_at <= now and intent == "run" and room
-            return self._start(found, holder, now, at=now) if takes else NotWon.LOST
+            return self._start_run(found, holder, now, at=now) if takes else NotWon.LOST
         refused = refusal(intent, paused=job.paused_at is not None, room=room)
         if refused is NotWon.LEFT:
             return refused
         grace = job.spec.policies.grace
         expires_at = None if grace is None else after(time, grace)
-        found = self._create(job, key, Origin.SCHEDULE, now, now, scheduled_for=time, expires_at=expires_at)
+        found = self._create_occurrence(job, key, Origin.SCHEDULE, now, now, scheduled_for=time, expires_at=expires_at)
         if self._may_pass_to(job, time):
             job.watermark = time
         if refused is None:
-            return self._start(found, holder, now, at=now)
+            return self._start_run(found, holder, now, at=now)
         state, reason = VERDICTS[refused]
-        self._space.close(found, state, now, reason=reason)
+        self._space.close_run(found, state, now, reason=reason)
         return refused
 
     @staticmethod
@@ -330,8 +330,8 @@ class RoundVerbs(Handle):
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _settle(self, end: End) -> Settled:
-        row = self._current(end.id, end.token, end.session)
+    def _record_end(self, end: End) -> Settled:
+        row = self._current_run(end.id, end.token, end.session)
         if row is None:
             return self._answer_again(end)
         now, then = self._now(), unless_cancelled(end.then, row.cancel)
@@ -344,7 +344,7 @@ class RoundVerbs(Handle):
             self._space.end_run(row, recorded, now, reason=reason, error=row.error)
         if isinstance(then, Final):
             row.result = then.result
-            self._space.close(row, then.state, now, reason=reason)
+            self._space.close_run(row, then.state, now, reason=reason)
             return Settled(end.id, end.token, accepted=True, state=then.state)
         row.reason, row.fingerprint = reason, None
         match then:
@@ -360,7 +360,7 @@ class RoundVerbs(Handle):
                 row.attempt, row.expires_at, row.failures, row.crashes = row.attempt - 1, None, 0, 0
                 row.note = None
                 row.listed = row.listed if then.listed is None else then.listed
-                self._space.park(row, then.on)
+                self._space.park_run(row, then.on)
         return Settled(end.id, end.token, accepted=True, state=State.PENDING)
 
     def _answer_again(self, end: End) -> Settled:
@@ -377,14 +377,14 @@ class RoundVerbs(Handle):
         return Settled(end.id, end.token, accepted=False, state=row.state)
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
-        row = self._current(claim.id, claim.token, claim.session)
+        row = self._current_run(claim.id, claim.token, claim.session)
         if row is None:
             return False
         self._cut_off(row, CUT_WORDS[cut], self._now(), crashed=cut == "crashed")
         return True
 
     def _release_one(self, claim: Claim) -> bool:
-        row = self._current(claim.id, claim.token, claim.session)
+        row = self._current_run(claim.id, claim.token, claim.session)
         if row is None:
             return False
         now = self._now()
@@ -392,13 +392,13 @@ class RoundVerbs(Handle):
         row.reason = None
         row.attempt -= 1
         if row.cancel is not None:
-            self._space.close(row, State.CANCELLED, now, reason=row.cancel)
+            self._space.close_run(row, State.CANCELLED, now, reason=row.cancel)
         else:
             self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
         return True
 
     def _note_one(self, note: Note) -> bool:
-        row = self._current(note.id, note.token, note.session)
+        row = self._current_run(note.id, note.token, note.session)
         if row is None:
             return False
         if note.ran is not None:

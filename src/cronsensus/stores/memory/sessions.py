@@ -22,11 +22,11 @@ class SessionVerbs(Handle):
         now = self._now()
         row = self._space.sessions.get(session.id)
         if row is not None:
-            if not self._alive(row):
+            if not self._is_alive(row):
                 raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
             self._set_lease(row, lease, now)
             return now
-        row = SessionRow(session, self._lease_end(lease), now, now, number=self._world.next("session"))
+        row = SessionRow(session, self._lease_end(lease), now, now, number=self._world.next_number("session"))
         self._space.sessions[session.id] = self._space.open[session.id] = row
         if session.is_node:
             self._space.turning[session.id] = row
@@ -39,7 +39,7 @@ class SessionVerbs(Handle):
         now = self._now()
         row = self._space.sessions.get(session)
         store = self._space.identity.id
-        if row is None or not self._alive(row):
+        if row is None or not self._is_alive(row):
             beats = 0 if row is None else row.beats
             return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=store)
         row.beats += 1
@@ -60,27 +60,27 @@ class SessionVerbs(Handle):
     @writes
     def _close_session(self, session: str) -> list[Takeover]:
         row = self._space.open.get(session)
-        return [] if row is None else self._end(row, "closed", "closed in order", crashed=False)
+        return [] if row is None else self._end_session(row, "closed", "closed in order", crashed=False)
 
     @writes
     def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
         """End the sessions that are dead."""
         taken: list[Takeover] = []
         for row in list(self._space.open.values()):
-            if not self._alive(row):
-                taken += self._end(row, "dead", "lease ran out", crashed=True)
+            if not self._is_alive(row):
+                taken += self._end_session(row, "dead", "lease ran out", crashed=True)
             elif row.spec.id in presumed_dead:
-                taken += self._end(row, "dead", "process gone", crashed=True)
+                taken += self._end_session(row, "dead", "process gone", crashed=True)
         return taken
 
-    def _end(self, session: SessionRow, ended_as: str, why: str, *, crashed: bool) -> list[Takeover]:
+    def _end_session(self, session: SessionRow, ended_as: str, why: str, *, crashed: bool) -> list[Takeover]:
         now = self._now()
         taken = [
             self._take_over(self._space.occurrences[occurrence], session, why, now, crashed=crashed)
             for occurrence in list(session.running)
         ]
         for place in list(session.locks):
-            self._free(self._space.locks[place])
+            self._is_free(self._space.locks[place])
         session.ended_at, session.ended_as, session.ended_why = now, ended_as, why
         del self._space.open[session.spec.id]
         self._space.turning.pop(session.spec.id, None)
@@ -96,10 +96,10 @@ class SessionVerbs(Handle):
     def _drain(self, session: str, *, by: str, why: str) -> bool:
         """Ask a node to take nothing new."""
         row = self._space.sessions.get(session)
-        if row is None or not self._alive(row):
+        if row is None or not self._is_alive(row):
             return False
         row.draining = True
-        self._space.record(self._now(), by, "drain", session, why)
+        self._space.record_in_trail(self._now(), by, "drain", session, why)
         return True
 
     # --- locks --------------------------------------------------------------------------------------------------------
@@ -108,13 +108,13 @@ class SessionVerbs(Handle):
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take the first place of a lock that is free or overdue."""
         owner = None if session is None else self._live_session(session)
-        held = {row.place: row.most for row in self._space.locks.values() if row.name == name and self._held(row)}
+        held = {row.place: row.most for row in self._space.locks.values() if row.name == name and self._is_held(row)}
         if len(held) >= min([limit, *held.values()]):
             return None
         place = next(number for number in range(limit) if number not in held)
         row = self._space.locks.get((name, place))
         if row is not None:
-            self._free(row)
+            self._is_free(row)
         grant = LockGrant(name=name, holder=holder, token=self._world.next_token(), place=place, session=session)
         row = LockRow(name, place, holder, session, grant.token, self._now(), self._lease_end(ttl), limit)
         self._space.locks[name, place] = row
@@ -136,19 +136,19 @@ class SessionVerbs(Handle):
         row = self._lock_under(grant)
         if row is None:
             return False
-        self._free(row)
+        self._is_free(row)
         self._space.wake_next(grant.name)
         return True
 
     @writes
     def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
         """Free all places of a lock."""
-        held = [row for row in self._space.locks.values() if row.name == name and self._held(row)]
+        held = [row for row in self._space.locks.values() if row.name == name and self._is_held(row)]
         for row in held:
-            self._free(row)
+            self._is_free(row)
             self._space.wake_next(name)
         if held:
-            self._space.record(self._now(), by, "break", name, why)
+            self._space.record_in_trail(self._now(), by, "break", name, why)
         held.sort(key=lambda row: row.place)
         return [LockGrant(name=name, holder=r.holder, token=r.token, place=r.place, session=r.session) for r in held]
 
@@ -164,9 +164,11 @@ class SessionVerbs(Handle):
         """Return the lock if it is held under the grant's token, by its holder."""
         row = self._space.locks.get((grant.name, grant.place))
         granted = (grant.token, grant.holder, grant.session)
-        return row if row is not None and (row.token, row.holder, row.session) == granted and self._held(row) else None
+        return (
+            row if row is not None and (row.token, row.holder, row.session) == granted and self._is_held(row) else None
+        )
 
-    def _free(self, lock: LockRow) -> None:
+    def _is_free(self, lock: LockRow) -> None:
         del self._space.locks[lock.name, lock.place]
         if lock.session is not None:
             self._space.sessions[lock.session].locks.discard((lock.name, lock.place))

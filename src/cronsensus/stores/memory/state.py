@@ -59,11 +59,11 @@ class Sorted(Generic[Key]):
         """Return the least key."""
         return self._keys[0] if self._keys else None
 
-    def after(self, bound: Key) -> Iterator[Key]:
+    def keys_after(self, bound: Key) -> Iterator[Key]:
         """Return the keys above ``bound``, ascending."""
         return (self._keys[index] for index in range(bisect_right(self._keys, bound), len(self._keys)))
 
-    def before(self, bound: Key) -> Iterator[Key]:
+    def keys_before(self, bound: Key) -> Iterator[Key]:
         """Return the keys below ``bound``, descending."""
         return (self._keys[index] for index in range(bisect_left(self._keys, bound) - 1, -1, -1))
 
@@ -216,7 +216,7 @@ class World:
         self.spaces: dict[str, Space] = {}
         self.counters: dict[str, int] = {}
 
-    def next(self, what: str) -> int:
+    def next_number(self, what: str) -> int:
         """Return the next number of a kind, counting from 1."""
         number = self.counters[what] = self.counters.get(what, 0) + 1
         return number
@@ -226,7 +226,7 @@ class World:
         last = self.counters["token"] = max(self.counters.get("token", 0) + 1, to_micros(self.clock.now()))
         return last
 
-    def space(self, namespace: str) -> Space:
+    def space_of(self, namespace: str) -> Space:
         """Return a namespace, empty at first."""
         return self.spaces.setdefault(namespace, Space(self))
 
@@ -273,7 +273,7 @@ class Space:
         """Add a new job."""
         self.jobs[job.spec.name] = self.jobs_by_id[job.id] = job
         self.names.add(job.spec.name)
-        self.schedule(job)
+        self.schedule_job(job)
 
     def forget_job(self, job: JobRow) -> None:
         """Delete a retired job that has no occurrences."""
@@ -283,10 +283,10 @@ class Space:
     def know_release(self, name: str, now: datetime) -> Release:
         """Return a release, noting a new one."""
         if name not in self.releases:
-            self.releases[name] = Release(self.world.next("release"), now)
+            self.releases[name] = Release(self.world.next_number("release"), now)
         return self.releases[name]
 
-    def schedule(self, job: JobRow) -> None:
+    def schedule_job(self, job: JobRow) -> None:
         """Work out a job's next due time anew, and index it if the job fires."""
         self.set_due(job, None if job.retired_at else next_nominal(job.eras_after_watermark(), job.watermark))
 
@@ -306,7 +306,7 @@ class Space:
 
     # --- occurrences --------------------------------------------------------------------------------------------------
 
-    def insert(self, row: OccurrenceRow) -> OccurrenceRow:
+    def insert_row(self, row: OccurrenceRow) -> OccurrenceRow:
         """Add a new pending occurrence."""
         job = row.job
         self.occurrences[row.id] = job.keys[row.key] = row
@@ -316,19 +316,19 @@ class Space:
             job.nominal.setdefault(row.scheduled_for, []).append(row)
         if row.parent is not None:
             self.items.setdefault(row.parent, Sorted()).add(row.id)
-        self._index(row)
+        self._index_row(row)
         return row
 
     def unused_key(self, job: JobRow) -> str:
         """Return a key that no occurrence of the job has: a UUID in form, but counted, so that a simulation repeats."""
         while True:
-            key = str(uuid.UUID(int=0x7 << 76 | 0b10 << 62 | self.world.next("key")))
+            key = str(uuid.UUID(int=0x7 << 76 | 0b10 << 62 | self.world.next_number("key")))
             if key not in job.keys:
                 return key
 
-    def start(self, row: OccurrenceRow, session: SessionRow, at: datetime) -> None:
+    def start_run(self, row: OccurrenceRow, session: SessionRow, at: datetime) -> None:
         """Make a pending occurrence running, for ``session``, under a new token."""
-        self._leave(row, State.RUNNING)
+        self._leave_state(row, State.RUNNING)
         row.state = State.RUNNING
         row.attempt += 1
         row.token = self.world.next_token()
@@ -350,7 +350,7 @@ class Space:
                 end=None,
             )
         )
-        self._index(row)
+        self._index_row(row)
 
     def begin_reserved(self, row: OccurrenceRow, at: datetime) -> None:
         """Note when an attempt began, if it is one that was reserved and not known to have begun."""
@@ -372,40 +372,40 @@ class Space:
 
     def put_back(self, row: OccurrenceRow, due_at: datetime) -> None:
         """Make a running occurrence pending again."""
-        self._leave(row, State.PENDING)
+        self._leave_state(row, State.PENDING)
         row.state, row.due_at = State.PENDING, due_at
         row.session = row.node = row.progress = row.started_at = None
         row.reserved = False
-        self._index(row)
+        self._index_row(row)
 
-    def park(self, row: OccurrenceRow, on: str) -> None:
+    def park_run(self, row: OccurrenceRow, on: str) -> None:
         """Make a running occurrence pending again, due never until it is woken."""
         row.parked_on = on
         self.put_back(row, LATEST)
 
-    def wake(self, row: OccurrenceRow, due_at: datetime) -> None:
+    def wake_run(self, row: OccurrenceRow, due_at: datetime) -> None:
         """Make a pending occurrence due at another time, parked no more; a batch goes first then."""
-        self._unindex(row)
+        self._unindex_row(row)
         row.parked_on = None
         row.due_at, row.level = due_at, level_when_woken(row.level, row.listed)
-        self._index(row)
+        self._index_row(row)
 
-    def close(self, row: OccurrenceRow, state: State, now: datetime, *, reason: str | None) -> None:
+    def close_run(self, row: OccurrenceRow, state: State, now: datetime, *, reason: str | None) -> None:
         """Give an occurrence its final state."""
-        self._leave(row, state)
+        self._leave_state(row, state)
         row.state, row.finished_at, row.reason, row.reserved = state, now, reason, False
-        self._index(row)
+        self._index_row(row)
 
     def cancel_waiting(self, job: JobRow, now: datetime) -> None:
         """Cancel what waits of a retired job."""
         for occurrence in sorted(job.pending):
-            self.close(self.occurrences[occurrence], State.CANCELLED, now, reason=Reason.RETIRED)
+            self.close_run(self.occurrences[occurrence], State.CANCELLED, now, reason=Reason.RETIRED)
         job.waiting_until = None
 
-    def delete(self, row: OccurrenceRow) -> None:
+    def delete_run(self, row: OccurrenceRow) -> None:
         """Delete an occurrence."""
         job = row.job
-        self._unindex(row)
+        self._unindex_row(row)
         if row.parent is not None:
             self.items[row.parent].discard(row.id)
             if not self.items[row.parent]:
@@ -419,16 +419,16 @@ class Space:
             if not job.nominal[row.scheduled_for]:
                 del job.nominal[row.scheduled_for]
 
-    def expire(self, now: datetime) -> None:
+    def expire_late(self, now: datetime) -> None:
         """Give the verdict missed(late) to what never started and is past its expiry."""
         while (first := self.expiring.first()) is not None and first[0] < now:
-            self.close(self.occurrences[first[1]], State.MISSED, now, reason=Reason.LATE)
+            self.close_run(self.occurrences[first[1]], State.MISSED, now, reason=Reason.LATE)
 
-    def _leave(self, row: OccurrenceRow, new: State) -> None:
+    def _leave_state(self, row: OccurrenceRow, new: State) -> None:
         require_transition(row.state, new, what=f"occurrence {row.id} of {row.job.spec.name!r}")
-        self._unindex(row)
+        self._unindex_row(row)
 
-    def _index(self, row: OccurrenceRow) -> None:
+    def _index_row(self, row: OccurrenceRow) -> None:
         job = row.job
         if row.parent is not None:
             self.children.setdefault(row.parent, Counter())[row.state] += 1
@@ -449,7 +449,7 @@ class Space:
         elif row.finished_at is not None:
             job.final.add((row.finished_at, row.id))
 
-    def _unindex(self, row: OccurrenceRow) -> None:
+    def _unindex_row(self, row: OccurrenceRow) -> None:
         job = row.job
         if row.parent is not None:
             self.children[row.parent][row.state] -= 1
@@ -492,6 +492,8 @@ class Space:
 
     # --- the audit trail ----------------------------------------------------------------------------------------------
 
-    def record(self, at: datetime, by: str, action: str, target: str, why: str, **details: Any) -> None:
+    def record_in_trail(self, at: datetime, by: str, action: str, target: str, why: str, **details: Any) -> None:
         """Record in the trail: by which operator, which act, on which target, and why."""
-        self.trail.append(TrailEntry(self.world.next("trail"), at, clean(by), action, target, clean(why), details))
+        self.trail.append(
+            TrailEntry(self.world.next_number("trail"), at, clean(by), action, target, clean(why), details)
+        )

@@ -17,7 +17,7 @@ from cronsensus.errors import StoreUnavailable
 from cronsensus.process.interrupts import Event
 from cronsensus.process.this_process import this_process
 from cronsensus.stores.redis.keyspace import Keyspace
-from cronsensus.stores.redis.redis_errors import code_of, moved_to, other_schema, refusal, translate
+from cronsensus.stores.redis.redis_errors import code_of, moved_to, other_schema, refusal_of, translate_error
 from cronsensus.stores.redis.redis_url import RedisUrl
 from cronsensus.stores.redis.routing import DriverConnection, Pool, Route
 from cronsensus.stores.redis.scripts import Script
@@ -61,7 +61,7 @@ class Client:
         """The place, as errors name it."""
         return self._url.where
 
-    def run(
+    def run_script(
         self,
         script: Script,
         arguments: tuple[bytes, ...],
@@ -81,10 +81,10 @@ class Client:
 
         def talk(connection: DriverConnection) -> tuple[bytes, int]:
             try:
-                return self._send(connection, (b"EVALSHA", script.sha, *rest), confirmed=confirmed)
+                return self._send_script(connection, (b"EVALSHA", script.sha, *rest), confirmed=confirmed)
             except exceptions.NoScriptError:
                 # The server was restarted, or another took its place. From EVAL on it knows the script.
-                return self._send(connection, (b"EVAL", script.text, *rest), confirmed=confirmed)
+                return self._send_script(connection, (b"EVAL", script.text, *rest), confirmed=confirmed)
 
         def talk_and_tell(connection: DriverConnection) -> tuple[bytes, int]:
             answer = talk(connection)
@@ -92,19 +92,19 @@ class Client:
                 tell(connection._sock)  # noqa: SLF001 - it alone is another one after each connect
             return answer
 
-        answer, replicas = self._exchange(talk_and_tell)
+        answer, replicas = self._talk_to_server(talk_and_tell)
         if confirmed:
-            self._require(replicas, answer)
+            self._require_replicas(replicas, answer)
         return answer
 
-    def command(self, *words: bytes | str | int) -> Any:
+    def run_command(self, *words: bytes | str | int) -> Any:
         """Run a plain command and return its answer."""
 
         def talk(connection: DriverConnection) -> Any:
             connection.send_command(*words)
             return connection.read_response()
 
-        return self._exchange(talk)
+        return self._talk_to_server(talk)
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -121,13 +121,13 @@ class Client:
             StoreUnavailable: there are.
         """
         if self._short:
-            self._require(self.command("WAIT", self._url.min_replicas, self._patience), b"")
+            self._require_replicas(self.run_command("WAIT", self._url.min_replicas, self._patience_seconds), b"")
 
     @property
-    def _patience(self) -> int:
+    def _patience_seconds(self) -> int:
         return max(1, round(self._url.replica_timeout * 1000))
 
-    def _require(self, replicas: int, answer: bytes) -> None:
+    def _require_replicas(self, replicas: int, answer: bytes) -> None:
         self._short = replicas < self._url.min_replicas
         if self._short:
             raise TooFewReplicas(
@@ -139,58 +139,60 @@ class Client:
 
     # --- talking ------------------------------------------------------------------------------------------------------
 
-    def _send(self, connection: DriverConnection, command: tuple[bytes, ...], *, confirmed: bool) -> tuple[bytes, int]:
+    def _send_script(
+        self, connection: DriverConnection, command: tuple[bytes, ...], *, confirmed: bool
+    ) -> tuple[bytes, int]:
         """Send a script, and with it the question how many replicas have what it wrote; return both answers.
 
         WAIT answers for the last write of its own connection. A verb that is repeated because it was not confirmed
         writes nothing more, and may be on another connection: hence a write that always is one.
         """
         if not confirmed:
-            connection.send_packed_command([_packed(command)])
+            connection.send_packed_command([_pack_command(command)])
             return connection.read_response(), 0
         pulse = (b"HSET", self._keyspace.pulse, b"", b"")
-        wait = (b"WAIT", self._url.min_replicas, self._patience)
+        wait = (b"WAIT", self._url.min_replicas, self._patience_seconds)
         connection.send_packed_command(connection.pack_commands([command, pulse, wait]))
-        answers = [self._answer(connection) for _ in range(3)]
+        answers = [self._read_answer(connection) for _ in range(3)]
         for answer in answers:
             if isinstance(answer, exceptions.ResponseError):
                 raise answer
         return answers[0], answers[2]
 
-    def _answer(self, connection: DriverConnection) -> Any:
+    def _read_answer(self, connection: DriverConnection) -> Any:
         try:
             return connection.read_response()
         except exceptions.ResponseError as error:
             return error
 
-    def _exchange(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
+    def _talk_to_server(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
         """Talk to the server that has the keys; follow it where they moved to, and translate what goes wrong."""
         for _ in range(MOST_MOVES):
             try:
-                return self._lend(talk)
+                return self._lend_connection(talk)
             except exceptions.ResponseError as error:
                 address = moved_to(error)
                 self._cool_down()
                 # That is a refusal: nothing was done here, so it may be sent again.
-                if address is None or not self._route.moved(address):
-                    self._raise(error)
+                if address is None or not self._route.follow_move(address):
+                    self._raise_meaning(error)
             except (exceptions.RedisError, OSError) as error:
                 self._cool_down()
-                self._route.forget()
-                raise translate(error, self.where) from error
+                self._route.forget_place()
+                raise translate_error(error, self.where) from error
         raise StoreUnavailable(f"{self.where}: each server of the Cluster names another one; redis-cli --cluster check")
 
-    def _raise(self, error: exceptions.ResponseError) -> None:
-        refused = refusal(error)
+    def _raise_meaning(self, error: exceptions.ResponseError) -> None:
+        refused = refusal_of(error)
         if refused is None:
             if code_of(error) in _ELSEWHERE:
-                self._route.forget()
-            raise translate(error, self.where) from error
+                self._route.forget_place()
+            raise translate_error(error, self.where) from error
         if refused.word == "SCHEMA":
             raise other_schema(refused.rest, self.where, str(self._keyspace)) from error
         raise refused from None
 
-    def _lend(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
+    def _lend_connection(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
         if self._closed.is_set():
             raise self._was_closed()
         pool = self._route.pool()
@@ -272,7 +274,7 @@ class _Warm:
         return not self._poll.poll(0)
 
 
-def _packed(words: tuple[bytes, ...]) -> bytes:
+def _pack_command(words: tuple[bytes, ...]) -> bytes:
     """Return a command as it goes over the wire."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:

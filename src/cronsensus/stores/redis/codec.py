@@ -26,7 +26,7 @@ from cronsensus.model.session import LockView, SessionSpec, SessionView
 from cronsensus.model.states import Origin, State
 from cronsensus.payload.codec import loads, read_error, read_payload
 from cronsensus.stores.redis.keyspace import Keyspace
-from cronsensus.stores.redis.lenient_msgpack import decoded
+from cronsensus.stores.redis.lenient_msgpack import decode_answer
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of, no_definition, texts_by_name
 from cronsensus.timing.instants import from_micros, to_micros
 from cronsensus.triggers import trigger_from_json
@@ -44,12 +44,12 @@ pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 
 
-def unpack(answer: bytes) -> Any:
+def unpack_answer(answer: bytes) -> Any:
     """Return what a script answered; text that is none (half characters) comes with escapes in it."""
     try:
         return _unpack(answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return decoded(answer)
+        return decode_answer(answer)
 
 
 _session_spec = msgspec.json.Decoder(SessionSpec).decode
@@ -59,22 +59,22 @@ write_session_spec = msgspec.json.Encoder().encode
 # --- single values ----------------------------------------------------------------------------------------------------
 
 
-def given(value: Value | Literal[False]) -> Value | None:
+def or_none(value: Value | Literal[False]) -> Value | None:
     """Return ``value``, or ``None`` for what is absent."""
     return None if value is False else value
 
 
-def instant(value: str | Literal[False]) -> datetime | None:
+def read_instant(value: str | Literal[False]) -> datetime | None:
     """Return an instant, or ``None`` for what is absent."""
     return None if value is False else from_micros(int(value))
 
 
-def micros(at: datetime | None) -> str | None:
+def to_micros_text(at: datetime | None) -> str | None:
     """Return an instant as the scripts have it."""
     return None if at is None else str(to_micros(at))
 
 
-def length(duration: timedelta) -> int:
+def to_length(duration: timedelta) -> int:
     """Return a duration as the scripts have it."""
     return duration // MICROSECOND
 
@@ -84,7 +84,7 @@ def occurrence_id(number: int) -> str:
     return f"{number:014d}" if 0 < number <= LARGEST_ID else _NO_ID
 
 
-def _number(text: str | Literal[False]) -> int | None:
+def _read_number(text: str | Literal[False]) -> int | None:
     return None if text is False else int(text)
 
 
@@ -141,7 +141,7 @@ def write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def holding(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
+def holding_eras(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
     """Return the last era that began at or before the watermark, and those after it."""
     first = max((index for index, era in enumerate(eras) if era.since <= watermark), default=0)
     return eras[first:] if first else eras
@@ -156,15 +156,15 @@ def job_state(keyspace: Keyspace, row: Row) -> JobState:
         spec=read_spec(spec),
         revision=int(revision),
         watermark=at,
-        eras=holding(read_eras(eras), at),
-        pauses=tuple(pause for pause in map(stretch, pauses) if pause.end is None or pause.end > at),
+        eras=holding_eras(read_eras(eras), at),
+        pauses=tuple(pause for pause in map(read_stretch, pauses) if pause.end is None or pause.end > at),
         active=active,
-        due_at=instant(due),
+        due_at=read_instant(due),
         definition=definition,
     )
 
 
-def stretch(text: str) -> Stretch:
+def read_stretch(text: str) -> Stretch:
     """Return a paused stretch that is over."""
     start, _, end = text.partition(" ")
     return Stretch(from_micros(int(start)), from_micros(int(end)))
@@ -181,13 +181,13 @@ def job_view(keyspace: Keyspace, row: Row) -> JobView:
         spec=read_spec(spec),
         revision=int(revision),
         watermark=from_micros(int(watermark)),
-        horizon=instant(horizon),
-        next_due=instant(next_due),
-        paused_at=instant(paused_at),
-        paused_by=given(paused_by),
-        paused_why=given(paused_why),
-        retired_at=instant(retired_at),
-        waiting_until=instant(waiting_until),
+        horizon=read_instant(horizon),
+        next_due=read_instant(next_due),
+        paused_at=read_instant(paused_at),
+        paused_by=or_none(paused_by),
+        paused_why=or_none(paused_why),
+        retired_at=read_instant(retired_at),
+        waiting_until=read_instant(waiting_until),
         created_at=from_micros(int(created)),
         active=active,
     )
@@ -196,7 +196,7 @@ def job_view(keyspace: Keyspace, row: Row) -> JobView:
 # --- occurrences and runs ---------------------------------------------------------------------------------------------
 
 
-def claim(
+def read_claim(
     row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: datetime, *, reserved: bool = False
 ) -> Claim:
     """Return a claim as ``starting.lua`` made it."""
@@ -208,7 +208,7 @@ def claim(
         spec=specs[job],
         key=key,
         origin=_ORIGINS[origin],
-        scheduled_for=instant(nominal),
+        scheduled_for=read_instant(nominal),
         due_at=from_micros(int(due)),
         attempt=attempt,
         token=int(token),
@@ -220,17 +220,17 @@ def claim(
         failures=failures,
         fingerprint=fingerprint[0] if fingerprint else None,
         reserved=reserved,
-        parent=_number(parent),
-        listed=_number(listed),
+        parent=_read_number(parent),
+        listed=_read_number(listed),
         created_at=from_micros(int(created)),
-        note=given(note),
+        note=or_none(note),
     )
 
 
 _ORIGINS = {origin.value: origin for origin in Origin}
 
 
-def occurrence(row: Row, job: str) -> Occurrence:
+def read_occurrence(row: Row, job: str) -> Occurrence:
     """Return an occurrence as reads show it."""
     (
         _, key, origin, state, nominal, due, priority, attempt, crashes, failures, token, session, node, reason, result,
@@ -244,71 +244,73 @@ def occurrence(row: Row, job: str) -> Occurrence:
         key=key,
         origin=Origin(origin),
         state=State(state),
-        scheduled_for=instant(nominal),
+        scheduled_for=read_instant(nominal),
         due_at=from_micros(int(due)),
         priority=int(priority),
         attempt=int(attempt),
         crashes=int(crashes),
         failures=int(failures),
         token=int(token),
-        session=given(session),
-        node=given(node),
-        reason=given(reason),
-        result=given(result),
-        error=read_error(given(error)),
-        progress=None if progress is False else _progress(progress),
+        session=or_none(session),
+        node=or_none(node),
+        reason=or_none(reason),
+        result=or_none(result),
+        error=read_error(or_none(error)),
+        progress=None if progress is False else _read_progress(progress),
         cancel_requested=cancel is not False,
-        retry_of=_number(retry_of),
-        retried_as=_number(retried_as),
+        retry_of=_read_number(retry_of),
+        retried_as=_read_number(retried_as),
         args=args,
         kwargs=kwargs,
         created_at=from_micros(int(created)),
-        started_at=instant(started),
-        finished_at=instant(finished),
-        fingerprint=given(fingerprint),
-        parent=_number(parent),
-        listed=_number(listed),
-        parked_on=given(parked),
-        note=given(note),
+        started_at=read_instant(started),
+        finished_at=read_instant(finished),
+        fingerprint=or_none(fingerprint),
+        parent=_read_number(parent),
+        listed=_read_number(listed),
+        parked_on=or_none(parked),
+        note=or_none(note),
         reserved=reserved is not False,
     )
 
 
-def glance(row: Row, job: str) -> Glance:
+def read_glance(row: Row, job: str) -> Glance:
     """Return an occurrence as lists show it."""
     _, state, nominal, due, crashes, failures, node, reason, created, started, finished, number, parent, listed = row
     return Glance(
         id=int(number),
         job=job,
         state=State(state),
-        scheduled_for=instant(nominal),
+        scheduled_for=read_instant(nominal),
         due_at=from_micros(int(due)),
         crashes=int(crashes),
         failures=int(failures),
-        node=given(node),
-        reason=given(reason),
+        node=or_none(node),
+        reason=or_none(reason),
         created_at=from_micros(int(created)),
-        started_at=instant(started),
-        finished_at=instant(finished),
-        parent=_number(parent),
-        listed=_number(listed),
+        started_at=read_instant(started),
+        finished_at=read_instant(finished),
+        parent=_read_number(parent),
+        listed=_read_number(listed),
     )
 
 
-def _progress(text: str) -> tuple[float, float]:
+def _read_progress(text: str) -> tuple[float, float]:
     done, _, total = text.partition(" ")
     return float(done), float(total)
 
 
-def children(row: Row | Literal[False], limit: int) -> Children:
+def read_children(row: Row | Literal[False], limit: int) -> Children:
     """Return where a batch stands, as ``children.lua`` counted it: up to a limit."""
     if row is False:
         return Children(None)
     state, listed, *counts = row
-    return Children(None if state is False else State(state), _number(listed), *(min(count, limit) for count in counts))
+    return Children(
+        None if state is False else State(state), _read_number(listed), *(min(count, limit) for count in counts)
+    )
 
 
-def runs(number: int, job: str, row: Row, ended: Sequence[str]) -> list[RunView]:
+def read_attempts(number: int, job: str, row: Row, ended: Sequence[str]) -> list[RunView]:
     """Return the attempts of an occurrence: the earlier ones, and the one that stands in its row."""
     _, key, nominal, state, attempt, token, session, node, started, finished, end, reason, error = row
 
@@ -318,7 +320,7 @@ def runs(number: int, job: str, row: Row, ended: Sequence[str]) -> list[RunView]
             occurrence=number,
             job=job,
             key=key,
-            scheduled_for=instant(nominal),
+            scheduled_for=read_instant(nominal),
             attempt=int(attempt),
             token=int(token),
             session=session,
@@ -334,11 +336,11 @@ def runs(number: int, job: str, row: Row, ended: Sequence[str]) -> list[RunView]
     if state == "running":
         views.append(view((attempt, token, session, node, started, None, None, None, None)))
     elif end is not False:
-        views.append(view((attempt, token, session, node, started, finished, end, given(reason), given(error))))
+        views.append(view((attempt, token, session, node, started, finished, end, or_none(reason), or_none(error))))
     return views
 
 
-def takeover(row: Row) -> Takeover:
+def read_takeover(row: Row) -> Takeover:
     """Return what became of a run that a session left behind."""
     number, job, key, token, session, became, reason = row
     return Takeover(int(number), job, key, int(token), session, State(became), reason)
@@ -410,8 +412,8 @@ def session_view(row: Row) -> SessionView:
         state=state,
         started_at=from_micros(int(started)),
         renewed_at=from_micros(int(renewed)),
-        ended_at=instant(ended),
-        ended_why=given(ended_why),
+        ended_at=read_instant(ended),
+        ended_why=or_none(ended_why),
         expires_in=expires_in,
         holds=holds,
         declares=texts_by_name(json.loads(more[0]) if more and more[0] else None),
@@ -422,7 +424,7 @@ def session_view(row: Row) -> SessionView:
 
 def session_views(unreadable: Unreadable, rows: Iterable[Row]) -> list[SessionView]:
     """Return those sessions that can be read."""
-    return unreadable.readable(rows, session_view, lambda row: f"a session ({str(row[0])[:80]})")
+    return unreadable.keep_readable(rows, session_view, lambda row: f"a session ({str(row[0])[:80]})")
 
 
 def lock_view(row: Row) -> LockView:
@@ -432,7 +434,7 @@ def lock_view(row: Row) -> LockView:
     return LockView(
         name=name,
         holder=holder,
-        session=given(session),
+        session=or_none(session),
         token=int(token),
         acquired_at=from_micros(int(acquired)),
         expires_in=timedelta(microseconds=int(left)),

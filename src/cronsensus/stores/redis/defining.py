@@ -20,10 +20,18 @@ from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.rewind import Rewind
 from cronsensus.payload.codec import clean, dumps, write_payload
 from cronsensus.planning import next_due_by_zone, next_nominal, undecided_until
-from cronsensus.stores.redis.codec import era_row, holding, length, micros, read_eras, write_json, write_range
+from cronsensus.stores.redis.codec import (
+    era_row,
+    holding_eras,
+    read_eras,
+    to_length,
+    to_micros_text,
+    write_json,
+    write_range,
+)
 from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.redis_handle import Handle
-from cronsensus.stores.unreadable import sound
+from cronsensus.stores.unreadable import is_sound
 from cronsensus.stores.values import AT_ONCE, DefineResult
 from cronsensus.timing.instants import from_micros
 
@@ -59,13 +67,13 @@ class StoredJob:
         """Return the number of the next revision; the first one's, if that which stands is none."""
         return int(self.revision) + 1 if re.fullmatch(r"\d{1,9}", str(self.revision)) else 1
 
-    def since(self, at: datetime, watermark: datetime | None = None) -> datetime:
+    def era_start(self, at: datetime, watermark: datetime | None = None) -> datetime:
         """Return when an era that is made at ``at`` begins: not before the watermark, nor before the last one."""
         return max(at, watermark or self.watermark, self.last_since)
 
     def eras_and(self, era: Era, watermark: datetime) -> tuple[Era, ...]:
         """Return the eras that matter above ``watermark``, with a new one."""
-        return holding((*self.eras, era), watermark)
+        return holding_eras((*self.eras, era), watermark)
 
 
 @dataclass(slots=True)
@@ -102,7 +110,7 @@ class DefiningVerbs(Handle):
         self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
     ) -> DefineResult:
         """Define jobs; everything is checked before anything is written."""
-        declared = _declare(specs)
+        declared = _check_specs(specs)
         names = list(declared)
         did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
         pieces = [names[at : at + MOST_AT_ONCE] for at in range(0, len(names), MOST_AT_ONCE)] or [[]]
@@ -133,12 +141,14 @@ class DefiningVerbs(Handle):
             look = self._look_at(release, complete if complete and few else [one.spec.name for one in declared])
             if look is None:
                 continue
-            gone = [] if complete is None else self._gone(look, complete, release, all_seen=few)
+            gone = [] if complete is None else self._list_gone(look, complete, release, all_seen=few)
             if gone is None:
                 continue
-            did = _compare(look, declared, gone)
+            did = _compare_definitions(look, declared, gone)
             by_name = {one.spec.name: one for one in declared}
-            moves = {name: move for name in did["unchanged"] if (move := _moved(by_name[name], look.stored[name]))}
+            moves = {
+                name: move for name in did["unchanged"] if (move := _encode_moved(by_name[name], look.stored[name]))
+            }
             did["moved"] = list(moves)
             if not (did["created"] or did["changed"] or did["retired"] or moves) and look.known:
                 return did
@@ -149,28 +159,28 @@ class DefiningVerbs(Handle):
                 if by
             ]
             try:
-                self._decide(
+                self._decide_script(
                     "define",
-                    micros(look.at),
+                    to_micros_text(look.at),
                     None if complete is None else look.generation,
                     release,
                     look.later_lives,
                     look.other_lives,
-                    [_created(by_name[name], look.at) for name in did["created"]],
-                    [_changed(by_name[name], look.stored[name], look.at) for name in did["changed"]],
-                    [_retired(look.stored[name], look.at, retire_after) for name in did["retired"]],
+                    [_encode_created(by_name[name], look.at) for name in did["created"]],
+                    [_encode_changed(by_name[name], look.stored[name], look.at) for name in did["changed"]],
+                    [_encode_retired(look.stored[name], look.at, retire_after) for name in did["retired"]],
                     list(moves.values()),
                     entries,
                 )
             except Refusal:
                 continue  # AGAIN: another caller was faster
             return did
-        raise _busy(f"definitions of release {release!r}")
+        raise _busy_error(f"definitions of release {release!r}")
 
     def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
         """Take a job's schedule back."""
-        *step, details = _rewound(rewind)
-        done: bool = self._decide("rewind", *step, clean(by), clean(why), details)
+        *step, details = _encode_rewind(rewind)
+        done: bool = self._decide_script("rewind", *step, clean(by), clean(why), details)
         return done
 
     def _retire(self, job: str, *, by: str, why: str) -> bool:
@@ -184,23 +194,23 @@ class DefiningVerbs(Handle):
                 return False
             entry = [clean(by), "retire", job, clean(why), "{}"]
             try:
-                self._decide(
+                self._decide_script(
                     "define",
-                    micros(look.at),
+                    to_micros_text(look.at),
                     None,
                     None,
                     False,
                     False,
                     [],
                     [],
-                    [_retired(one, look.at, AT_ONCE)],
+                    [_encode_retired(one, look.at, AT_ONCE)],
                     [],
                     [entry],
                 )
             except Refusal:
                 continue  # AGAIN: it was fired or defined anew in this moment
             return not one.retired or one.waits
-        raise _busy(f"job {job!r}")
+        raise _busy_error(f"job {job!r}")
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -209,7 +219,7 @@ class DefiningVerbs(Handle):
         look: Look | None = None
         for start in range(0, max(len(names), 1), MOST_LOOKED_AT):
             some = names[start : start + MOST_LOOKED_AT]
-            now, generation, known, lives, rows, code = self._read("look_at_definitions", release, some)
+            now, generation, known, lives, rows, code = self._read_script("look_at_definitions", release, some)
             if look is None:
                 later_lives, other_lives = lives
                 look = Look(from_micros(int(now)), generation, known, later_lives, other_lives, code)
@@ -218,12 +228,14 @@ class DefiningVerbs(Handle):
             look.stored |= {name: _stored_job(name, row, look.at) for name, row in zip(some, rows, strict=True) if row}
         return look
 
-    def _gone(self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool) -> list[StoredJob] | None:
+    def _list_gone(
+        self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool
+    ) -> list[StoredJob] | None:
         """Return living jobs of code that are not declared, as many as go in one step; ``None``: look again."""
         if all_seen and look.code == sum(one.source == "code" and not one.retired for one in look.stored.values()):
             return []
         names = set(complete)
-        missing = [name for name in self._read("code") if name not in names][:MOST_AT_ONCE]
+        missing = [name for name in self._read_script("code") if name not in names][:MOST_AT_ONCE]
         other = self._look_at(release, missing)
         if other is None or other.generation != look.generation:
             return None
@@ -231,24 +243,25 @@ class DefiningVerbs(Handle):
         return sorted(other.stored.values(), key=lambda one: one.number)
 
 
-def _busy(what: str) -> StoreBusy:
+def _busy_error(what: str) -> StoreBusy:
     return StoreBusy(f"{what}: other nodes changed them {MOST_TRIES} times while this one tried to; try again")
 
 
-def _rewound(rewind: Rewind) -> list[Any]:
+def _encode_rewind(rewind: Rewind) -> list[Any]:
     """Return the step as the script takes it; see ``verbs/rewind.lua``."""
-    eras = holding(rewind.eras, rewind.watermark)
+    eras = holding_eras(rewind.eras, rewind.watermark)
     cut = [
-        [f"{one.id:014d}", micros(one.range.last), micros(one.decided_at), write_range(one.range)] for one in rewind.cut
+        [f"{one.id:014d}", to_micros_text(one.range.last), to_micros_text(one.decided_at), write_range(one.range)]
+        for one in rewind.cut
     ]
     return [
-        rewind.job, str(rewind.revision), micros(rewind.watermark_seen), micros(rewind.watermark),
-        micros(rewind.next_due), [_era_text(era) for era in rewind.eras], _eras_text(eras),
-        micros(rewind.eras[-1].since), cut, dumps(rewind.details, what="details"),
+        rewind.job, str(rewind.revision), to_micros_text(rewind.watermark_seen), to_micros_text(rewind.watermark),
+        to_micros_text(rewind.next_due), [_era_text(era) for era in rewind.eras], _eras_text(eras),
+        to_micros_text(rewind.eras[-1].since), cut, dumps(rewind.details, what="details"),
     ]  # fmt: skip
 
 
-def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:
+def _check_specs(specs: Sequence[JobSpec]) -> dict[str, Declared]:
     """Check definitions.
 
     Raises:
@@ -268,7 +281,7 @@ def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
     at = from_micros(int(sees)) if _is_instant(sees) else now
     since = from_micros(int(last_since)) if _is_instant(last_since) else at
     try:
-        known = holding(read_eras(eras), at)
+        known = holding_eras(read_eras(eras), at)
     except StoreCorrupt:
         known = ()
     return StoredJob(
@@ -278,10 +291,10 @@ def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
 
 
 def _is_instant(text: Any) -> bool:
-    return isinstance(text, str) and re.fullmatch(r"-?\d{1,16}", text) is not None and sound(int(text))
+    return isinstance(text, str) and re.fullmatch(r"-?\d{1,16}", text) is not None and is_sound(int(text))
 
 
-def _compare(look: Look, declared: Sequence[Declared], gone: Sequence[StoredJob]) -> dict[str, list[str]]:
+def _compare_definitions(look: Look, declared: Sequence[Declared], gone: Sequence[StoredJob]) -> dict[str, list[str]]:
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
     for one in declared:
         name = one.spec.name
@@ -298,7 +311,7 @@ def _compare(look: Look, declared: Sequence[Declared], gone: Sequence[StoredJob]
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _created(one: Declared, at: datetime) -> list[Any]:
+def _encode_created(one: Declared, at: datetime) -> list[Any]:
     """Return a new job: its name, fields, first era and next due time."""
     watermark = at
     trigger = one.spec.trigger
@@ -307,52 +320,52 @@ def _created(one: Declared, at: datetime) -> list[Any]:
         if last is not None:
             watermark = last - _MICROSECOND
     era = Era(watermark, trigger, 1, one.spec.after)
-    fields = _fields(one, 1, watermark, (era,))
-    return [one.spec.name, list(fields), _era_text(era), micros(next_nominal((era,), watermark))]
+    fields = _encode_fields(one, 1, watermark, (era,))
+    return [one.spec.name, list(fields), _era_text(era), to_micros_text(next_nominal((era,), watermark))]
 
 
-def _changed(one: Declared, stored: StoredJob, at: datetime) -> list[Any]:
+def _encode_changed(one: Declared, stored: StoredJob, at: datetime) -> list[Any]:
     """Return a changed job: what was seen of it, then as for a new one."""
     watermark = max(stored.watermark, at) if stored.retired else stored.watermark
     revision = stored.next_revision
-    era = Era(stored.since(at, watermark), one.spec.trigger, revision, one.spec.after)
+    era = Era(stored.era_start(at, watermark), one.spec.trigger, revision, one.spec.after)
     eras = stored.eras_and(era, watermark)
-    fields = _fields(one, revision, watermark, eras)
-    return [*_seen(stored), list(fields), _era_text(era), micros(next_nominal(eras, watermark))]
+    fields = _encode_fields(one, revision, watermark, eras)
+    return [*_encode_seen(stored), list(fields), _era_text(era), to_micros_text(next_nominal(eras, watermark))]
 
 
-def _moved(one: Declared, stored: StoredJob) -> list[Any] | None:
+def _encode_moved(one: Declared, stored: StoredJob) -> list[Any] | None:
     """Return an unchanged job that zone rules move: what was seen of it, and its next due time; ``None``: it stays."""
     trigger = one.spec.trigger
     if trigger is None or not trigger.zones or not _is_instant(stored.seen):
         return None
     was = None if stored.next_due is None else from_micros(int(stored.next_due))
     next_due = next_due_by_zone(trigger, stored.last_since, stored.watermark, was)
-    return None if next_due == was else [*_seen(stored), micros(next_due)]
+    return None if next_due == was else [*_encode_seen(stored), to_micros_text(next_due)]
 
 
-def _retired(stored: StoredJob, at: datetime, retire_after: timedelta) -> list[Any]:
+def _encode_retired(stored: StoredJob, at: datetime, retire_after: timedelta) -> list[Any]:
     """Return a job that ends: what was seen of it, its fields and last era, and what was not decided before."""
     if stored.retired:
-        return _seen(stored)
-    until = micros(at + retire_after) if retire_after > AT_ONCE else None
+        return _encode_seen(stored)
+    until = to_micros_text(at + retire_after) if retire_after > AT_ONCE else None
     # Where the clock was set back, the last era begins later: what the one before it still has until then is owed too.
-    undecided = undecided_until(stored.eras, stored.watermark, stored.since(at))
+    undecided = undecided_until(stored.eras, stored.watermark, stored.era_start(at))
     watermark = stored.watermark if undecided is None else undecided.last
     revision = stored.next_revision
-    era = Era(stored.since(at, watermark), None, revision)
+    era = Era(stored.era_start(at, watermark), None, revision)
     eras = _eras_text(stored.eras_and(era, watermark))
-    fields = ["revision", str(revision), "last_since", micros(era.since), "eras", eras]
-    last = None if undecided is None else micros(undecided.last)
+    fields = ["revision", str(revision), "last_since", to_micros_text(era.since), "eras", eras]
+    last = None if undecided is None else to_micros_text(undecided.last)
     text = None if undecided is None else write_range(undecided)
-    return [*_seen(stored), fields, _era_text(era), last, text, until]
+    return [*_encode_seen(stored), fields, _era_text(era), last, text, until]
 
 
-def _seen(stored: StoredJob) -> list[Any]:
+def _encode_seen(stored: StoredJob) -> list[Any]:
     return [stored.number, stored.revision, stored.seen, stored.name]
 
 
-def _fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
+def _encode_fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
     """Give the fields of a revision and their values, in turns."""
     spec, policies = one.spec, one.spec.policies
     fields = {
@@ -367,17 +380,17 @@ def _fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, 
         "revision": revision,
         "overlap": policies.overlap,
         "concurrency": policies.concurrency,
-        "grace": None if policies.grace is None else length(policies.grace),
+        "grace": None if policies.grace is None else to_length(policies.grace),
         "priority": policies.priority,
         "on_crash": policies.on_crash,
         "max_crashes": policies.max_crashes,
-        "keep": length(policies.keep),
+        "keep": to_length(policies.keep),
         "manual": 1 if spec.trigger is None else None,
         "elsewhere": 1 if spec.runs_elsewhere else None,
         "dependent": 1 if spec.after is not None else None,
-        "watermark": micros(watermark),
+        "watermark": to_micros_text(watermark),
         "eras": _eras_text(eras),
-        "last_since": micros(eras[-1].since),
+        "last_since": to_micros_text(eras[-1].since),
     }
     for name, value in fields.items():
         if value is not None:

@@ -81,13 +81,13 @@ class PolicyWatch:
         self._looked_at = clock.monotonic()
         self._policy = KEEPS_ALL
 
-    def look(self) -> None:
+    def check_policy(self) -> None:
         """Ask for the policy, if that was long ago; a server that does not answer now is no matter of this."""
         if self._clock.monotonic() - self._looked_at < LOOKED_AT_EVERY:
             return
         self._looked_at = self._clock.monotonic()
         try:
-            policy = _info(self._client, "memory").get("maxmemory_policy", KEEPS_ALL)
+            policy = _read_info(self._client, "memory").get("maxmemory_policy", KEEPS_ALL)
         except StoreError:
             return
         if policy != self._policy:
@@ -100,9 +100,9 @@ class PolicyWatch:
                 )
 
 
-def look(client: Client) -> Health:
+def read_health(client: Client) -> Health:
     """Ask the server."""
-    info = _info(client)
+    info = _read_info(client)
     version = info.get("valkey_version") or info.get("redis_version") or "0"
     return Health(
         product="valkey" if "valkey_version" in info else "redis",
@@ -114,8 +114,8 @@ def look(client: Client) -> Health:
         replicas=int(info.get("connected_slaves", 0)),
         cluster=info.get("cluster_enabled") == "1",
         append_only=info.get("aof_enabled") == "1",
-        save=_config(client, "save"),
-        fsync=_config(client, "appendfsync"),
+        save=_read_setting(client, "save"),
+        fsync=_read_setting(client, "appendfsync"),
     )
 
 
@@ -127,7 +127,7 @@ def require_sound(health: Health, where: str) -> None:
         StoreReadOnly: it is a replica.
     """
     # Valkey began at 7.2 and tells the version of Redis that it is compatible with; any is new enough.
-    if health.product == "redis" and _numbers(health.version) < OLDEST:
+    if health.product == "redis" and _version_numbers(health.version) < OLDEST:
         raise StoreRefused(f"{where} runs Redis {health.version}; 6.2 is the least. Upgrade the server, or use Valkey")
     if health.role != "master":
         raise StoreReadOnly(
@@ -146,20 +146,20 @@ def _throws_away(policy: str, where: str) -> str:
     )
 
 
-def _info(client: Client, *sections: str) -> dict[str, str]:
-    text: bytes = client.command("INFO", *sections)
+def _read_info(client: Client, *sections: str) -> dict[str, str]:
+    text: bytes = client.run_command("INFO", *sections)
     lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
     return {name: value for name, found, value in lines if found}
 
 
-def _config(client: Client, name: str) -> str | None:
+def _read_setting(client: Client, name: str) -> str | None:
     """Return a setting; ``None`` where managed servers keep it to themselves."""
     try:
-        answer: Any = client.command("CONFIG", "GET", name)
+        answer: Any = client.run_command("CONFIG", "GET", name)
     except StoreError:
         return None
     return answer[1].decode("utf-8", "replace") if len(answer) == 2 else None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])

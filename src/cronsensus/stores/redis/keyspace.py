@@ -27,22 +27,22 @@ class Keyspace:
             self.name = f"{prefix}:{namespace}"
         else:
             self.name = f"{prefix}:~{hashlib.blake2b(namespace.encode(), digest_size=16).hexdigest()}"
-        self.meta = self._key("meta")
-        self.never = self._key("never")
-        self.pulse = self._key("pulse")
-        self.channel = self._key("wake")
+        self.meta = self._key_of("meta")
+        self.never = self._key_of("never")
+        self.pulse = self._key_of("pulse")
+        self.channel = self._key_of("wake")
         self._mark = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=3).digest())
 
-    def _key(self, what: str) -> bytes:
+    def _key_of(self, what: str) -> bytes:
         return f"{{{self.name}}}:{what}".encode()
 
-    def sign(self, session: str) -> bytes:
+    def sign_channel(self, session: str) -> bytes:
         """Return the channel that the process of a session listens to; see ``redis_presence``."""
-        return self._key(f"sign:{session}")
+        return self._key_of(f"sign:{session}")
 
     def waiter_channel(self, waiter: str) -> bytes:
         """Return the channel on which a waiter is told that a lock may be free."""
-        return self._key(f"line:{waiter}")
+        return self._key_of(f"line:{waiter}")
 
     def __repr__(self) -> str:
         return self.name

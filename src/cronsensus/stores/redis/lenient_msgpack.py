@@ -18,9 +18,9 @@ _COUNTS = {0xDC: (">H", False), 0xDD: (">I", False), 0xDE: (">H", True), 0xDF: (
 _WORDS = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
-def decoded(answer: bytes) -> Any:
+def decode_answer(answer: bytes) -> Any:
     """Return what MessagePack holds, of the kinds that scripts answer with; half characters are shown as escapes."""
-    return _Reader(answer).value()
+    return _Reader(answer).read_value()
 
 
 class _Reader:
@@ -28,37 +28,37 @@ class _Reader:
         self._answer = answer
         self._at = 0
 
-    def value(self) -> Any:
-        kind = self._take(1)[0]
+    def read_value(self) -> Any:
+        kind = self._read_bytes(1)[0]
         if kind < 0x80:
             return kind
         if kind >= 0xE0:
             return kind - 0x100
         if kind < 0xA0:
-            return self._several(kind & 0x0F, pairs=kind < 0x90)
+            return self._read_several(kind & 0x0F, pairs=kind < 0x90)
         if kind < 0xC0:
-            return self._text(kind & 0x1F)
+            return self._read_text(kind & 0x1F)
         if kind in _WORDS:
             return _WORDS[kind]
         if kind in _NUMBERS:
-            return self._number(_NUMBERS[kind])
+            return self._read_number(_NUMBERS[kind])
         if kind in _LENGTHS:
-            return self._text(self._number(_LENGTHS[kind]))
+            return self._read_text(self._read_number(_LENGTHS[kind]))
         form, pairs = _COUNTS[kind]
-        return self._several(self._number(form), pairs=pairs)
+        return self._read_several(self._read_number(form), pairs=pairs)
 
-    def _take(self, count: int) -> bytes:
+    def _read_bytes(self, count: int) -> bytes:
         found = self._answer[self._at : self._at + count]
         self._at += count
         return found
 
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+    def _read_number(self, form: str) -> Any:
+        return struct.unpack(form, self._read_bytes(struct.calcsize(form)))[0]
 
-    def _text(self, length: int) -> str:
-        return self._take(length).decode(errors="backslashreplace")
+    def _read_text(self, length: int) -> str:
+        return self._read_bytes(length).decode(errors="backslashreplace")
 
-    def _several(self, count: int, *, pairs: bool) -> Any:
+    def _read_several(self, count: int, *, pairs: bool) -> Any:
         if pairs:
-            return {self.value(): self.value() for _ in range(count)}
-        return [self.value() for _ in range(count)]
+            return {self.read_value(): self.read_value() for _ in range(count)}
+        return [self.read_value() for _ in range(count)]

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from datetime import datetime
 from typing import Any
 
-from cronsensus.stores.redis.codec import micros
-from cronsensus.stores.redis.health import look, require_sound
+from cronsensus.stores.redis.codec import to_micros_text
+from cronsensus.stores.redis.health import read_health, require_sound
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.redis.redis_presence import may_ask
 from cronsensus.stores.values import Pruned, StoreCapabilities
@@ -40,20 +40,20 @@ class MaintenanceVerbs(Handle):
 
     def _check(self) -> None:
         """Raise unless the server may be trusted with a store, and holds nothing that a newer version wrote."""
-        require_sound(look(self._client), self._client.where)
+        require_sound(read_health(self._client), self._client.where)
         self._now()
 
     def _now(self) -> datetime:
-        return from_micros(int(self._read("now")))
+        return from_micros(int(self._read_script("now")))
 
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
         """Delete what is over and raise horizons, some of it in each step: a job's deletions and its horizon in one."""
-        jobs: list[str] = self._read("prunable", before is not None)
+        jobs: list[str] = self._read_script("prunable", before is not None)
         deleted = needed = position = batches = 0
         while True:
             wanted = min(DELETED_AT_ONCE, limit - deleted)
-            gone, spent, done, position, more = self._write(
-                "prune", jobs[:JOBS_AT_ONCE], micros(before), wanted, position
+            gone, spent, done, position, more = self._write_script(
+                "prune", jobs[:JOBS_AT_ONCE], to_micros_text(before), wanted, position
             )
             deleted, needed = deleted + int(gone), needed + int(spent)
             jobs = jobs[done:]
@@ -62,7 +62,7 @@ class MaintenanceVerbs(Handle):
                 return Pruned(deleted, needed)
 
     def _describe(self) -> dict[str, Any]:
-        health = look(self._client)
+        health = read_health(self._client)
         told = may_ask(self._client, self._keyspace)
         return {
             "store": self.capabilities.name,

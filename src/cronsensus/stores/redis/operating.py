@@ -19,7 +19,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.states import Reason, State
 from cronsensus.payload.codec import LARGEST, clean, dumps
-from cronsensus.stores.redis.codec import length, micros, occurrence_id
+from cronsensus.stores.redis.codec import occurrence_id, to_length, to_micros_text
 from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.timing.instants import LATEST_MICROS, from_micros, within_stores
@@ -32,7 +32,7 @@ class OperatingVerbs(Handle):
         keys = [new_id() if item.key is None else item.key for item in items]
         rows = [_item_row(item, key) for item, key in zip(items, keys, strict=True)]
         try:
-            answers = self._decide("enqueue", rows, LARGEST, self._sender)
+            answers = self._decide_script("enqueue", rows, LARGEST, self._sender)
         except Refusal as refused:
             size, _, job = refused.rest.partition(" ")
             raise InvalidPayload(
@@ -40,14 +40,14 @@ class OperatingVerbs(Handle):
                 "store the data elsewhere and pass its key"
             ) from None
         return [
-            Enqueued(int(number), item.job, key, created, State(state), _payload(found))
+            Enqueued(int(number), item.job, key, created, State(state), _read_payload(found))
             for item, key, (number, created, state, *found) in zip(items, keys, answers, strict=True)
         ]
 
     def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
         """Wake what is parked, or the batch whose list is complete; the script notifies nodes."""
         ids, length = [occurrence_id(number) for number in numbers], None if listed is None else str(listed)
-        woken: int = self._decide("wake", ids, length, self._sender)
+        woken: int = self._decide_script("wake", ids, length, self._sender)
         return woken
 
     def _trigger(
@@ -56,22 +56,22 @@ class OperatingVerbs(Handle):
         """Run a job now, beside its schedule, and after it what comes after it."""
         named = new_id() if key is None else key
         behind = [[name, new_id()] for name in downstream]
-        number, created, state = self._decide("trigger", job, named, clean(by), clean(why), payload, behind)
+        number, created, state = self._decide_script("trigger", job, named, clean(by), clean(why), payload, behind)
         return Enqueued(int(number), job, named, created, State(state))
 
     def _pause(self, job: str, *, by: str, why: str) -> bool:
-        paused: bool = self._decide("pause", job, clean(by), clean(why))
+        paused: bool = self._decide_script("pause", job, clean(by), clean(why))
         return paused
 
     def _resume(self, job: str, *, by: str, why: str) -> bool:
-        resumed: bool = self._decide("resume", job, clean(by), clean(why))
+        resumed: bool = self._decide_script("resume", job, clean(by), clean(why))
         return resumed
 
     def _cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence, or ask a running one to stop."""
         reason = f"{Reason.OPERATOR}: {clean(why)}" if why else Reason.OPERATOR
         try:
-            return State(self._decide("cancel", occurrence_id(occurrence), clean(by), clean(why), reason))
+            return State(self._decide_script("cancel", occurrence_id(occurrence), clean(by), clean(why), reason))
         except Refusal as refused:
             if refused.word == "FINAL":
                 raise InvalidTransition(f"occurrence {occurrence} is {refused.rest} and cannot be cancelled") from None
@@ -81,7 +81,7 @@ class OperatingVerbs(Handle):
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
         asked = (occurrence_id(occurrence), new_id(), clean(by), clean(why), again)
         try:
-            number, job, key, created, state = self._decide("retry", *asked)
+            number, job, key, created, state = self._decide_script("retry", *asked)
         except Refusal as refused:
             if refused.word == "FINAL":
                 raise succeeded_already(occurrence) from None
@@ -94,7 +94,7 @@ class OperatingVerbs(Handle):
 
     def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
         try:
-            was = self._decide(
+            was = self._decide_script(
                 "forget", job, key, clean(by), clean(why), running, dumps(key, what="the key"),
                 None if only is None else occurrence_id(only),
             )  # fmt: skip
@@ -103,9 +103,9 @@ class OperatingVerbs(Handle):
         return State(was) if was else None
 
     def _backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
-        rows = [[micros(time), scheduled_key(time), new_id()] for time in times]
+        rows = [[to_micros_text(time), scheduled_key(time), new_id()] for time in times]
         try:
-            answers = self._decide("backfill", job, rows, clean(by), clean(why))
+            answers = self._decide_script("backfill", job, rows, clean(by), clean(why))
         except Refusal as refused:
             horizon, _, time = refused.rest.partition(" ")
             raise too_old(job, from_micros(int(time)), from_micros(int(horizon))) from None
@@ -117,25 +117,25 @@ def _item_row(item: Item, key: str) -> list[Any]:
         item.job,
         key,
         item.key is not None,
-        _json(item.args, item.job),
-        _json(item.kwargs, item.job),
-        None if item.due_at is None else micros(when_due(item, item.due_at)),
-        within_stores(length(item.delay)),
+        _payload_json(item.args, item.job),
+        _payload_json(item.kwargs, item.job),
+        None if item.due_at is None else to_micros_text(when_due(item, item.due_at)),
+        within_stores(to_length(item.delay)),
         None if item.priority is None else str(item.priority),
         item.origin.value,
-        None if item.expires_in is None else min(length(item.expires_in), 2 * LATEST_MICROS),
+        None if item.expires_in is None else min(to_length(item.expires_in), 2 * LATEST_MICROS),
         None if item.parent is None else f"{item.parent:014d}",
     ]
 
 
-def _json(values: tuple[Any, ...] | Mapping[str, Any] | None, job: str) -> str | None:
+def _payload_json(values: tuple[Any, ...] | Mapping[str, Any] | None, job: str) -> str | None:
     if values is None:
         return None
     plain = dict(values) if isinstance(values, Mapping) else list(values)
     return dumps(plain, what=f"arguments of {job!r}")
 
 
-def _payload(found: list[Any]) -> str | None:
+def _read_payload(found: list[Any]) -> str | None:
     return found[0] if found and isinstance(found[0], str) else None
 
 

@@ -12,7 +12,7 @@ from cronsensus.process.this_process import begin_anew
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
-from cronsensus.stores.redis.redis_errors import translate
+from cronsensus.stores.redis.redis_errors import translate_error
 from cronsensus.stores.redis.routing import DriverConnection, Route
 from cronsensus.timing.clock import SystemClock
 
@@ -42,7 +42,7 @@ class Subscription:
         self._poller = Poller(self._let_go)
         _all.add(self)
 
-    def show(self, sign: bytes | None) -> None:
+    def show_sign(self, sign: bytes | None) -> None:
         """Listen also to the channel ``sign``, and no more to the one before, so that others see this process there."""
         self._sign = sign
         self._poller.wake()
@@ -57,7 +57,7 @@ class Subscription:
             if self._connection is not None or self._poller.is_closed():
                 return False
             try:
-                self._route.forget()  # the server may be another one than it was
+                self._route.forget_place()  # the server may be another one than it was
                 self._connection = connection = self._route.pool().get_connection()
                 self._shown = self._sign
                 connection.send_command("SUBSCRIBE", self._channel, *([self._shown] if self._shown else []))
@@ -65,7 +65,7 @@ class Subscription:
                 self._heard_at = _CLOCK.monotonic()
             except (exceptions.RedisError, OSError) as error:
                 self._hang_up()
-                raise translate(error, self._where) from error
+                raise translate_error(error, self._where) from error
             return True
 
     def receive(self, timeout: float) -> list[bytes]:
@@ -82,7 +82,7 @@ class Subscription:
         messages: list[bytes] = []
         with self._poller:
             try:
-                self._show(connection)
+                self._show_sign(connection)
                 # The driver may have read messages already; then the socket has nothing to read.
                 if not connection.can_read(0.0):
                     self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
@@ -93,8 +93,8 @@ class Subscription:
                     if kind == b"message":
                         messages.append(rest[0])
             except (exceptions.RedisError, OSError) as error:
-                self._broke()
-                raise translate(error, self._where) from error
+                self._note_broken()
+                raise translate_error(error, self._where) from error
         return messages
 
     def _ask_if_silent(self, connection: DriverConnection) -> None:
@@ -115,7 +115,7 @@ class Subscription:
                 raise exceptions.ConnectionError("nothing comes through the connection that listens")
             self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
 
-    def check(self) -> None:
+    def check_connection(self) -> None:
         """Check a connection on which no thread waits, and listen anew if it is gone.
 
         Raises:
@@ -130,14 +130,14 @@ class Subscription:
                 while connection.read_response()[0] != b"pong":
                     pass
         except (exceptions.RedisError, OSError):
-            self._broke()
+            self._note_broken()
             self.listen()
 
     def close(self) -> None:
         """Stop listening; ends a ``receive`` in another thread. Idempotent."""
         self._poller.close()
 
-    def _show(self, connection: DriverConnection) -> None:
+    def _show_sign(self, connection: DriverConnection) -> None:
         wanted, shown = self._sign, self._shown
         if wanted == shown:
             return
@@ -152,7 +152,7 @@ class Subscription:
             self._hang_up()
         self._route.close()
 
-    def _broke(self) -> None:
+    def _note_broken(self) -> None:
         with self._lock:
             self._hang_up()
 

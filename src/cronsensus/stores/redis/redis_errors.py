@@ -54,7 +54,7 @@ REFUSALS = {
 }  # fmt: skip
 
 
-def refusal(error: exceptions.ResponseError) -> Refusal | None:
+def refusal_of(error: exceptions.ResponseError) -> Refusal | None:
     """Return what a script of ours refused; ``None``: the error is the server's."""
     word, _, rest = str(error).partition(" ")
     return Refusal(word, rest) if word in REFUSALS else None
@@ -81,7 +81,7 @@ def moved_to(error: exceptions.ResponseError) -> tuple[str, int] | None:
     return None if found is None else (found[1], int(found[2]))
 
 
-def translate(error: Exception, where: str) -> StoreError:
+def translate_error(error: Exception, where: str) -> StoreError:
     """Return what ``error``, met while talking to the store at ``where``, means to the user."""
     text = str(error).strip() or type(error).__name__
     if isinstance(error, exceptions.BusyLoadingError):
@@ -96,11 +96,11 @@ def translate(error: Exception, where: str) -> StoreError:
             "slow, allow more with ?timeout="
         )
     if isinstance(error, exceptions.ResponseError):
-        return _answered(code_of(error), text, where)
+        return _meaning_of_answer(code_of(error), text, where)
     return StoreUnavailable(f"{where} cannot be reached ({text}); start it, or correct the URL")
 
 
-def _answered(code: str, text: str, where: str) -> StoreError:
+def _meaning_of_answer(code: str, text: str, where: str) -> StoreError:
     """Return the meaning of an error that the server answered."""
     match code:
         case "OOM":
@@ -145,10 +145,10 @@ def _answered(code: str, text: str, where: str) -> StoreError:
         case "MOVED":
             return StoreRefused(f"{where} belongs to a Cluster; write redis+cluster:// in place of redis://")
         case _:
-            return _unknown(text, where)
+            return _unknown_error(text, where)
 
 
-def _unknown(text: str, where: str) -> StoreError:
+def _unknown_error(text: str, where: str) -> StoreError:
     if _OF_SCRIPT.search(text):
         return StoreCorrupt(
             f"{where} holds what this version cannot read ({text[:200]}); upgrade cronsensus here, or mend it by hand"

@@ -12,11 +12,11 @@ from cronsensus.model.job import no_run_by_hand
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
 from cronsensus.stores.redis.client import Client
-from cronsensus.stores.redis.codec import pack, unpack
+from cronsensus.stores.redis.codec import pack, unpack_answer
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.redis_url import RedisUrl
-from cronsensus.stores.redis.scripts import script
+from cronsensus.stores.redis.scripts import script_of
 from cronsensus.stores.unreadable import Unreadable
 from cronsensus.timing.clock import Clock, SystemClock
 from cronsensus.timing.instants import to_micros
@@ -43,25 +43,25 @@ class Handle:
     @property
     def unreadable(self) -> tuple[str, ...]:
         """Return what was left out because it cannot be read."""
-        return self._unreadable.texts()
+        return self._unreadable.list_texts()
 
-    def _read(self, verb: str, *arguments: Any, tell: Callable[[socket.socket], None] | None = None) -> Any:
+    def _read_script(self, verb: str, *arguments: Any, tell: Callable[[socket.socket], None] | None = None) -> Any:
         """Run a script that writes nothing; return its answer, and ``tell`` through which connection it came."""
-        return self._run(verb, self._packed(arguments), confirmed=False, tell=tell)[1]
+        return self._run_script(verb, self._pack_arguments(arguments), confirmed=False, tell=tell)[1]
 
-    def _write(self, verb: str, *arguments: Any) -> Any:
+    def _write_script(self, verb: str, *arguments: Any) -> Any:
         """Run a script that writes; return its answer. A clock that was set back is written down in the same step."""
-        return self._run_watched(verb, self._packed(arguments), confirmed=False)
+        return self._run_watched(verb, self._pack_arguments(arguments), confirmed=False)
 
-    def _decide(self, verb: str, *arguments: Any) -> Any:
+    def _decide_script(self, verb: str, *arguments: Any) -> Any:
         """Run a script that decides something; return its answer once as many replicas have it as the URL asks for.
 
         Raises:
             TooFewReplicas: they have not. It is done all the same.
         """
-        return self._run_watched(verb, self._packed(arguments), confirmed=True)
+        return self._run_watched(verb, self._pack_arguments(arguments), confirmed=True)
 
-    def _packed(self, arguments: tuple[Any, ...]) -> bytes:
+    def _pack_arguments(self, arguments: tuple[Any, ...]) -> bytes:
         try:
             return pack(arguments)
         except (OverflowError, UnicodeEncodeError) as error:
@@ -73,20 +73,20 @@ class Handle:
         if last is not None:
             earliest = b"%d" % (last.now + round((after - last.before) * 1_000_000) - SLACK)
         try:
-            now, answer = self._run(verb, arguments, earliest, confirmed=confirmed)
+            now, answer = self._run_script(verb, arguments, earliest, confirmed=confirmed)
         except Refusal as refused:
             if refused.word != "SETBACK":
                 raise
-            back = self._watch.compare(Looked(int(refused.rest), after, self._steady.monotonic()))
+            back = self._watch.compare_reading(Looked(int(refused.rest), after, self._steady.monotonic()))
             if back is not None:
                 entry = pack([BY_ITSELF, CLOCK_SET_BACK, "", back.why, json.dumps(back.details)])
             after = self._steady.monotonic()
-            now, answer = self._run(verb, arguments, b"", entry, confirmed=confirmed)
+            now, answer = self._run_script(verb, arguments, b"", entry, confirmed=confirmed)
         self._looked = Looked(int(now), after, self._steady.monotonic())
-        self._watch.keep(self._looked)
+        self._watch.keep_reading(self._looked)
         return answer
 
-    def _run(
+    def _run_script(
         self,
         verb: str,
         arguments: bytes,
@@ -99,7 +99,7 @@ class Handle:
         now = b"" if self._clock is None else b"%d" % to_micros(self._clock.now())
         try:
             given = (arguments, now, earliest, entry)
-            return unpack(self._client.run(script(verb), given, confirmed=confirmed, tell=tell))
+            return unpack_answer(self._client.run_script(script_of(verb), given, confirmed=confirmed, tell=tell))
         except Refusal as refused:
             if refused.word == "LEASELOST":
                 raise LeaseLost("the session is not alive; what it held may be with another node by now") from None

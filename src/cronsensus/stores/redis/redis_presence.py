@@ -31,14 +31,14 @@ class SecondSign:
         self._sign: bytes | None = None
         self._subscription: Subscription | None = None
 
-    def keep(self, sign: bytes) -> bool:
+    def show_sign(self, sign: bytes) -> bool:
         """Show ``sign``, unless it is shown; ``False``: that failed, which costs nothing but a slower takeover."""
         if sign != self._sign:
             self.close()
             self._sign, self._subscription = sign, self._listening_to(sign)
         if self._subscription is not None:
             with contextlib.suppress(StoreError):
-                self._subscription.check()
+                self._subscription.check_connection()
                 return True
         return False
 
@@ -57,7 +57,7 @@ class PresenceObserver:
         self.known: str | bool = ""
         """``opened`` when signs were last asked for; ``False``: do not ask."""
 
-    def note(self, through: socket.socket, opened: str, signs: Signs | str | None) -> tuple[str, ...]:
+    def note_signs(self, through: socket.socket, opened: str, signs: Signs | str | None) -> tuple[str, ...]:
         """Note what a look saw ``through`` a connection; return the sessions of which the sign is gone.
 
         Args:
@@ -84,8 +84,8 @@ class PresenceObserver:
 def may_ask(client: Client, keyspace: Keyspace) -> bool:
     """Whether the user of ``client`` may ask for signs of life."""
     try:
-        client.command("PUBSUB", "NUMSUB", keyspace.sign(""))
-        client.command("INFO", "replication")
+        client.run_command("PUBSUB", "NUMSUB", keyspace.sign_channel(""))
+        client.run_command("INFO", "replication")
     except StoreError:
         return False
     return True

@@ -15,20 +15,20 @@ from cronsensus.model.parking import Sleeper
 from cronsensus.model.session import SessionView
 from cronsensus.payload.codec import clean, dumps, loads
 from cronsensus.stores.redis.codec import (
-    children,
-    glance,
-    instant,
     job_view,
     ledger_range,
     log_line,
-    micros,
-    occurrence,
     occurrence_id,
+    read_attempts,
+    read_children,
     read_era,
+    read_glance,
+    read_instant,
+    read_occurrence,
     read_spec,
-    runs,
+    read_stretch,
     session_views,
-    stretch,
+    to_micros_text,
     trail_entry,
 )
 from cronsensus.stores.redis.redis_handle import Handle
@@ -47,17 +47,17 @@ class Reads(Handle):
 
     def _job(self, name: str) -> JobView | None:
         """Return one job."""
-        row = self._read("job", name)
+        row = self._read_script("job", name)
         return None if row is False else read_one(row, lambda row: job_view(self._keyspace, row), f"job {name!r}")
 
     def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]:
         """Return jobs by name, in the order of code points."""
 
         def fetch(after: str, size: int) -> list[tuple[str, Any]]:
-            found = self._read("jobs", after, size, retired)
+            found = self._read_script("jobs", after, size, retired)
             return sorted((tuple(one) for one in found), key=lambda one: one[0])[:size]
 
-        return self._unreadable.page(
+        return self._unreadable.read_page(
             limit,
             after,
             fetch,
@@ -68,10 +68,10 @@ class Reads(Handle):
 
     def _edges(self, after: str, limit: int) -> list[JobSpec]:
         """Return the definitions of living jobs that come after others."""
-        return self._unreadable.page(
+        return self._unreadable.read_page(
             limit,
             after,
-            lambda after, size: self._read("edges", after, size),
+            lambda after, size: self._read_script("edges", after, size),
             lambda row: read_spec(row[1]),
             lambda row: f"job {row[0]!r}",
             position=lambda row: row[0],
@@ -79,8 +79,8 @@ class Reads(Handle):
 
     def _history(self, job: str) -> JobHistory:
         """Return a job's eras and paused stretches."""
-        eras, over, paused_at = self._read("history", job)
-        pauses = [read_one(text, stretch, f"a pause of job {job!r}") for text in over]
+        eras, over, paused_at = self._read_script("history", job)
+        pauses = [read_one(text, read_stretch, f"a pause of job {job!r}") for text in over]
         if paused_at is not False:
             pauses.append(Stretch(from_micros(int(paused_at)), None))
         known = [read_one(text, lambda text: read_era(loads(text)), f"an era of job {job!r}") for text in eras]
@@ -88,8 +88,8 @@ class Reads(Handle):
 
     def _occurrence(self, number: int) -> Occurrence | None:
         """Return one occurrence."""
-        found = self._read("occurrence", occurrence_id(number))
-        return None if found is False else read_one(found, lambda found: occurrence(*found), f"run {number}")
+        found = self._read_script("occurrence", occurrence_id(number))
+        return None if found is False else read_one(found, lambda found: read_occurrence(*found), f"run {number}")
 
     def _occurrences(
         self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
@@ -100,19 +100,19 @@ class Reads(Handle):
             [state.value for state in where.states] or None,
             None if where.origin is None else where.origin.value,
             where.key,
-            micros(where.scheduled_from),
-            micros(where.scheduled_until),
+            to_micros_text(where.scheduled_from),
+            to_micros_text(where.scheduled_until),
             where.session,
             None if where.parent is None else occurrence_id(where.parent),
         ]
         found: list[Occurrence] = []
         position = None if after is None else f"{max(after, 0):014d}"
         while len(found) < limit:
-            rows, names, last = self._read("occurrences", conditions, position, limit - len(found), newest_first)
+            rows, names, last = self._read_script("occurrences", conditions, position, limit - len(found), newest_first)
             known = dict(names)
-            found += self._unreadable.readable(
+            found += self._unreadable.keep_readable(
                 rows,
-                lambda row: occurrence(row, known[row[0]]),  # noqa: B023
+                lambda row: read_occurrence(row, known[row[0]]),  # noqa: B023
                 lambda row: f"run {row[-1]}",
             )
             if last is False:
@@ -125,22 +125,22 @@ class Reads(Handle):
         views: list[RunView] = []
         for start in range(0, len(numbers), RUNS_AT_ONCE):
             some = numbers[start : start + RUNS_AT_ONCE]
-            found = self._read("runs", [occurrence_id(number) for number in some])
+            found = self._read_script("runs", [occurrence_id(number) for number in some])
             for number, row in zip(some, found, strict=True):
-                views += [] if row is False else self._attempts(number, row)
+                views += [] if row is False else self._read_attempts(number, row)
         return views
 
-    def _attempts(self, number: int, row: Any) -> list[RunView]:
-        found = self._unreadable.readable(
-            [row], lambda row: runs(number, *row), lambda _: f"the attempts of run {number}"
+    def _read_attempts(self, number: int, row: Any) -> list[RunView]:
+        found = self._unreadable.keep_readable(
+            [row], lambda row: read_attempts(number, *row), lambda _: f"the attempts of run {number}"
         )
         return found[0] if found else []
 
     def _logs(self, occurrence: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
         """Return log lines."""
         after = max(after, 0)
-        texts = self._read("logs", occurrence_id(occurrence), after, limit)
-        return self._unreadable.readable(
+        texts = self._read_script("logs", occurrence_id(occurrence), after, limit)
+        return self._unreadable.keep_readable(
             enumerate(texts, after + 1), lambda one: log_line(*one), lambda one: f"line {one[0]} of run {occurrence}"
         )
 
@@ -148,10 +148,12 @@ class Reads(Handle):
         self, job: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
     ) -> list[LedgerRange]:
         """Return verdict ranges."""
-        return self._unreadable.page(
+        return self._unreadable.read_page(
             limit,
             max(after, 0),
-            lambda after, size: self._read("ranges", job, micros(since), micros(until), str(after), size),
+            lambda after, size: self._read_script(
+                "ranges", job, to_micros_text(since), to_micros_text(until), str(after), size
+            ),
             lambda row: ledger_range(job, row[1]),
             lambda row: f"a verdict of job {job!r} ({row[1][:40]})",
             position=lambda row: row[0],
@@ -159,11 +161,11 @@ class Reads(Handle):
 
     def _sessions(self, limit: int, *, ended: bool) -> list[SessionView]:
         """Return sessions."""
-        return session_views(self._unreadable, self._read("sessions", ended, limit))
+        return session_views(self._unreadable, self._read_script("sessions", ended, limit))
 
     def _counts(self, limit: int) -> Counts:
         """Return bounded counts."""
-        jobs, paused, pending, running, sessions = (min(limit, count) for count in self._read("counts"))
+        jobs, paused, pending, running, sessions = (min(limit, count) for count in self._read_script("counts"))
         return Counts(jobs=jobs, paused=paused, pending=pending, running=running, sessions=sessions, limit=limit)
 
     def _pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
@@ -171,22 +173,24 @@ class Reads(Handle):
         found: dict[str, int] = {}
         for start in range(0, len(jobs), _JOBS_AT_ONCE):
             some = list(jobs[start : start + _JOBS_AT_ONCE])
-            found |= {name: count for name, count in zip(some, self._read("pending_of", some), strict=True) if count}
+            found |= {
+                name: count for name, count in zip(some, self._read_script("pending_of", some), strict=True) if count
+            }
         return found
 
     def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]:
         """Return where batches stand; their items are counted by the server."""
-        rows = self._read("children", [occurrence_id(number) for number in numbers])
-        return {number: children(row, limit) for number, row in zip(numbers, rows, strict=True)}
+        rows = self._read_script("children", [occurrence_id(number) for number in numbers])
+        return {number: read_children(row, limit) for number, row in zip(numbers, rows, strict=True)}
 
     def _parked(self, after: int, limit: int) -> list[Sleeper]:
         """Return what is parked; asked again from where the last look stopped."""
         found: list[Sleeper] = []
         position: Any = f"{max(after, 0):014d}"
         while position is not False and len(found) < limit:
-            rows, position = self._read("parked", position, limit - len(found))
+            rows, position = self._read_script("parked", position, limit - len(found))
             found += [
-                Sleeper(int(number), job, on, instant(nominal), from_micros(int(made)))
+                Sleeper(int(number), job, on, read_instant(nominal), from_micros(int(made)))
                 for number, job, on, nominal, made in rows
                 if job is not False
             ]
@@ -194,14 +198,16 @@ class Reads(Handle):
 
     def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]:
         """Return what did not end well since a moment, by time."""
-        rows, names = self._read("ended_badly", str(to_micros(since)), f"{max(after, 0):014d}", limit)
+        rows, names = self._read_script("ended_badly", str(to_micros(since)), f"{max(after, 0):014d}", limit)
         known = dict(names)
-        return self._unreadable.readable(rows, lambda row: occurrence(row, known[row[0]]), lambda row: f"run {row[-1]}")
+        return self._unreadable.keep_readable(
+            rows, lambda row: read_occurrence(row, known[row[0]]), lambda row: f"run {row[-1]}"
+        )
 
     def _decided(self, after: int, limit: int) -> list[LedgerRange]:
         """Return verdict ranges of all jobs, by their numbers."""
-        rows = self._read("decided", None if after < 0 else str(after), limit)
-        return self._unreadable.readable(
+        rows = self._read_script("decided", None if after < 0 else str(after), limit)
+        return self._unreadable.keep_readable(
             [row for row in rows if row[1] is not False],
             lambda row: ledger_range(row[1], row[0]),
             lambda row: f"a verdict of job {row[1]!r} ({row[0][:40]})",
@@ -213,13 +219,13 @@ class Reads(Handle):
         at_once = max(1, _GLANCES_AT_ONCE // max(1, limit))
         for start in range(0, len(jobs), at_once):
             some = list(jobs[start : start + at_once])
-            for name, row in zip(some, self._read("last_of", some, limit, LOOKED_THROUGH), strict=True):
+            for name, row in zip(some, self._read_script("last_of", some, limit, LOOKED_THROUGH), strict=True):
                 if row is not False:
-                    found[name] = Past(tuple(self._glances(row[0], name)), tuple(self._last_ranges(name, row[1])))
+                    found[name] = Past(tuple(self._read_glances(row[0], name)), tuple(self._last_ranges(name, row[1])))
         return found
 
     def _last_ranges(self, job: str, texts: Sequence[str]) -> list[LedgerRange]:
-        return self._unreadable.readable(
+        return self._unreadable.keep_readable(
             texts, lambda text: ledger_range(job, text), lambda text: f"a verdict of job {job!r} ({text[:40]})"
         )
 
@@ -228,32 +234,36 @@ class Reads(Handle):
         found: dict[int, Glance] = {}
         position = None
         for _ in range(LOOKED_THROUGH // _GLANCES_AT_ONCE):
-            rows, names, position = self._read("ran_since", micros(since), limit, position, _GLANCES_AT_ONCE)
+            rows, names, position = self._read_script(
+                "ran_since", to_micros_text(since), limit, position, _GLANCES_AT_ONCE
+            )
             known = dict(names)
             for row in rows:
-                found |= {one.id: one for one in self._glances([row], known[row[0]])}
+                found |= {one.id: one for one in self._read_glances([row], known[row[0]])}
             if position is False or len(found) >= 2 * limit:
                 break
         return sorted(found.values(), key=lambda one: -one.id)[:limit]
 
-    def _glances(self, rows: Sequence[Any], job: str) -> list[Glance]:
-        return self._unreadable.readable(rows, lambda row: glance(row, job), lambda row: f"run {row[11]}")
+    def _read_glances(self, rows: Sequence[Any], job: str) -> list[Glance]:
+        return self._unreadable.keep_readable(rows, lambda row: read_glance(row, job), lambda row: f"run {row[11]}")
 
     def _identity(self) -> Identity | None:
         """Return which store this is; there is none before its first session."""
-        found, born = self._read("identity")
-        return None if found is False else Identity(found, instant(born))
+        found, born = self._read_script("identity")
+        return None if found is False else Identity(found, read_instant(born))
 
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
         """Write into the trail what is about the store."""
-        self._write("note_in_trail", [clean(by), act.action, "", clean(act.why), dumps(act.details, what="details")])
+        self._write_script(
+            "note_in_trail", [clean(by), act.action, "", clean(act.why), dumps(act.details, what="details")]
+        )
 
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""
-        return self._unreadable.page(
+        return self._unreadable.read_page(
             limit,
             None if after is None else str(max(after, 0)),
-            lambda after, size: self._read("trail", target, after, size),
+            lambda after, size: self._read_script("trail", target, after, size),
             lambda row: trail_entry(row[1]),
             lambda row: f"an entry of the audit trail ({row[1][:40]})",
             position=lambda row: row[0],

@@ -19,7 +19,7 @@ from cronsensus.stores.redis.redis_reading import Reads
 from cronsensus.stores.redis.redis_url import read_url
 from cronsensus.stores.redis.redis_wake import Wake
 from cronsensus.stores.redis.rounds import RoundVerbs
-from cronsensus.stores.redis.routing import route
+from cronsensus.stores.redis.routing import route_to
 from cronsensus.stores.redis.sessions import SessionVerbs
 from cronsensus.stores.values import StoreCapabilities
 from cronsensus.timing.clock import Clock, SystemClock
@@ -58,11 +58,11 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         self._clock = clock
         self._keyspace = Keyspace(self._url.prefix, namespace)
         meta = self._keyspace.meta.decode()
-        self._client = Client(self._url, self._keyspace, route(self._url, meta))
+        self._client = Client(self._url, self._keyspace, route_to(self._url, meta))
         self._second_sign = SecondSign(
-            lambda sign: Subscription(route(self._url, meta), sign, where=self._client.where)
+            lambda sign: Subscription(route_to(self._url, meta), sign, where=self._client.where)
         )
-        self._wake_ups = Wake(self._keyspace, route(self._url, meta), self._client)
+        self._wake_ups = Wake(self._keyspace, route_to(self._url, meta), self._client)
         self._sender = self._wake_ups.name.decode()
         self._policy = PolicyWatch(self._client, clock or SystemClock())
         self._begin_watching()
@@ -88,7 +88,7 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
     def _register_presence(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while something waits on this handle, and from its next renewal here."""
         self._registered = session
-        self._wake_ups.show(None if session is None else self._keyspace.sign(session))
+        self._wake_ups.show_sign(None if session is None else self._keyspace.sign_channel(session))
 
     def _notify(self) -> None:
         self._wake_ups.notify()

@@ -85,7 +85,7 @@ def read_url(url: str) -> RedisUrl:
     kind: Kind = "server" if match[2] is None else "sentinel" if match[2] == "sentinel" else "cluster"
     credentials, _, rest = rest.rpartition("@")
     places, _, path = rest.partition("/")
-    hosts = tuple(_host(place, _PORTS[kind]) for place in places.split(","))
+    hosts = tuple(_read_host(place, _PORTS[kind]) for place in places.split(","))
     if kind == "server" and len(hosts) > 1:
         raise InvalidOption(
             "a redis:// URL names one server; for several write redis+sentinel://… or redis+cluster://…"
@@ -104,7 +104,7 @@ def read_url(url: str) -> RedisUrl:
     return parsed
 
 
-def _host(place: str, port: int) -> tuple[str, int]:
+def _read_host(place: str, port: int) -> tuple[str, int]:
     match = _PLACE.fullmatch(place)
     if match is None:
         raise InvalidOption("the URL names no server; write redis://host, redis://host:6379 or redis://[::1]:6379")
@@ -148,7 +148,7 @@ def _with_option(parsed: RedisUrl, option: str, value: str) -> RedisUrl:
     raise unknown_option(option, {*_TEXTS, *_TIMES, *_TLS}, where="a Redis URL")
 
 
-def _prefix(value: str) -> str:
+def _read_prefix(value: str) -> str:
     if not _PREFIX.fullmatch(value):
         raise InvalidOption(f"prefix={value[:80]!r}: use 1 to 64 letters, digits and any of . _ : -")
     return value
@@ -160,7 +160,7 @@ def _min_replicas(value: str) -> int:
     return int(value)
 
 
-def _verify(value: str) -> dict[str, Any]:
+def _read_verify(value: str) -> dict[str, Any]:
     if value.lower() in {"1", "true", "yes", "on"}:
         return {}
     if value.lower() in {"0", "false", "no", "off"}:
@@ -169,7 +169,7 @@ def _verify(value: str) -> dict[str, Any]:
 
 
 _TEXTS: dict[str, Callable[[str], Any]] = {
-    "prefix": _prefix,
+    "prefix": _read_prefix,
     "min_replicas": _min_replicas,
     "sentinel_username": str,
     "sentinel_password": str,
@@ -179,5 +179,5 @@ _TLS: dict[str, Callable[[str], dict[str, Any]]] = {
     "ca_certs": lambda value: {"ssl_ca_certs": value},
     "certfile": lambda value: {"ssl_certfile": value},
     "keyfile": lambda value: {"ssl_keyfile": value},
-    "verify": _verify,
+    "verify": _read_verify,
 }

@@ -17,7 +17,7 @@ from cronsensus.process.interrupts import Event
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.redis_url import RedisUrl
-from cronsensus.stores.redis.routing import route
+from cronsensus.stores.redis.routing import route_to
 from cronsensus.stores.wait_queues import WaitQueues
 
 
@@ -25,17 +25,17 @@ class RedisQueues(WaitQueues):
     """One process's places in the wait queues of a namespace. It receives on a connection of its own."""
 
     def __init__(self, url: RedisUrl, keyspace: Keyspace, write: Callable[..., Any]) -> None:
-        """Wait for locks in queues that ``write`` changes; nothing is opened before the first ``join``."""
+        """Wait for locks in queues that ``write`` changes; nothing is opened before the first ``join_queue``."""
         super().__init__()
         self._write = write
         self._id = secrets.token_hex(8)
         channel = keyspace.waiter_channel(self._id)
-        self._subscription = Subscription(route(url, keyspace.meta.decode()), channel, where=url.where)
+        self._subscription = Subscription(route_to(url, keyspace.meta.decode()), channel, where=url.where)
         self._lock = threading.Lock()
         self._joined: set[str] = set()
         self._begun = Event()
 
-    def join(self, name: str) -> None:
+    def join_queue(self, name: str) -> None:
         """Subscribe first, then join the queue."""
         if self._closed.is_set():
             return

@@ -54,15 +54,15 @@ class Wake:
                 break
         return False
 
-    def show(self, sign: bytes | None) -> None:
+    def show_sign(self, sign: bytes | None) -> None:
         """Show a sign of life, a channel, instead of the one before, while something waits."""
-        self._subscription.show(sign)
+        self._subscription.show_sign(sign)
 
     def notify(self) -> None:
         """Notify the other handles of the namespace. Never raises."""
         if not self._closed.is_set():
             with contextlib.suppress(StoreError):
-                self._client.command("PUBLISH", self._channel, self.name)
+                self._client.run_command("PUBLISH", self._channel, self.name)
 
     def close(self) -> None:
         """Stop listening and notifying; end a ``wait`` in another thread. Idempotent."""

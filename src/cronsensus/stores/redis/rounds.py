@@ -32,16 +32,16 @@ from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.client import TooFewReplicas
 from cronsensus.stores.redis.codec import (
     Row,
-    claim,
-    given,
-    instant,
     job_state,
-    length,
-    micros,
     occurrence_id,
+    or_none,
+    read_claim,
+    read_instant,
     read_spec,
     session_views,
-    unpack,
+    to_length,
+    to_micros_text,
+    unpack_answer,
     write_line,
     write_range,
 )
@@ -84,29 +84,30 @@ class RoundVerbs(Handle):
         """Look, along the indexes; jobs that are not due are not touched."""
         through: list[socket.socket] = []
         told, known_guests = self._guests
-        now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs, parked = self._read(
-            "look", limit, newest_of(limit), *(partition or (0, 1)), length(ahead), self._own_session,
+        answer = self._read_script(
+            "look", limit, newest_of(limit), *(partition or (0, 1)), to_length(ahead), self._own_session,
             self._observer.known, told, tell=through.append,
         )  # fmt: skip
+        now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs, parked = answer
         if guests is not False:
             known_guests = frozenset(guests)
             self._guests = opened, known_guests
         return View(
             now=from_micros(int(now)),
-            jobs=tuple(self._states(jobs)),
+            jobs=tuple(self._read_states(jobs)),
             more=more,
-            next_job=instant(next_job),
+            next_job=read_instant(next_job),
             backlog=backlog,
-            next_pending=instant(next_pending),
+            next_pending=read_instant(next_pending),
             holders=tuple(session_views(self._unreadable, holders)),
             sessions=tuple(sorted(one for one in turning if one not in known_guests)[:MOST_SESSIONS_SHOWN]),
-            absent=self._observer.note(through[-1], opened, given(signs)),
+            absent=self._observer.note_signs(through[-1], opened, or_none(signs)),
             parked=parked,
         )
 
-    def _states(self, rows: Sequence[Row]) -> list[JobState]:
+    def _read_states(self, rows: Sequence[Row]) -> list[JobState]:
         """Return the states of jobs. One that cannot be read is left out and named, so that the others still fire."""
-        return self._unreadable.readable(
+        return self._unreadable.keep_readable(
             rows,
             lambda row: job_state(self._keyspace, row),
             lambda row: f"job {row[0]} is due, cannot be fired, and",
@@ -117,11 +118,11 @@ class RoundVerbs(Handle):
     def _step(self, session: str, step: Step) -> Done:
         """Do all of it in one script."""
         front = (
-            self._notes(step.notes),
-            self._ends(step.ends),
-            [[*self._held(one.claim), *self._cut(one.cut)] for one in step.give_back],
-            self._plans(step.plans, step.want),
-            length(step.want.ahead) if step.want else 0,
+            self._encode_notes(step.notes),
+            self._encode_ends(step.ends),
+            [[*self._encode_claim(one.claim), *self._encode_cut(one.cut)] for one in step.give_back],
+            self._encode_plans(step.plans, step.want),
+            to_length(step.want.ahead) if step.want else 0,
             step.want.reserve if step.want else 0,
             step.want.nodes if step.want else 1,
             step.want.oldest if step.want else False,
@@ -129,18 +130,18 @@ class RoundVerbs(Handle):
         limit = 0
         if step.want is not None:
             limit = max(step.want.limit, 0)
-            done = self._take(front, session, step.want)
+            done = self._take_step(front, session, step.want)
         elif step.ends or step.plans:
-            done = self._decide("step", *front, session)
+            done = self._decide_script("step", *front, session)
         else:
-            done = self._write("step", *front, session)
+            done = self._write_script("step", *front, session)
         noted, settled, returned, won, lost, *taken = done
         return Done(
             noted=tuple(noted),
-            settled=tuple(self._settled(step.ends, settled)),
+            settled=tuple(self._read_settled(step.ends, settled)),
             returned=tuple(returned),
             carried_out=tuple(won),
-            claims=tuple(self._claims(session, taken, limit)),
+            claims=tuple(self._read_claims(session, taken, limit)),
             lost=lost,
         )
 
@@ -153,24 +154,24 @@ class RoundVerbs(Handle):
         self._client.require_replicas()
         told = [_written_ask(ask) for ask in asks]
         try:
-            answers, *taken = self._decide(
-                "acquire", session, length(lease), length(MOST_IN_FUTURE), told, _VERDICTS, length(MOST_EARLY)
+            answers, *taken = self._decide_script(
+                "acquire", session, to_length(lease), to_length(MOST_IN_FUTURE), told, _VERDICTS, to_length(MOST_EARLY)
             )
         except Refusal as refused:
             far = max((time, ask.job) for ask in asks for time in ask.times)
             raise too_early(far[1], far[0], from_micros(int(refused.rest))) from None
         except TooFewReplicas as short:
-            self._give_back(unpack(short.answer)[1][-2])
+            self._give_back(unpack_answer(short.answer)[1][-2])
             raise
         # One whose definition or arguments cannot be read was given back.
-        won = {occurrence_id(one.id): one for one in self._claims(session, taken)}
+        won = {occurrence_id(one.id): one for one in self._read_claims(session, taken)}
         started = iter([row[0] for row in taken[1]])
         return [
             tuple(NotWon(word) if word else won.get(next(started), NotWon.LOST) for word in answer)
             for answer in answers
         ]
 
-    def _take(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
+    def _take_step(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
         """Take a step that claims; tell it the session's functions if it asks for them."""
         self._client.require_replicas()
         if self._left_out and _CLOCK.monotonic() - self._left_out_at > LEFT_OUT_FOR:
@@ -178,11 +179,11 @@ class RoundVerbs(Handle):
         names, digest, _ = self._known_functions(want.functions)
         for told in (None, names):
             try:
-                answer = self._decide(
-                    "step", *front, session, max(want.limit, 0), digest, told, self._left_out, length(want.lease)
+                answer = self._decide_script(
+                    "step", *front, session, max(want.limit, 0), digest, told, self._left_out, to_length(want.lease)
                 )
             except TooFewReplicas as short:
-                if taken := unpack(short.answer)[1]:
+                if taken := unpack_answer(short.answer)[1]:
                     self._give_back(taken[-2])
                 raise
             if answer is not False:
@@ -198,7 +199,7 @@ class RoundVerbs(Handle):
             known = self._functions = names, hashlib.blake2b(text, digest_size=16).hexdigest(), frozenset(names)
         return known
 
-    def _claims(self, session: str, taken: Row, limit: int = sys.maxsize) -> list[Claim]:
+    def _read_claims(self, session: str, taken: Row, limit: int = sys.maxsize) -> list[Claim]:
         """Return claims; behind the first ``limit`` they are reserved.
 
         Those of a job whose definition cannot be read go back at once.
@@ -214,7 +215,7 @@ class RoundVerbs(Handle):
         claims, back = [], []
         for place, row in enumerate(rows):
             try:
-                claims.append(claim(row, known, session, claimed_at, reserved=place >= limit))
+                claims.append(read_claim(row, known, session, claimed_at, reserved=place >= limit))
             except READING_RAISES as error:
                 back.append(row)
                 if row[1] in known:
@@ -225,18 +226,20 @@ class RoundVerbs(Handle):
 
     def _leave_out(self, number: str, what: str, error: Exception) -> None:
         """Claim no more of a job, or not that occurrence, for a while."""
-        self._unreadable.tell(what, error)
+        self._unreadable.log_unreadable(what, error)
         self._left_out |= {number: True}
         self._left_out_at = _CLOCK.monotonic()
 
     def _give_back(self, rows: Sequence[Row]) -> None:
         """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""
         try:
-            self._write("step", [], [], [[row[0], row[7], None, False, False] for row in rows], [], 0, 0, 1, False)
+            self._write_script(
+                "step", [], [], [[row[0], row[7], None, False, False] for row in rows], [], 0, 0, 1, False
+            )
         except StoreError as error:
             _log.warning("%d claims could not be given back; they end with their session: %s", len(rows), error)
 
-    def _plans(self, plans: Sequence[Plan], want: Want | None) -> list[list[Any]]:
+    def _encode_plans(self, plans: Sequence[Plan], want: Want | None) -> list[list[Any]]:
         functions: Collection[str] = ()
         if plans and want and self.starts_as_it_fires:
             functions = self._known_functions(want.functions)[2]
@@ -245,23 +248,23 @@ class RoundVerbs(Handle):
                 self._keyspace.job_number(plan.job_id),
                 plan.job,
                 str(plan.revision),
-                micros(plan.watermark_seen),
+                to_micros_text(plan.watermark_seen),
                 plan.active_seen,
-                micros(plan.watermark),
-                micros(plan.next_due),
-                micros(plan.not_before),
+                to_micros_text(plan.watermark),
+                to_micros_text(plan.next_due),
+                to_micros_text(plan.not_before),
                 plan.cancel_previous,
                 [
                     [
-                        micros(one.scheduled_for),
+                        to_micros_text(one.scheduled_for),
                         scheduled_key(one.scheduled_for),
-                        micros(one.due_at),
-                        micros(one.expires_at),
+                        to_micros_text(one.due_at),
+                        to_micros_text(one.expires_at),
                         one.parked_on,
                     ]
                     for one in plan.occurrences
                 ],
-                [[micros(verdict.last), write_range(verdict)] for verdict in plan.verdicts],
+                [[to_micros_text(verdict.last), write_range(verdict)] for verdict in plan.verdicts],
                 plan.definition,
                 plan.function if plan.function in functions else False,
             ]
@@ -270,35 +273,35 @@ class RoundVerbs(Handle):
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _ends(self, ends: Sequence[End]) -> list[list[Any]]:
+    def _encode_ends(self, ends: Sequence[End]) -> list[list[Any]]:
         return [
             [
                 occurrence_id(one.id),
                 str(one.token),
                 one.session,
-                length(one.elapsed),
+                to_length(one.elapsed),
                 recorded_as(one.then) or False,
                 cleaned(one.then.reason),
                 write_error(one.error),
-                _written(one.then),
+                _encode_then(one.then),
             ]
             for one in ends
         ]
 
-    def _settled(self, ends: Sequence[End], answers: Sequence[Row]) -> list[Settled]:
+    def _read_settled(self, ends: Sequence[End], answers: Sequence[Row]) -> list[Settled]:
         return [
             Settled(one.id, one.token, accepted=accepted, state=State(state) if state else None)
             for one, (accepted, state) in zip(ends, answers, strict=True)
         ]
 
-    def _held(self, claim: Claim) -> list[str]:
+    def _encode_claim(self, claim: Claim) -> list[str]:
         return [occurrence_id(claim.id), str(claim.token), claim.session]
 
-    def _cut(self, cut: Cut | None) -> tuple[str | bool, bool]:
+    def _encode_cut(self, cut: Cut | None) -> tuple[str | bool, bool]:
         """Return the words for why a run was cut off, if it was, and whether that is a crash."""
         return False if cut is None else CUT_WORDS[cut], cut == "crashed"
 
-    def _notes(self, notes: Sequence[Note]) -> list[list[Any]]:
+    def _encode_notes(self, notes: Sequence[Note]) -> list[list[Any]]:
         return [
             [
                 occurrence_id(one.id),
@@ -306,7 +309,7 @@ class RoundVerbs(Handle):
                 None if one.progress is None else " ".join(map(repr, map(float, one.progress))),
                 [write_line(LogLine(line.at, clean(line.level), clean(line.text))) for line in one.lines],
                 one.session,
-                None if one.ran is None else length(one.ran),
+                None if one.ran is None else to_length(one.ran),
             ]
             for one in notes
         ]
@@ -315,17 +318,17 @@ class RoundVerbs(Handle):
 def _written_ask(ask: Ask | AskNamed) -> list[Any]:
     """Return an ask, as ``acquire.lua`` takes it: without an intent, it names one occurrence."""
     if isinstance(ask, Ask):
-        return [ask.job, ask.intent, [[micros(time), scheduled_key(time)] for time in ask.times]]
-    return [ask.job, False, [[micros(ask.named.scheduled_for), ask.named.key]], ask.fingerprint]
+        return [ask.job, ask.intent, [[to_micros_text(time), scheduled_key(time)] for time in ask.times]]
+    return [ask.job, False, [[to_micros_text(ask.named.scheduled_for), ask.named.key]], ask.fingerprint]
 
 
-def _written(then: Then) -> list[Any]:
+def _encode_then(then: Then) -> list[Any]:
     """Return what follows, as ``reporting.lua`` takes it."""
     match then:
         case Final():
             return ["final", then.state.value, then.result]
         case Again():
-            return ["again", within_stores(length(then.after)), then.failed, then.note]
+            return ["again", within_stores(to_length(then.after)), then.failed, then.note]
         case Parked():
             return ["parked", then.on, None if then.listed is None else str(then.listed)]
         case _:

@@ -79,17 +79,17 @@ class Route:
         pool = ConnectionPool(
             connection_class=Connection if self._url.tls is None else SSLConnection,
             max_connections=MOST_CONNECTIONS,
-            **options(self._url),
+            **connection_options(self._url),
             host=host,
             port=port,
         )
         return cast("Pool", pool)
 
-    def moved(self, address: Address) -> bool:  # noqa: ARG002 - only a Cluster has others
+    def follow_move(self, address: Address) -> bool:  # noqa: ARG002 - only a Cluster has others
         """Follow an answer that names another server; ``False``: that is not for this kind of URL."""
         return False
 
-    def forget(self) -> None:
+    def forget_place(self) -> None:
         """Ask anew where the keys are before the next use: the server is gone, or no longer the master."""
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class SentinelRoute(Route):
 
     def _make_pool(self) -> Pool:
         url = self._url
-        asking = options(url) | {
+        asking = connection_options(url) | {
             "db": 0,
             "username": url.sentinel_username,
             "password": url.sentinel_password,
@@ -114,11 +114,11 @@ class SentinelRoute(Route):
             asking["ssl"] = True
         sentinel = cast("Any", Sentinel)(url.hosts, sentinel_kwargs=asking)
         pool = cast("Any", SentinelConnectionPool)(
-            url.service, sentinel, ssl=url.tls is not None, max_connections=MOST_CONNECTIONS, **options(url)
+            url.service, sentinel, ssl=url.tls is not None, max_connections=MOST_CONNECTIONS, **connection_options(url)
         )
         return cast("Pool", pool)
 
-    def forget(self) -> None:
+    def forget_place(self) -> None:
         """Close the idle connections, so that the next use asks the Sentinels."""
         pool = self._pool
         if pool is not None:
@@ -136,13 +136,13 @@ class ClusterRoute(Route):
         """The servers that the Cluster named last."""
 
     def _make_pool(self) -> Pool:
-        return self._pool_of(self._locate())
+        return self._pool_of(self._locate_master())
 
-    def _locate(self) -> Address:
+    def _locate_master(self) -> Address:
         problem: Exception = exceptions.ClusterDownError(f"slot {self._slot} belongs to no server")
         for address in dict.fromkeys((*self._others, *self._url.hosts)):
             try:
-                found = self._ask(address)
+                found = self._ask_for_slot(address)
             except (exceptions.RedisError, OSError) as error:
                 problem = error
             else:
@@ -150,11 +150,11 @@ class ClusterRoute(Route):
                     return found
         raise problem
 
-    def _ask(self, address: Address) -> Address | None:
+    def _ask_for_slot(self, address: Address) -> Address | None:
         """Ask one server which server has the slot."""
         host, port = address
         kind = Connection if self._url.tls is None else SSLConnection
-        connection = cast("DriverConnection", kind(**options(self._url), host=host, port=port))
+        connection = cast("DriverConnection", kind(**connection_options(self._url), host=host, port=port))
         try:
             connection.connect()
             connection.send_command("CLUSTER", "SLOTS")
@@ -171,7 +171,7 @@ class ClusterRoute(Route):
         self._others = tuple(others)
         return master
 
-    def moved(self, address: Address) -> bool:
+    def follow_move(self, address: Address) -> bool:
         """Go where the answer says."""
         pool = self._pool_of((address[0] or self._url.hosts[0][0], address[1]))
         with self._lock:
@@ -180,7 +180,7 @@ class ClusterRoute(Route):
             old.disconnect(inuse_connections=False)
         return True
 
-    def forget(self) -> None:
+    def forget_place(self) -> None:
         """Ask the Cluster anew before the next use."""
         with self._lock:
             old, self._pool = self._pool, None
@@ -188,7 +188,7 @@ class ClusterRoute(Route):
             old.disconnect(inuse_connections=False)
 
 
-def route(url: RedisUrl, key: str) -> Route:
+def route_to(url: RedisUrl, key: str) -> Route:
     """Return the way to ``key``, which stands for all keys of its slot."""
     match url.kind:
         case "server":
@@ -199,7 +199,7 @@ def route(url: RedisUrl, key: str) -> Route:
             return ClusterRoute(url, key)
 
 
-def options(url: RedisUrl) -> dict[str, Any]:
+def connection_options(url: RedisUrl) -> dict[str, Any]:
     """Return what every connection is made with."""
     return {
         "db": url.database,
@@ -209,7 +209,7 @@ def options(url: RedisUrl) -> dict[str, Any]:
         "socket_timeout": max(url.timeout, url.replica_timeout + 1.0 if url.min_replicas else 0.0),
         "socket_connect_timeout": url.connect_timeout,
         "socket_keepalive": True,
-        "socket_keepalive_options": _keepalive(),
+        "socket_keepalive_options": _keepalive_options(),
         "retry": Retry(NoBackoff(), 0),
         "health_check_interval": 0,
         "protocol": 2,
@@ -217,7 +217,7 @@ def options(url: RedisUrl) -> dict[str, Any]:
     }
 
 
-def _keepalive() -> dict[int, int]:
+def _keepalive_options() -> dict[int, int]:
     """Return how soon the kernel notices, on a connection that only listens, that the other side is gone."""
     wanted = {
         "TCP_KEEPIDLE": _SILENT_FOR,

@@ -22,34 +22,34 @@ class Script:
 
 
 @cache
-def script(verb: str) -> Script:
+def script_of(verb: str) -> Script:
     """Return the script of a verb."""
     parts: dict[str, str] = {}
-    body = _read(f"verbs/{verb}.lua")
-    for part in ("base", *_needed(body)):
-        _gather(part, parts)
+    body = _read_part(f"verbs/{verb}.lua")
+    for part in ("base", *_needed_parts(body)):
+        _gather_parts(part, parts)
     text = "\n".join([*parts.values(), body]).encode()
     return Script(verb, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
-def verbs() -> list[str]:
+def list_verbs() -> list[str]:
     """Return the names of all scripts."""
     return sorted(path.name.removesuffix(".lua") for path in _LUA.joinpath("verbs").iterdir())
 
 
-def _gather(part: str, parts: dict[str, str]) -> None:
+def _gather_parts(part: str, parts: dict[str, str]) -> None:
     """Add a part behind those that it needs itself."""
     if part in parts:
         return
-    text = _read(f"{part}.lua")
-    for other in _needed(text):
-        _gather(other, parts)
+    text = _read_part(f"{part}.lua")
+    for other in _needed_parts(text):
+        _gather_parts(other, parts)
     parts[part] = text
 
 
-def _needed(text: str) -> list[str]:
+def _needed_parts(text: str) -> list[str]:
     return [part for line in _NEEDS.findall(text) for part in line.split()]
 
 
-def _read(path: str) -> str:
+def _read_part(path: str) -> str:
     return _LUA.joinpath(path).read_text(encoding="utf-8")

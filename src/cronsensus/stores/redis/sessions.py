@@ -12,7 +12,7 @@ from cronsensus.errors import StoreError
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.payload.codec import clean
-from cronsensus.stores.redis.codec import Row, length, takeover, write_json, write_session_spec
+from cronsensus.stores.redis.codec import Row, read_takeover, to_length, write_json, write_session_spec
 from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.redis.redis_presence import SecondSign
@@ -41,7 +41,7 @@ class SessionVerbs(Handle):
         declares = write_json(dict(session.declares)) if session.declares else None
         release = session.release if session.is_node else None
         self._own_session = session.id
-        now = self._write("open_session", session.id, session.node, text, release, length(lease), declares)
+        now = self._write_script("open_session", session.id, session.node, text, release, to_length(lease), declares)
         if session.is_node:
             with contextlib.suppress(StoreError):  # from this moment on its connection observes the signs of the others
                 self._look(1, None, AT_ONCE)
@@ -49,14 +49,14 @@ class SessionVerbs(Handle):
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
         """Set the lease, if there still is one; the script looks whether the session holds runs."""
-        now, set_to, cancel, drain, held, beats, store = self._write(
-            "renew", session, length(lease), length(idle_lease)
+        now, set_to, cancel, drain, held, beats, store = self._write_script(
+            "renew", session, to_length(lease), to_length(idle_lease)
         )
-        self._policy.look()
+        self._policy.check_policy()
         if session == self._registered and set_to is not False:
-            self._show(session)
+            self._show_sign(session)
         # A token that is none is that of no run here: it is stopped, for the store takes no result of it.
-        runs = self._unreadable.readable(
+        runs = self._unreadable.keep_readable(
             held, lambda row: (int(row[0]), int(row[1] or 0)), lambda row: f"the token of run {row[0]}"
         )
         return Renewal(
@@ -70,31 +70,31 @@ class SessionVerbs(Handle):
             held=tuple(runs) if set_to is not False else None,
         )
 
-    def _show(self, session: str) -> None:
+    def _show_sign(self, session: str) -> None:
         """Show a sign of life, and write down that it is there; nothing is lost where that fails."""
-        shown = self._second_sign.keep(self._keyspace.sign(session))
+        shown = self._second_sign.show_sign(self._keyspace.sign_channel(session))
         if shown != (self._noted == (session, True)):
             with contextlib.suppress(StoreError):
-                self._noted = session, self._write("note_sign", session, shown)
+                self._noted = session, self._write_script("note_sign", session, shown)
 
     def _signs(self, sessions: Collection[str]) -> dict[str, bool]:
-        return {session: bool(shown) for session, shown in self._read("signs", sorted(set(sessions)))}
+        return {session: bool(shown) for session, shown in self._read_script("signs", sorted(set(sessions)))}
 
     def _close_session(self, session: str) -> list[Takeover]:
-        return self._taken(self._write("close_session", session))
+        return self._read_takeovers(self._write_script("close_session", session))
 
-    def _taken(self, rows: Sequence[Row]) -> list[Takeover]:
-        return self._unreadable.readable(rows, takeover, lambda row: f"run {row[0]} of a session that ended")
+    def _read_takeovers(self, rows: Sequence[Row]) -> list[Takeover]:
+        return self._unreadable.keep_readable(rows, read_takeover, lambda row: f"run {row[0]} of a session that ended")
 
     def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
         """End the sessions that are dead, some hundred runs a step."""
         taken: list[Takeover] = []
         more = True
         while more:
-            rows, more = self._write("reclaim", list(presumed_dead))
-            taken += self._taken(rows)
+            rows, more = self._write_script("reclaim", list(presumed_dead))
+            taken += self._read_takeovers(rows)
         return taken
 
     def _drain(self, session: str, *, by: str, why: str) -> bool:
-        asked: bool = self._write("drain", session, clean(by), clean(why))
+        asked: bool = self._write_script("drain", session, clean(by), clean(why))
         return asked

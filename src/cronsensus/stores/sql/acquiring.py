@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from cronsensus.model.acquiring import VERDICTS, Ask, AskNamed, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, too_early, too_old
-from cronsensus.stores.sql.claiming import expire, prolong
+from cronsensus.stores.sql.claiming import expire_late, prolong_session
 from cronsensus.stores.sql.competing import Contest, Win, is_pruned
 from cronsensus.stores.sql.job_rows import definition_of
 from cronsensus.stores.sql.occurrence_rows import insert_absent
@@ -19,7 +19,7 @@ from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.timing.instants import from_micros
 
 
-def acquire(
+def acquire_occurrences(
     tx: Transaction, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
 ) -> list[tuple[Claim | NotWon, ...]]:
     """Win occurrences, creating those that are not there; nominal times that are not run get their verdicts.
@@ -52,15 +52,15 @@ def acquire(
                 raise too_early(ask.job, time, from_micros(tx.now))
     late = any(row.late for row in jobs)
     if late:
-        expire(tx)
-    contest.read({row.name: row for row in jobs if row.retired_at is None}, again=late)
-    answers = [contest.answer(ask) for ask in asks]
-    write(tx, contest)
-    claims = iter(start(tx, contest, session, jobs[0].holder, lease) if contest.won else ())
+        expire_late(tx)
+    contest.read_contest({row.name: row for row in jobs if row.retired_at is None}, again=late)
+    answers = [contest.answer_ask(ask) for ask in asks]
+    write_contest(tx, contest)
+    claims = iter(start_won(tx, contest, session, jobs[0].holder, lease) if contest.won else ())
     return [tuple(next(claims) if one is None else one for one in answer) for answer in answers]
 
 
-def write(tx: Transaction, contest: Contest) -> None:
+def write_contest(tx: Transaction, contest: Contest) -> None:
     """Delete what was kept long enough, create what is new, and give verdicts."""
     if contest.over:
         delete_occurrences(tx, contest.over)
@@ -73,15 +73,15 @@ def write(tx: Transaction, contest: Contest) -> None:
     tx.send_rows("pass_watermarks", [(decided, job) for job, decided in contest.passed.items()])
 
 
-def start(tx: Transaction, contest: Contest, session: str, node: str, lease: timedelta) -> list[Claim]:
+def start_won(tx: Transaction, contest: Contest, session: str, node: str, lease: timedelta) -> list[Claim]:
     """Make what was won running for ``session``, each under a new token, and commit; return the claims in order.
 
     Nothing is written unless the session lives; then its lease is set.
     """
     won = contest.won
     for job in {win.job for win in won}:
-        tx.definitions.claimed.note(job, job, definition_of(contest.jobs[job]))
-    prolong(tx, session, lease)
+        tx.definitions.claimed.note_definition(job, job, definition_of(contest.jobs[job]))
+    prolong_session(tx, session, lease)
     answers = _take_tokens(tx, won)
     # The end of the attempt before may have been written since this transaction began.
     now, most = tx.by_now, len(won) - 1
@@ -99,7 +99,7 @@ def start(tx: Transaction, contest: Contest, session: str, node: str, lease: tim
         ids |= {(row.job_id, row.key): row.id for one in answers for row in one.rows}
     first, claimed_at = answers[0].row.last - most, from_micros(tx.now)
     return [
-        _claim(win, ids[win.job, win.key], contest.specs[win.job], first + place, session=session, at=claimed_at)
+        _make_claim(win, ids[win.job, win.key], contest.specs[win.job], first + place, session=session, at=claimed_at)
         for place, win in enumerate(won)
     ]
 
@@ -124,7 +124,7 @@ def _take_tokens(tx: Transaction, won: Sequence[Win]) -> list[Pending]:
     return [last, *(tx.send("ids_of_asked", ids=ids, keys=keys) for ids, keys in rest)]
 
 
-def _claim(win: Win, number: int, spec: JobSpec, token: int, *, session: str, at: datetime) -> Claim:
+def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: str, at: datetime) -> Claim:
     found, (args, kwargs) = win.row, win.payload
     return Claim(
         id=number,

@@ -13,16 +13,16 @@ from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.timing.instants import LATEST_MICROS, from_micros
 
 
-def children(tx: Transaction, numbers: Sequence[int], limit: int) -> dict[int, Children]:
+def read_children(tx: Transaction, numbers: Sequence[int], limit: int) -> dict[int, Children]:
     """Return where batches stand; a statement for each, all in one trip."""
     sent = {
         number: tx.send("children", batch=number, space=tx.namespace, size=limit) for number in numbers if is_id(number)
     }
-    found = {number: _children(one.rows[0]) for number, one in sent.items()}
+    found = {number: _children_of(one.rows[0]) for number, one in sent.items()}
     return {number: found.get(number, Children(None)) for number in numbers}
 
 
-def _children(row: AnyRow) -> Children:
+def _children_of(row: AnyRow) -> Children:
     return Children(
         state=None if row.state is None else State(row.state),
         listed=row.listed,
@@ -35,7 +35,7 @@ def _children(row: AnyRow) -> Children:
     )
 
 
-def parked(tx: Transaction, after: int, limit: int) -> list[Sleeper]:
+def list_parked(tx: Transaction, after: int, limit: int) -> list[Sleeper]:
     """Return a page of what is parked, each with the name of its job."""
     rows = tx.send_last("parked", space=tx.namespace, never=LATEST_MICROS, after=after, size=limit)
     return [
@@ -43,7 +43,7 @@ def parked(tx: Transaction, after: int, limit: int) -> list[Sleeper]:
     ]
 
 
-def wake(tx: Transaction, numbers: Sequence[int], listed: int | None) -> int:
+def wake_parked(tx: Transaction, numbers: Sequence[int], listed: int | None) -> int:
     """Make due what is parked of these, or note that the list of the one batch is complete and make it due.
 
     Safe when a node claims or ends one at the same instant: the UPDATE asks for its state.

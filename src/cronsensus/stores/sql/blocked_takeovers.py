@@ -30,7 +30,7 @@ class BlockedTakeovers:
         """When each session was met for the first time and for the last time."""
         self._reported: dict[str, float] = {}
 
-    def report(self, session: str, runs: Sequence[int]) -> None:
+    def report_blocked(self, session: str, runs: Sequence[int]) -> None:
         """Note that these runs of a dead session could not be locked; log it now and then while that lasts."""
         now = _CLOCK.monotonic()
         with self._lock:

@@ -25,7 +25,7 @@ from cronsensus.stores.values import StoreCapabilities
 
 
 @contextmanager
-def borrowed(given: Any, engine: Engine) -> Iterator[Connection]:
+def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
     """Give SQLAlchemy's view of a connection that is the caller's, in the place of a driver's.
 
     Args:
@@ -39,7 +39,7 @@ def borrowed(given: Any, engine: Engine) -> Iterator[Connection]:
     if connection is None and isinstance(given, _connection_class(engine)):
         connection = alchemy.Connection(engine, connection=_NotOurs(given))
     if connection is None:
-        raise UnsupportedTransaction(_unusable(given, engine))
+        raise UnsupportedTransaction(_unusable_error(given, engine))
     if connection.dialect.name != engine.dialect.name:
         raise UnsupportedTransaction(
             f"this connection leads to {connection.dialect.name}, and the store is {engine.dialect.name}: effects and "
@@ -53,7 +53,7 @@ def borrowed(given: Any, engine: Engine) -> Iterator[Connection]:
             "this connection commits each statement by itself (autocommit), so the result would be recorded without "
             "the effects; begin a transaction first, and call run.complete_in() in it"
         )
-    with driver.ready(raw):
+    with driver.ready_connection(raw):
         yield Connection(connection, ours=False)
 
 
@@ -79,7 +79,7 @@ def _connection_class(engine: Engine) -> type[Any]:
     return found
 
 
-def _unusable(given: Any, engine: Engine) -> str:
+def _unusable_error(given: Any, engine: Engine) -> str:
     kind = f"{type(given).__module__}.{type(given).__qualname__}"
     driver = getattr(engine.dialect.dbapi, "__name__", engine.dialect.driver)
     asynchronous = "; of an async driver, go through SQLAlchemy: await session.run_sync(run.complete_in)"
@@ -89,7 +89,7 @@ def _unusable(given: Any, engine: Engine) -> str:
     )
 
 
-def elsewhere(where: str) -> UnsupportedTransaction:
+def elsewhere_error(where: str) -> UnsupportedTransaction:
     """Return the error for a connection on which the store's tables are not to be found."""
     return UnsupportedTransaction(
         f"this connection leads to a database without the store's tables, which are in {where}; effects and result can "
@@ -97,7 +97,7 @@ def elsewhere(where: str) -> UnsupportedTransaction:
     )
 
 
-def overtaken(error: Exception) -> StoreBusy:
+def overtaken_error(error: Exception) -> StoreBusy:
     """Return the error for a transaction that the database ended in favour of another one."""
     return StoreBusy(
         f"{error}. This transaction cannot go on: roll it back, and let the exception end the run, so that its retries "
@@ -132,7 +132,7 @@ class Borrowed(Dialect):
         """Refuse: nothing is migrated here."""
         raise NotImplementedError(connection)
 
-    def describe(self, connection: Connection) -> NoReturn:
+    def describe_settings(self, connection: Connection) -> NoReturn:
         """Refuse: it is not the store's connection."""
         raise NotImplementedError(connection)
 
@@ -140,11 +140,11 @@ class Borrowed(Dialect):
         """Return the clocks as they were read."""
         return self._reading
 
-    def query(self, name: str) -> Query:
+    def find_query(self, name: str) -> Query:
         """Return a statement of the dialect's database, for one row at a time."""
         return self._own.query_alone(name)
 
-    def send(
+    def send_statements(
         self,
         connection: Connection,
         queue: Sequence[Pending],
@@ -159,21 +159,21 @@ class Borrowed(Dialect):
             statement = text(one.query.text).bindparams(*lists)
             if one.given is not None:
                 rows = [{**one.values, **dict(zip(one.query.rows, row, strict=True))} for row in one.given]
-                one.answer(NONE, sum(theirs.execute(statement, row).rowcount for row in rows))
+                one.receive_answer(NONE, sum(theirs.execute(statement, row).rowcount for row in rows))
             else:
                 found = theirs.execute(statement, dict(one.values))
-                one.answer(found.all() if found.returns_rows else NONE, found.rowcount)
-            one.require()
+                one.receive_answer(found.all() if found.returns_rows else NONE, found.rowcount)
+            one.require_count()
 
-    def translate(self, error: Exception) -> CronsensusError | None:
+    def translate_error(self, error: Exception) -> CronsensusError | None:
         """Return what an error means."""
-        return self._own.translate(error)
+        return self._own.translate_error(error)
 
 
 class _NotOurs(Kept):
     def cursor(self, *_: Any, **__: Any) -> Any:
         """Return a cursor that gives tuples, whatever the caller has asked for on the connection."""
-        return _driver_of(self.dbapi_connection).cursor(self.dbapi_connection)
+        return _driver_of(self.dbapi_connection).open_cursor(self.dbapi_connection)
 
 
 # --- what differs between drivers; none of them is imported here ------------------------------------------------------
@@ -182,7 +182,7 @@ class _NotOurs(Kept):
 class _Driver:
     """A driver of which nothing is known: what SQLAlchemy knows has to do."""
 
-    def cursor(self, raw: Any) -> Any:
+    def open_cursor(self, raw: Any) -> Any:
         """Return a cursor whose rows are tuples."""
         return raw.cursor()
 
@@ -191,13 +191,13 @@ class _Driver:
         return False
 
     @contextmanager
-    def ready(self, raw: Any) -> Iterator[None]:  # noqa: ARG002 - nothing to do
+    def ready_connection(self, raw: Any) -> Iterator[None]:  # noqa: ARG002 - nothing to do
         """See to it that a transaction is open, and that texts come as texts."""
         yield
 
 
 class _Sqlite(_Driver):
-    def cursor(self, raw: Any) -> Any:
+    def open_cursor(self, raw: Any) -> Any:
         cursor = raw.cursor()
         cursor.row_factory = None
         return cursor
@@ -206,7 +206,7 @@ class _Sqlite(_Driver):
         return not raw.in_transaction and (raw.isolation_level is None or getattr(raw, "autocommit", None) is True)
 
     @contextmanager
-    def ready(self, raw: Any) -> Iterator[None]:
+    def ready_connection(self, raw: Any) -> Iterator[None]:
         if not raw.in_transaction:
             # Python would begin one before the first write only, and what was read before could be outdated by then.
             raw.execute("BEGIN IMMEDIATE")
@@ -218,7 +218,7 @@ class _Sqlite(_Driver):
 
 
 class _Psycopg(_Driver):
-    def cursor(self, raw: Any) -> Any:
+    def open_cursor(self, raw: Any) -> Any:
         return raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
 
     def commits_each(self, raw: Any) -> bool:
@@ -230,7 +230,7 @@ class _PyMySql(_Driver):
     _IN_TRANSACTION = 1
     """SERVER_STATUS_IN_TRANS of the protocol."""
 
-    def cursor(self, raw: Any) -> Any:
+    def open_cursor(self, raw: Any) -> Any:
         return raw.cursor(sys.modules["pymysql.cursors"].Cursor)
 
     def commits_each(self, raw: Any) -> bool:

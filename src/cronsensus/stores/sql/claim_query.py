@@ -31,7 +31,7 @@ from cronsensus.stores.sql.job_rows import specs_of
 from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, instant_of, whole
+from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, instant_of, whole_number
 
 MOST_PAGE = 500
 ORIGINS = {origin.value: origin for origin in Origin}
@@ -71,11 +71,11 @@ class Selection:
     """Jobs with occurrences that wait their turn, and the id whose turn it is (0: one is running)."""
 
     @property
-    def wanted(self) -> int:
+    def wanted_count(self) -> int:
         """How many more entries may be selected."""
         return 0 if self.stopped else self.limit + self.reserve - len(self.chosen)
 
-    def consider(self, row: AnyRow) -> None:
+    def consider_entry(self, row: AnyRow) -> None:
         """Select an entry, or note why not.
 
         Raises:
@@ -126,7 +126,7 @@ def read_claimed(row: AnyRow) -> Payload:
         raise ValueError(f"attempt {row.attempt!r:.60}")
     if row.origin not in ORIGINS:
         raise ValueError(f"origin {row.origin!r:.60}")
-    whole(row.crashes), whole(row.failures), instant(row.scheduled_for), row.key.encode()
+    whole_number(row.crashes), whole_number(row.failures), instant(row.scheduled_for), row.key.encode()
     instant_of(row.due_at), instant_of(row.created_at)
     return read_payload(row.payload)
 
@@ -134,7 +134,7 @@ def read_claimed(row: AnyRow) -> Payload:
 def first_page(tx: Transaction, selection: Selection, level: int | None = None) -> Pending:
     """Ask for the first entries at a level; ``None``: the highest level that has work due."""
     if level is not None:
-        return _further(tx, selection, level, _first_size(selection))
+        return _ask_further(tx, selection, level, _first_size(selection))
     return tx.send(
         "candidates",
         space=tx.namespace,
@@ -145,10 +145,10 @@ def first_page(tx: Transaction, selection: Selection, level: int | None = None) 
 
 
 def _first_size(selection: Selection) -> int:
-    return min(selection.wanted, MOST_PAGE)
+    return min(selection.wanted_count, MOST_PAGE)
 
 
-def choose(tx: Transaction, selection: Selection, page: Sequence[AnyRow], levels: Sequence[int]) -> None:
+def choose_entries(tx: Transaction, selection: Selection, page: Sequence[AnyRow], levels: Sequence[int]) -> None:
     """Select from the first page, from the pages after it, and from lower levels.
 
     ``levels``: those that have work due, highest first.
@@ -157,19 +157,19 @@ def choose(tx: Transaction, selection: Selection, page: Sequence[AnyRow], levels
     # By their places: one that was damaged cannot be compared.
     lower = [first, *levels[levels.index(first) + 1 :]] if first in levels else [first, *levels]
     size = _first_size(selection)
-    for priority in _together(lower) if selection.oldest else [[level] for level in lower]:
-        if selection.wanted > 0:
-            pages = [_entries(tx, selection, level, page if level == first else None, size) for level in priority]
-            _choose_from(tx, selection, pages[0] if len(pages) == 1 else merge(*pages, key=_age))
+    for priority in _group_levels(lower) if selection.oldest else [[level] for level in lower]:
+        if selection.wanted_count > 0:
+            pages = [_read_entries(tx, selection, level, page if level == first else None, size) for level in priority]
+            _choose_from(tx, selection, pages[0] if len(pages) == 1 else merge(*pages, key=_age_of))
             size = _first_size(selection)
 
 
-def _together(levels: Sequence[int]) -> list[list[int]]:
+def _group_levels(levels: Sequence[int]) -> list[list[int]]:
     """Return the levels of each priority; one that was damaged stands alone."""
     return [list(some) for _, some in groupby(levels, key=lambda one: priority_of(one) if type(one) is int else one)]
 
 
-def _age(row: AnyRow) -> tuple[int, int]:
+def _age_of(row: AnyRow) -> tuple[int, int]:
     """Return by what entries are merged; one whose due time was damaged is passed over wherever it stands."""
     return (row.due_at if type(row.due_at) is int else _FIRST, row.id)
 
@@ -178,29 +178,29 @@ def _choose_from(tx: Transaction, selection: Selection, rows: Iterable[AnyRow]) 
     """Select from entries in order, until there are enough."""
     for row in rows:
         try:
-            selection.consider(row)
+            selection.consider_entry(row)
         except READING_RAISES as error:
-            tx.unreadable.tell(f"run {row.id} of job {row.job_id} waits, cannot be run, and", error)
-        if selection.wanted <= 0:
+            tx.unreadable.log_unreadable(f"run {row.id} of job {row.job_id} waits, cannot be run, and", error)
+        if selection.wanted_count <= 0:
             return
 
 
-def _entries(
+def _read_entries(
     tx: Transaction, selection: Selection, level: int, page: Sequence[AnyRow] | None, size: int
 ) -> Iterator[AnyRow]:
     """Give the entries of one level, page by page; ``page``: the first, of at most ``size``, if it was read."""
     if page is None:
         page = first_page(tx, selection, level).rows
     while page:
-        _learn(tx, selection, page)
+        _learn_jobs(tx, selection, page)
         yield from page
         if len(page) < size:
             return
         size = min(2 * size + 32, MOST_PAGE)
-        page = _further(tx, selection, level, size, (page[-1].due_at, page[-1].id)).rows
+        page = _ask_further(tx, selection, level, size, (page[-1].due_at, page[-1].id)).rows
 
 
-def _further(
+def _ask_further(
     tx: Transaction, selection: Selection, level: int, size: int, after: tuple[int, int] = (_FIRST, _FIRST)
 ) -> Pending:
     """Ask for a page of one level without the jobs of which no entry can be claimed."""
@@ -219,7 +219,7 @@ def _further(
     )
 
 
-def _learn(tx: Transaction, selection: Selection, page: Sequence[AnyRow]) -> None:
+def _learn_jobs(tx: Transaction, selection: Selection, page: Sequence[AnyRow]) -> None:
     """Read the jobs of a page that were not met before, and count the free places of those with a limit.
 
     Safe when two nodes claim at the same instant: the jobs are locked before the runs are counted, so one counts what
@@ -263,4 +263,4 @@ def _leave_out_unreadable(tx: Transaction, selection: Selection, able: Mapping[i
             selection.specs.update(specs_of(tx, {job: row}))
         except StoreCorrupt as error:
             selection.left_out.add(job)
-            tx.unreadable.tell(f"work of job {job} waits that cannot be run, and the job", error)
+            tx.unreadable.log_unreadable(f"work of job {job} waits that cannot be run, and the job", error)

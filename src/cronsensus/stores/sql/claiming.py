@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronsensus.model.occurrence import Claim
-from cronsensus.stores.sql.claim_query import ORIGINS, Selection, choose, first_page
+from cronsensus.stores.sql.claim_query import ORIGINS, Selection, choose_entries, first_page
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import definition_of
 from cronsensus.stores.sql.occurrence_rows import instant
@@ -42,17 +42,17 @@ class Taken:
     now: int
     came_at: float
 
-    def claims(self) -> list[Claim]:
+    def make_claims(self) -> list[Claim]:
         """Return the claims. Call it after the transaction, because other claims wait for its end."""
         now = from_micros(self.now)
         first = self.last.rows[0].last - len(self.selection.chosen) + 1
         limit = self.selection.limit
         return [
-            self._claim(row, first + place, now, reserved=place >= limit)
+            self._make_claim(row, first + place, now, reserved=place >= limit)
             for place, row in enumerate(self.selection.chosen)
         ]
 
-    def _claim(self, row: AnyRow, token: int, now: datetime, *, reserved: bool) -> Claim:
+    def _make_claim(self, row: AnyRow, token: int, now: datetime, *, reserved: bool) -> Claim:
         args, kwargs = self.selection.payloads[row.id]
         return Claim(
             id=row.id,
@@ -92,7 +92,7 @@ class Looking:
     lease: timedelta
 
 
-def look(
+def ask_for_work(
     tx: Transaction,
     session: str,
     limit: int,
@@ -121,7 +121,7 @@ def look(
     return Looking(opening, page, selection, session, lease)
 
 
-def take(
+def claim_entries(
     tx: Transaction, asked: Looking, *, holds_jobs: bool = False, part: Callable[[int], int] = int
 ) -> Taken | None:
     """Claim the entries that were found; ``holds_jobs``: this transaction has locked jobs already.
@@ -139,20 +139,20 @@ def take(
     if not found or not found[0].alive:
         raise not_alive(asked.session)
     if found[0].late:
-        expire(tx)
+        expire_late(tx)
     selection = asked.selection
     selection.counting = holds_jobs
-    choose(
+    choose_entries(
         tx,
         selection,
         asked.page.rows if asked.page else (),
         [row.level for row in found if row.level is not None],
     )
     del selection.chosen[part(len(selection.chosen)) :]
-    return start(tx, selection, asked.session, found[0].node, asked.lease) if selection.chosen else None
+    return start_runs(tx, selection, asked.session, found[0].node, asked.lease) if selection.chosen else None
 
 
-def expire(tx: Transaction) -> None:
+def expire_late(tx: Transaction) -> None:
     """Give the verdict missed(late) to occurrences that never started and are past their expiry, if there are any.
 
     InnoDB also locks entries next to the range that was asked for: those of running occurrences. A transaction that
@@ -162,14 +162,14 @@ def expire(tx: Transaction) -> None:
     tx.send_rows("close_expired", [(tx.now, row.id) for row in late], one_each=True)
 
 
-def start(tx: Transaction, selection: Selection, session: str, node: str, lease: timedelta) -> Taken:
+def start_runs(tx: Transaction, selection: Selection, session: str, node: str, lease: timedelta) -> Taken:
     """Make pending occurrences running for ``session``, each under a new token; no attempt starts before it is due.
 
     Nothing is written unless the session lives; then its lease is set.
     """
     for job in {row.job_id for row in selection.chosen}:
-        tx.definitions.claimed.note(job, job, definition_of(selection.jobs[job]))
-    prolong(tx, session, lease)
+        tx.definitions.claimed.note_definition(job, job, definition_of(selection.jobs[job]))
+    prolong_session(tx, session, lease)
     last = tx.take_tokens(len(selection.chosen))
     # The end of the attempt before may have been written since this transaction began.
     now, most = tx.by_now, len(selection.chosen) - 1
@@ -181,7 +181,7 @@ def start(tx: Transaction, selection: Selection, session: str, node: str, lease:
     return Taken(selection, last, session, tx.now, tx.came_at)
 
 
-def prolong(tx: Transaction, session: str, lease: timedelta) -> None:
+def prolong_session(tx: Transaction, session: str, lease: timedelta) -> None:
     """Lock a session and set its lease; nothing of the transaction is committed unless the session lives."""
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     tx.send("lock_session", **mine)

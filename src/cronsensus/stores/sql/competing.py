@@ -74,7 +74,7 @@ class Contest:
         self.specs: dict[int, JobSpec] = {}
         self._payloads: dict[int, str | None] = {}
 
-    def read(self, jobs: dict[str, AnyRow], *, again: bool) -> None:
+    def read_contest(self, jobs: dict[str, AnyRow], *, again: bool) -> None:
         """Read what decides; ``jobs`` are locked, and not retired. ``again``: named rows may have changed meanwhile."""
         self._by_name = jobs
         self.jobs = {row.id: row for row in jobs.values()}
@@ -85,7 +85,7 @@ class Contest:
         timed = [ask for ask in self._asks if isinstance(ask, Ask) and ask.job in jobs]
         if timed:
             self._read_timed({jobs[ask.job].id: jobs[ask.job] for ask in timed}, timed)
-        self._found |= {(row.job_id, row.key): row for row in _rows(named)}
+        self._found |= {(row.job_id, row.key): row for row in _rows_of(named)}
 
     def _lock_named(self) -> list[Pending]:
         # Job by job: for pairs in one list, SQLite would read the whole table.
@@ -106,21 +106,21 @@ class Contest:
         keys = sorted({scheduled_key(time) for ask in asks for time in ask.times})
         standing = tx.send_in("lock_asked", "keys", keys, ids=ids)
         selection = Selection(frozenset(), 0, jobs=jobs)
-        count_room(tx, selection, limited, _rows(running))
+        count_room(tx, selection, limited, _rows_of(running))
         self._room = selection.room
-        self._found |= {(row.job_id, row.key): row for row in _rows(standing)}
+        self._found |= {(row.job_id, row.key): row for row in _rows_of(standing)}
         self._eras |= _by_job(eras)
 
     # --- what is won --------------------------------------------------------------------------------------------------
 
-    def answer(self, ask: Ask | AskNamed) -> tuple[NotWon | None, ...]:
+    def answer_ask(self, ask: Ask | AskNamed) -> tuple[NotWon | None, ...]:
         """Decide an ask; ``None``: it is won, and stands last in ``won``."""
         row = self._by_name.get(ask.job)
         if isinstance(ask, AskNamed):
             return (NotWon.UNKNOWN if row is None else self._decide_named(row, ask),)
         if row is None:
             return (NotWon.UNKNOWN,) * len(ask.times)
-        spec = self._spec(row)
+        spec = self._read_spec(row)
         if spec is None:
             return (NotWon.LOST,) * len(ask.times)
         room = self._room.get(row.id, 1) > 0
@@ -133,7 +133,7 @@ class Contest:
             return NotWon.PRUNED
         if at is not None and not self._is_kept_elsewhere(row.id, at):
             return NotWon.LOST
-        spec = self._spec(row)
+        spec = self._read_spec(row)
         if spec is None:
             return NotWon.LOST
         found, fingerprint = self._found.get(name), ask.fingerprint
@@ -143,16 +143,16 @@ class Contest:
         if found is None:
             if at is not None and row.paused_at is not None:
                 return NotWon.LOST
-            self._create(row, spec, wanted.key, at, fingerprint=fingerprint)
+            self._create_occurrence(row, spec, wanted.key, at, fingerprint=fingerprint)
             return None
         if isinstance(found, NotWon) or found.state != "pending":
             return NotWon.LOST
         if found.fingerprint is not None and found.attempt > 0:
             fingerprint = found.fingerprint
-        payload = self._payload(found)
+        payload = self._read_payload(found)
         if payload is None:
             return NotWon.LOST
-        self._win(found, payload, min(found.due_at, tx.now), fingerprint, by_name=True)
+        self._win_existing(found, payload, min(found.due_at, tx.now), fingerprint, by_name=True)
         return None
 
     def _decide_time(self, row: AnyRow, spec: JobSpec, time: datetime, intent: Intent, *, room: bool) -> NotWon | None:
@@ -165,20 +165,20 @@ class Contest:
         if found is not None:
             payload = None
             if not isinstance(found, NotWon) and found.state == "pending" and intent == "run" and room:
-                payload = self._payload(found)
+                payload = self._read_payload(found)
             if payload is None or isinstance(found, NotWon) or found.due_at > self._tx.now:
                 return NotWon.LOST
-            self._win(found, payload, found.due_at, found.fingerprint, by_name=False)
+            self._win_existing(found, payload, found.due_at, found.fingerprint, by_name=False)
             return None
         refused = refusal(intent, paused=row.paused_at is not None, room=room)
         if refused is NotWon.LEFT:
             return refused
         grace = spec.policies.grace
         expires_at = None if grace is None else within_stores(at + grace // _MICROSECOND)
-        self._create(row, spec, name[1], at, expires_at=expires_at, refused=refused)
+        self._create_occurrence(row, spec, name[1], at, expires_at=expires_at, refused=refused)
         return refused
 
-    def _spec(self, row: AnyRow) -> JobSpec | None:
+    def _read_spec(self, row: AnyRow) -> JobSpec | None:
         """Return a definition; ``None``: it cannot be read, which is told, so that the other jobs still run.
 
         Raises:
@@ -190,11 +190,11 @@ class Contest:
             except StoreCorrupt as error:
                 if self._is_alone:
                     raise
-                self._tx.unreadable.tell(f"what is asked for of job {row.id} is not run, and the job", error)
+                self._tx.unreadable.log_unreadable(f"what is asked for of job {row.id} is not run, and the job", error)
                 return None
         return self.specs[row.id]
 
-    def _payload(self, found: AnyRow) -> Payload | None:
+    def _read_payload(self, found: AnyRow) -> Payload | None:
         """Return the arguments of what waits; ``None``: it cannot be read, as above."""
         if self._is_alone:
             payload: Payload = read_one(found, read_claimed, f"run {found.id} of job {found.job_id}")
@@ -202,7 +202,7 @@ class Contest:
         try:
             return read_claimed(found)
         except READING_RAISES as error:
-            self._tx.unreadable.tell(f"run {found.id} of job {found.job_id} waits, cannot be run, and", error)
+            self._tx.unreadable.log_unreadable(f"run {found.id} of job {found.job_id} waits, cannot be run, and", error)
             return None
 
     @property
@@ -218,7 +218,7 @@ class Contest:
 
     # --- what is to be written ----------------------------------------------------------------------------------------
 
-    def _create(
+    def _create_occurrence(
         self,
         row: AnyRow,
         spec: JobSpec,
@@ -244,15 +244,17 @@ class Contest:
         if refused is not None:
             self._found[row.id, key] = self.closed[row.id, key] = refused
             return
-        self._note(
+        self._note_win(
             Win(row.id, key, origin, instant(at), tx.now, read_payload(payload), None, fingerprint, by_name=True)
         )
 
-    def _win(self, found: AnyRow, payload: Payload, due_at: int, fingerprint: str | None, *, by_name: bool) -> None:
+    def _win_existing(
+        self, found: AnyRow, payload: Payload, due_at: int, fingerprint: str | None, *, by_name: bool
+    ) -> None:
         origin, at = ORIGINS[found.origin], instant(found.scheduled_for)
-        self._note(Win(found.job_id, found.key, origin, at, due_at, payload, found, fingerprint, by_name))
+        self._note_win(Win(found.job_id, found.key, origin, at, due_at, payload, found, fingerprint, by_name))
 
-    def _note(self, win: Win) -> None:
+    def _note_win(self, win: Win) -> None:
         self.won.append(win)
         self._found[win.job, win.key] = NotWon.LOST  # for those who ask for it again
         if win.job in self._room:
@@ -271,10 +273,10 @@ def _is_over(row: AnyRow, spec: JobSpec, now: int) -> bool:
 
 def _by_job(asked: Iterable[Pending]) -> dict[int, list[AnyRow]]:
     found: dict[int, list[AnyRow]] = {}
-    for row in _rows(asked):
+    for row in _rows_of(asked):
         found.setdefault(row.job_id, []).append(row)
     return found
 
 
-def _rows(asked: Iterable[Pending]) -> list[AnyRow]:
+def _rows_of(asked: Iterable[Pending]) -> list[AnyRow]:
     return [row for one in asked for row in one.rows]

@@ -17,13 +17,13 @@ def require_current(tx: Transaction, claim: Claim) -> None:
     """Raise unless the run is current now. It locks nothing.
 
     The run's code may hold the transaction for long, and a takeover, a request to cancel or a note of progress must not
-    wait for it. A takeover after this check is found by ``complete``.
+    wait for it. A takeover after this check is found by ``complete_run``.
     """
     rows = tx.send("read_run", occurrence=claim.id, space=tx.namespace).rows
-    _require(claim, rows[0] if rows else None)
+    _require_current(claim, rows[0] if rows else None)
 
 
-def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[Note], *, after: int = 0) -> None:
+def complete_run(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[Note], *, after: int = 0) -> None:
     """Write the notes of the run, after log line number ``after``, and that it succeeded.
 
     Safe when a takeover happens at the same instant: the row is locked before token and state are compared, until the
@@ -32,14 +32,14 @@ def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[
     effects once more.
     """
     runs = finishing.LockedRuns(tx, [claim.id], notes=notes)
-    found = runs.read()
-    _require(claim, found.get(claim.id))
-    finishing.keep(tx, notes, found, runs.last_lines(), after=after)
+    found = runs.read_rows()
+    _require_current(claim, found.get(claim.id))
+    finishing.keep_notes(tx, notes, found, runs.last_lines(), after=after)
     finishing.Ends(tx, [End.of(claim, Final(State.SUCCEEDED, result=result))], found)
     tx.flush()
 
 
-def _require(claim: Claim, row: AnyRow | None) -> None:
+def _require_current(claim: Claim, row: AnyRow | None) -> None:
     # The session's id is compared too: it is random, so no row of another database is taken for this one.
     if row is None or row.session != claim.session or row.token != claim.token or row.state != State.RUNNING:
         now = "not to be found in this database" if row is None else f"{row.state} under token {row.token}"

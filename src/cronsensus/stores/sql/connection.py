@@ -33,7 +33,7 @@ class Connection:
             # Not __del__: in a cycle that is collected, the driver's own might come first, and complain.
             weakref.finalize(self, _close_lost, driver, os.getpid()).atexit = False
 
-    def execute(self, text: str) -> Any:
+    def execute_text(self, text: str) -> Any:
         """Run one statement that has no values; return its cursor."""
         cursor = self.driver.cursor()
         cursor.execute(text)
@@ -56,14 +56,14 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection, whatever state it is in. Idempotent."""
-        _close(self.driver)
+        _close_driver(self.driver)
 
 
-def _close(driver: Any) -> None:
+def _close_driver(driver: Any) -> None:
     with suppress(driver.Error, OSError):
         driver.close()
 
 
 def _close_lost(driver: Any, pid: int) -> None:
     if os.getpid() == pid:
-        _close(driver)
+        _close_driver(driver)

@@ -54,7 +54,7 @@ class Connections:
         self.under_way: dict[int, Connection] = {}
         _all.add(self)
 
-    def take(self) -> Connection:
+    def acquire_connection(self) -> Connection:
         """Return a connection for this thread alone, until ``give_back`` or ``throw_away``.
 
         Raises:
@@ -149,7 +149,7 @@ class Connections:
 _at_fork: list[Connections] = []
 
 
-def _before() -> None:
+def _before_fork() -> None:
     _forking.acquire()
     _at_fork[:] = list(_all)
     for connections in _at_fork:
@@ -171,4 +171,4 @@ def _in_child() -> None:
     _forking = threading.Lock()
 
 
-begin_anew(_in_child, before=_before, in_parent=_in_parent)
+begin_anew(_in_child, before=_before_fork, in_parent=_in_parent)

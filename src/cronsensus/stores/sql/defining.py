@@ -22,7 +22,7 @@ from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import know_release, one_at_a_time
 from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction, pieces
-from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
+from cronsensus.stores.unreadable import MOST_COUNTED, is_sound, whole_number
 from cronsensus.stores.values import DefineResult
 from cronsensus.timing.instants import from_micros, to_micros
 
@@ -67,7 +67,9 @@ class Declared:
     prepared: dict[str, Prepared] = field(default_factory=dict)
 
 
-def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta) -> Declared:
+def check_definitions(
+    specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
+) -> Declared:
     """Check definitions, before anything is begun.
 
     Raises:
@@ -80,51 +82,51 @@ def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, 
     return Declared(by_name, digests, release, complete, by, retire_after)
 
 
-def unchanged(tx: Transaction, declared: Declared) -> DefineResult | None:
+def answer_if_unchanged(tx: Transaction, declared: Declared) -> DefineResult | None:
     """Return the answer if there is nothing to write; else ``None``, with what differs and what moves noted.
 
     It ends the transaction.
     """
     asked = _StoredJobs(tx, declared)
     tx.commit()
-    stored, gone = asked.read()
+    stored, gone = asked.read_jobs()
     for name, spec in declared.specs.items():
         row = stored.get(name)
         if not _is_same(declared, name, row):
             declared.differing.append(name)
-        elif (move := _move(spec, row)) is not None:
+        elif (move := _moved_due_time(spec, row)) is not None:
             declared.moves[name] = move
     retiring = gone and not asked.release.row.other_lives
     if declared.differing or declared.moves or asked.release.row.known is None or retiring:
         return None
-    _know(tx, declared, stored)
+    _keep_definitions(tx, declared, stored)
     return DefineResult(unchanged=tuple(declared.specs), kept=tuple(row.name for row in gone))
 
 
-def _move(spec: JobSpec, row: AnyRow) -> Move | None:
+def _moved_due_time(spec: JobSpec, row: AnyRow) -> Move | None:
     """Return what an unchanged job's next due time becomes; ``None``: it stays, or the row cannot be read."""
-    if spec.trigger is None or not spec.trigger.zones or not (sound(row.defined_at) and sound(row.watermark)):
+    if spec.trigger is None or not spec.trigger.zones or not (is_sound(row.defined_at) and is_sound(row.watermark)):
         return None
-    stored = from_micros(row.next_due) if sound(row.next_due) else None
+    stored = from_micros(row.next_due) if is_sound(row.next_due) else None
     following = micros(next_due_by_zone(spec.trigger, from_micros(row.defined_at), from_micros(row.watermark), stored))
     return None if following == row.next_due else Move(following, row.id, row.watermark, row.revision)
 
 
-def _know(tx: Transaction, declared: Declared, stored: Mapping[str, AnyRow]) -> None:
+def _keep_definitions(tx: Transaction, declared: Declared, stored: Mapping[str, AnyRow]) -> None:
     """Keep the definitions that stand in the store, so that a node claims the first run of a job like any later one."""
     for name in islice(declared.specs, MOST_MET):
         row = stored[name]
-        tx.definitions.specs.put(row.id, definition_of(row), read_spec(_written(declared.specs[name])))
-        tx.definitions.claimed.note(row.id, row.id, definition_of(row))
+        tx.definitions.specs.put(row.id, definition_of(row), read_spec(_encode_spec(declared.specs[name])))
+        tx.definitions.claimed.note_definition(row.id, row.id, definition_of(row))
 
 
-def prepare(declared: Declared, now: datetime) -> None:
+def prepare_definitions(declared: Declared, now: datetime) -> None:
     """Do for the definitions that differ what takes long and needs no lock."""
     for name in declared.differing:
-        declared.prepared[name] = _prepare(declared.specs[name], now)
+        declared.prepared[name] = _prepare_definition(declared.specs[name], now)
 
 
-def _prepare(spec: JobSpec, now: datetime) -> Prepared:
+def _prepare_definition(spec: JobSpec, now: datetime) -> Prepared:
     # Arguments were checked and bounded in declare(); the rest is ours.
     data = spec.to_json()
     trigger, after = (
@@ -132,14 +134,14 @@ def _prepare(spec: JobSpec, now: datetime) -> Prepared:
         for part in ("trigger", "after")
     )
     first = None if spec.trigger is None else spec.trigger.next_after(now)
-    return Prepared(_written(spec), trigger, after, first)
+    return Prepared(_encode_spec(spec), trigger, after, first)
 
 
-def _written(spec: JobSpec) -> str:
+def _encode_spec(spec: JobSpec) -> str:
     return json.dumps(spec.to_json(), ensure_ascii=False, separators=(",", ":"))
 
 
-def define(tx: Transaction, declared: Declared) -> DefineResult:
+def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
     """Define jobs, all or nothing.
 
     Safe when two nodes define the same job at the same instant: in a namespace one defines after the other, and both
@@ -150,7 +152,7 @@ def define(tx: Transaction, declared: Declared) -> DefineResult:
     one_at_a_time(tx)
     asked = _StoredJobs(tx, declared)
     superseded = _is_superseded(asked.release)
-    here, declared_before = asked.read()
+    here, declared_before = asked.read_jobs()
     ids = sorted({row.id for row in (*here.values(), *declared_before)})
     locked = [row for one in tx.send_in("lock_definitions", "ids", ids) for row in one.rows]
     stored = {row.name: row for row in locked if row.name in declared.specs}
@@ -166,9 +168,9 @@ def define(tx: Transaction, declared: Declared) -> DefineResult:
             did["created" if row is None else "changed"].append(name)
     for name in (*did["created"], *did["changed"]):
         if name not in declared.prepared:  # it changed between the look and the lock
-            declared.prepared[name] = _prepare(declared.specs[name], from_micros(tx.now))
-    _create(tx, declared, did["created"])
-    _redefine(tx, declared, [stored[name] for name in did["changed"]])
+            declared.prepared[name] = _prepare_definition(declared.specs[name], from_micros(tx.now))
+    _create_jobs(tx, declared, did["created"])
+    _redefine_jobs(tx, declared, [stored[name] for name in did["changed"]])
     did["moved"] = [name for name in did["unchanged"] if _still_moves(declared.moves.get(name), stored[name])]
     tx.send_rows("move_jobs", [declared.moves[name] for name in did["moved"]], one_each=True)
     if declared.complete:
@@ -199,7 +201,7 @@ class _StoredJobs:
         self.release = tx.send("release_among_others", **space, boot=tx.epoch, moment=tx.moment, mine=declared.release)
         self._declared = tx.send("declared_jobs", **space) if declared.complete else None
 
-    def read(self) -> tuple[dict[str, AnyRow], list[AnyRow]]:
+    def read_jobs(self) -> tuple[dict[str, AnyRow], list[AnyRow]]:
         """Return what stands under the names, and the jobs of code that are not declared any more."""
         code = () if self._declared is None else self._declared.rows
         stored = {row.name: row for one in self._stored for row in one.rows}
@@ -222,14 +224,14 @@ def _is_same(declared: Declared, name: str, row: AnyRow | None) -> bool:
 # --- new and changed definitions --------------------------------------------------------------------------------------
 
 
-def _create(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
+def _create_jobs(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
     """Insert new jobs and their first eras, some at a time: a hundred thousand rows at once would fill the memory."""
     for some in pieces(names, _AT_ONCE):
         jobs: list[tuple[Any, ...]] = []
         eras: list[tuple[Any, ...]] = []
         for name in some:
-            watermark, next_due = _first(declared, name, from_micros(tx.now))
-            jobs.append((name, *_columns(declared, name), to_micros(watermark), micros(next_due)))
+            watermark, next_due = _first_times(declared, name, from_micros(tx.now))
+            jobs.append((name, *_columns_of(declared, name), to_micros(watermark), micros(next_due)))
             prepared = declared.prepared[name]
             eras.append((name, to_micros(watermark), 1, prepared.trigger, prepared.after))
         tx.send_rows("insert_jobs", jobs, space=tx.namespace, created=tx.now)
@@ -238,7 +240,7 @@ def _create(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
             tx.flush()
 
 
-def _first(declared: Declared, name: str, now: datetime) -> tuple[datetime, datetime | None]:
+def _first_times(declared: Declared, name: str, now: datetime) -> tuple[datetime, datetime | None]:
     """Return the watermark and the next due time of a new job."""
     trigger = declared.specs[name].trigger
     if trigger is None:
@@ -254,9 +256,11 @@ def _first(declared: Declared, name: str, now: datetime) -> tuple[datetime, date
     return last - _MICROSECOND, last
 
 
-def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> None:
+def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> None:
     """Write new revisions; each begins an era now."""
-    rows = tx.unreadable.readable(rows, _numbered, lambda row: f"job {row.name!r} cannot be defined anew, and")
+    rows = tx.unreadable.keep_readable(
+        rows, _with_revision, lambda row: f"job {row.name!r} cannot be defined anew, and"
+    )
     if not rows:
         return
     asked = tx.send_in("beginnings", "ids", [row.id for row in rows])
@@ -268,16 +272,16 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
     for row in rows:
         spec = declared.specs[row.name]
         # Defining a job again also repairs a row that was edited by hand.
-        watermark = row.watermark if sound(row.watermark) else tx.now
+        watermark = row.watermark if is_sound(row.watermark) else tx.now
         if row.retired_at is not None:
             watermark = max(watermark, tx.now)
         since = max(tx.now, watermark, began.get(row.id, watermark))
-        revision = row.revision + 1 if sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
+        revision = row.revision + 1 if is_sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
         all_eras = (*known[row.id], Era(from_micros(since), spec.trigger, revision, spec.after))
         next_due = micros(next_nominal(all_eras, from_micros(watermark)))
         waking = None if row.paused_at is not None else next_due
         when = (revision, since, watermark, next_due, waking)
-        changes.append((*_columns(declared, row.name), *when, row.id, row.revision))
+        changes.append((*_columns_of(declared, row.name), *when, row.id, row.revision))
         prepared = declared.prepared[row.name]
         new_eras.append((row.id, since, revision, prepared.trigger, prepared.after))
         if (row.overlap == "allow") != (spec.policies.overlap == "allow"):
@@ -291,13 +295,13 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
         tx.send_in("rule_by_overlap", "ids", active, ruled=ruled)
 
 
-def _numbered(row: AnyRow) -> AnyRow:
+def _with_revision(row: AnyRow) -> AnyRow:
     """Return a row whose revision is a number, so that an UPDATE may ask for it."""
-    whole(row.revision)
+    whole_number(row.revision)
     return row
 
 
-def _columns(declared: Declared, name: str) -> tuple[Any, ...]:
+def _columns_of(declared: Declared, name: str) -> tuple[Any, ...]:
     """Return what a row takes over from a definition."""
     spec = declared.specs[name]
     policies = spec.policies

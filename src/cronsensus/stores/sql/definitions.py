@@ -59,7 +59,7 @@ class Met:
         self._most = most
         self._kept: dict[Any, tuple[int, str]] = {}
 
-    def note(self, name: Any, job: int, definition: str) -> None:
+    def note_definition(self, name: Any, job: int, definition: str) -> None:
         """Keep the definition of a job under a name."""
         if self._kept.get(name) != (job, definition):
             others = [(one, of) for one, of in self._kept.items() if one != name]
@@ -69,7 +69,7 @@ class Met:
         """Return a job's id and definition."""
         return self._kept.get(name)
 
-    def all(self) -> Iterable[tuple[int, str]]:
+    def list_all(self) -> Iterable[tuple[int, str]]:
         """Return the ids and definitions of all."""
         return self._kept.values()
 

@@ -78,7 +78,7 @@ class Dialect(ABC):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def opened(self, connection: Connection) -> None:  # noqa: B027 - most have nothing to note
+    def note_opened(self, connection: Connection) -> None:  # noqa: B027 - most have nothing to note
         """Be told of a new connection."""
 
     @abstractmethod
@@ -149,15 +149,17 @@ class Dialect(ABC):
     # --- statements by name -------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def query(self, name: str) -> Query:
+    def find_query(self, name: str) -> Query:
         """Return a statement by its name in ``queries/*.sql``."""
 
     def query_alone(self, name: str) -> Query:
         """Return a statement that is run for one row at a time, also where many rows would go together."""
-        return self.query(name)
+        return self.find_query(name)
 
     @abstractmethod
-    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool) -> Reading | None:
+    def send_statements(
+        self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool
+    ) -> Reading | None:
         """Send statements and give each its answer, in one trip where possible.
 
         Args:
@@ -167,7 +169,7 @@ class Dialect(ABC):
             commit: commit behind them, unless one touched another number of rows than expected.
         """
 
-    def moment(self, connection: Connection) -> Any:
+    def clock_value(self, connection: Connection) -> Any:
         """Return the value of the lease clock for a statement that is sent now; or what lets the server put it in."""
         return self.read_clocks(connection).lease
 
@@ -175,20 +177,20 @@ class Dialect(ABC):
         """Return what the statement that takes tokens is told of the clock, below which it gives none."""
         return now - 1
 
-    def undo(self, connection: Connection, text: str) -> None:
+    def undo_transaction(self, connection: Connection, text: str) -> None:
         """Roll back, as a statement says it, all of the transaction or a part of it."""
-        connection.execute(text)
+        connection.execute_text(text)
 
-    def glances(self, connection: Connection) -> bool:  # noqa: ARG002 - a transaction costs a file nothing
+    def can_glance(self, connection: Connection) -> bool:  # noqa: ARG002 - a transaction costs a file nothing
         """Whether a query may go without a transaction around it, where that saves journeys to a server."""
         return False
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def translate(self, error: Exception) -> CronsensusError | None:
+    def translate_error(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user; ``None``: it is a mistake of ours."""
 
     @abstractmethod
-    def describe(self, connection: Connection) -> dict[str, Any]:
+    def describe_settings(self, connection: Connection) -> dict[str, Any]:
         """Return the database's settings that matter."""

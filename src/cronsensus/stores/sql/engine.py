@@ -93,7 +93,7 @@ class Kept(PoolProxiedConnection):
         """Do nothing: the owner will find out."""
 
 
-def kept(engine: Engine, driver: Any, schema: str) -> Connection:
+def keep_connection(engine: Engine, driver: Any, schema: str) -> Connection:
     """Return a connection as SQLAlchemy sees it, in the transaction that is open on it; ``schema``: of its tables."""
     view = Connection(engine, connection=Kept(driver))
     if engine.dialect.server_version_info is None:

@@ -21,7 +21,7 @@ from cronsensus.model.occurrence import Claim, Note, Settled
 from cronsensus.model.states import State
 from cronsensus.payload.codec import clean, cleaned, write_error
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.sessions import began, run_of
+from cronsensus.stores.sql.sessions import began_at, run_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.timing.instants import LATEST_MICROS, to_micros, within_stores
@@ -55,20 +55,20 @@ class Ends:
             number, token = end.id, end.token
             row, became = found.get(number), self.became.get(number)
             if row is None or not _is_current(row, token, end.session) or became is not None:
-                self._answers.append(_repeated(end, row, became))
+                self._answers.append(_repeated_answer(end, row, became))
                 if self._answers[-1] is None:
-                    self._refused.append((end, _stands(row, became)))
+                    self._refused.append((end, _state_of(row, became)))
                 continue
             then, elapsed = unless_cancelled(end.then, row.cancel_reason), end.elapsed // _MICROSECOND
             reason, error = cleaned(then.reason), write_error(error_of(then))
             match then:
                 case Final():
-                    begun = began(row, now - elapsed)
+                    begun = began_at(row, now - elapsed)
                     closed.append((str(then.state), reason, then.result, error, begun, now, number, token))
                 case Again(failed=True):
-                    failed.append((_due(now, then.after), reason, error, number, token))
+                    failed.append((_due_again(now, then.after), reason, error, number, token))
                 case Again():
-                    again.append((_due(now, then.after), reason, then.note, number, token))
+                    again.append((_due_again(now, then.after), reason, then.note, number, token))
                 case Parked():
                     parked.append((LATEST_MICROS, then.on, reason, then.listed, number, token))
             if (recorded := recorded_as(then)) is not None:
@@ -85,12 +85,12 @@ class Ends:
         tx.send_rows("park_runs", parked, one_each=True)
         tx.send_rows("record_runs", ended)
 
-    def answers(self) -> list[Settled]:
+    def list_answers(self) -> list[Settled]:
         """Return the answers in order. For runs that were not current: as the first time where this token ended it."""
-        again = iter(self._again())
+        again = iter(self._repeat_answers())
         return [next(again) if answer is None else answer for answer in self._answers]
 
-    def _again(self) -> Iterator[Settled]:
+    def _repeat_answers(self) -> Iterator[Settled]:
         ends = {(row.occurrence_id, row.token): row for one in self._ended for row in one.rows}
         for end, stands in self._refused:
             run = ends.get((end.id, end.token))
@@ -99,11 +99,11 @@ class Ends:
             yield Settled(end.id, end.token, accepted=ours, state=first if ours else stands)
 
 
-def _due(now: int, after: timedelta) -> int:
+def _due_again(now: int, after: timedelta) -> int:
     return within_stores(now + after // _MICROSECOND)
 
 
-def _repeated(end: End, row: AnyRow | None, became: tuple[int, State] | None) -> Settled | None:
+def _repeated_answer(end: End, row: AnyRow | None, became: tuple[int, State] | None) -> Settled | None:
     """Return the first answer to an end that this call itself has given, if it has, or that left no record."""
     if row is not None and became is not None and became[0] == end.token:
         return Settled(end.id, end.token, accepted=True, state=became[1])
@@ -113,7 +113,7 @@ def _repeated(end: End, row: AnyRow | None, became: tuple[int, State] | None) ->
     return None
 
 
-def _stands(row: AnyRow | None, became: tuple[int, State] | None) -> State | None:
+def _state_of(row: AnyRow | None, became: tuple[int, State] | None) -> State | None:
     """Return where an occurrence stands in the middle of this call."""
     if became is not None:
         return became[1]
@@ -153,7 +153,7 @@ def last_line(tx: Transaction, occurrence: int) -> int:
     return max((row.last for row in tx.send("last_lines", ids=[occurrence]).rows), default=0)
 
 
-def keep(
+def keep_notes(
     tx: Transaction, notes: Sequence[Note], found: Mapping[int, AnyRow], last: dict[int, int], *, after: int = 0
 ) -> list[bool]:
     """Record notes; ``found``: the occurrences, locked; ``last``: the numbers of their last lines.
@@ -172,7 +172,7 @@ def keep(
             continue
         answers.append(True)
         if one.ran is not None and row.reserved:
-            begun.append((began(row, tx.now - one.ran // _MICROSECOND), one.id, one.token))
+            begun.append((began_at(row, tx.now - one.ran // _MICROSECOND), one.id, one.token))
         if one.progress is not None:
             progress.append((*one.progress, one.id, one.token))
         for line in one.lines:
@@ -192,7 +192,7 @@ class LockedRuns:
         self._rows = tx.send_in("lock_runs", "ids", sorted(set(ids)), space=tx.namespace)
         self._lines = tx.send_in("last_lines", "ids", sorted({one.id for one in notes if one.lines}))
 
-    def read(self) -> dict[int, AnyRow]:
+    def read_rows(self) -> dict[int, AnyRow]:
         """Return the rows that are there."""
         return {row.id: row for one in self._rows for row in one.rows}
 

@@ -31,7 +31,7 @@ class LockedJobs:
         self._locked = tx.send_in("lock_jobs", "ids", ids, space=tx.namespace)
         self._counted = tx.send_in("count_active", "ids", ids)
 
-    def read(self) -> tuple[dict[int, AnyRow], dict[int, int]]:
+    def read_rows(self) -> tuple[dict[int, AnyRow], dict[int, int]]:
         """Return the rows of jobs and the counts, by id."""
         rows = {row.id: row for one in self._locked for row in one.rows}
         return rows, {row.job_id: row.active for one in self._counted for row in one.rows}
@@ -57,9 +57,9 @@ def carry_out(
         for place, plan in left:
             if now.setdefault(plan.job_id, (place, plan)) != (place, plan):
                 later.append((place, plan))
-        rows, counts = locked.read()
+        rows, counts = locked.read_rows()
         active = {job: counts.get(job, 0) - ended.get(job, 0) for job in rows}
-        carried_out = _fire(tx, {job: plan for job, (_, plan) in now.items()}, rows, active, ahead)
+        carried_out = _fire_some(tx, {job: plan for job, (_, plan) in now.items()}, rows, active, ahead)
         for job, (place, _) in now.items():
             won[place] = job in carried_out
         left = later
@@ -68,7 +68,7 @@ def carry_out(
     return won
 
 
-def _fire(
+def _fire_some(
     tx: Transaction, plans: Mapping[int, Plan], rows: Mapping[int, AnyRow], active: Mapping[int, int], ahead: int
 ) -> set[int]:
     """Carry out one plan each for some jobs; return the jobs of those that still held."""

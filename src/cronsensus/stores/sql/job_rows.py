@@ -12,7 +12,7 @@ from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, no_definition, sound, whole
+from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, is_sound, no_definition, whole_number
 from cronsensus.timing.instants import from_micros
 from cronsensus.triggers import trigger_from_json
 
@@ -28,7 +28,7 @@ def find_locked(tx: Transaction, name: str) -> AnyRow | None:
     return row
 
 
-def living(name: str, row: AnyRow | None) -> AnyRow:
+def living_job(name: str, row: AnyRow | None) -> AnyRow:
     """Return ``row`` if it is a job that is not retired.
 
     Raises:
@@ -82,7 +82,7 @@ def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, 
         if row.id in read:
             known[row.id] = found = tuple(read[row.id])
             tx.definitions.eras.put(row.id, definition_of(row), found)
-    return {row.id: holding(known[row.id] or (), row.watermark) for row in rows}
+    return {row.id: holding_eras(known[row.id] or (), row.watermark) for row in rows}
 
 
 def readable_eras(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
@@ -99,12 +99,12 @@ def readable_eras(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Er
         except Exception as error:
             if not is_of_values(error):
                 raise
-            tx.unreadable.tell(f"what job {row.id} was before", error)
+            tx.unreadable.log_unreadable(f"what job {row.id} was before", error)
             found[row.id] = ()
     return found
 
 
-def holding(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
+def holding_eras(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
     """Return the last era that began at or before the watermark, and those after it."""
     if len(all_eras) < 2:
         return all_eras
@@ -122,7 +122,7 @@ def read_era(row: AnyRow) -> Era:
     try:
         trigger = None if row.trigger is None else trigger_from_json(loads(row.trigger))
         after = None if row.after is None else After.from_json(loads(row.after))
-        return Era(from_micros(instant_of(row.since)), trigger, whole(row.revision), after)
+        return Era(from_micros(instant_of(row.since)), trigger, whole_number(row.revision), after)
     except READING_RAISES as error:
         raise no_definition("an era", error, row.trigger) from error
 
@@ -131,6 +131,6 @@ def last_eras(asked: Iterable[Pending]) -> dict[int, int]:
     """Return when the last era of each job began, by the answers to ``beginnings``."""
     found: dict[int, int] = {}
     for row in [row for one in asked for row in one.rows]:
-        if sound(row.since):
+        if is_sound(row.since):
             found[row.job_id] = max(row.since, found.get(row.job_id, row.since))
     return found

@@ -76,11 +76,11 @@ class Lending:
         self._explained = explained
 
     @contextmanager
-    def transaction(self, claim: Claim) -> Iterator[RunTransaction]:
+    def lend_transaction(self, claim: Claim) -> Iterator[RunTransaction]:
         """Open a transaction for a run; it commits if it was completed and the block raised nothing."""
         with ExitStack() as ending:
             with self._explained():
-                connection, transaction = self._begin(ending)
+                connection, transaction = self._begin_transaction(ending)
                 completing.require_current(self._transaction_on(connection), claim)
                 connection.view.exec_driver_sql(f"SAVEPOINT {MARK}")
             lent = _Lent(connection, claim, self._transaction_on, self._explained)
@@ -97,14 +97,14 @@ class Lending:
                 else:
                     transaction.rollback()
 
-    def _begin(self, ending: ExitStack) -> tuple[LentConnection, RootTransaction]:
+    def _begin_transaction(self, ending: ExitStack) -> tuple[LentConnection, RootTransaction]:
         """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
         while True:
             was_good = False
             try:
                 with ExitStack() as trial:
                     trial.callback(self._dialect.end_write)
-                    connection = trial.enter_context(self._connection())
+                    connection = trial.enter_context(self._lent_connection())
                     was_good = connection.was_good
                     transaction = trial.enter_context(connection.view.begin())
                     self._dialect.begin_lent(connection)
@@ -117,8 +117,8 @@ class Lending:
                 self._connections.forget_idle()
 
     @contextmanager
-    def _connection(self) -> Iterator[LentConnection]:
-        connection = cast("LentConnection", self._connections.take())
+    def _lent_connection(self) -> Iterator[LentConnection]:
+        connection = cast("LentConnection", self._connections.acquire_connection())
         try:
             yield connection
         except BaseException:
@@ -160,7 +160,7 @@ class _Lent(RunTransaction):
             tx = self._transaction_on(self._ours)
             # A server's clock was read at the beginning, and the job's code has taken its time since.
             tx.catch_up()
-            completing.complete(tx, self._claim, result, notes)
+            completing.complete_run(tx, self._claim, result, notes)
         self.completed = True
 
 

@@ -14,7 +14,7 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import definition_of, eras_after, spec_of, specs_of
 from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, texts_by_name, whole
+from cronsensus.stores.unreadable import READING_RAISES, bound_micros, instant_of, texts_by_name, whole_number
 from cronsensus.stores.values import Partition, View, newest_of
 from cronsensus.timing.instants import LATEST_MICROS, from_micros
 
@@ -26,12 +26,12 @@ LOOKS = 5
 _EVERYTHING = Partition(of=1, place=0)
 
 
-def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+def read_view(tx: Transaction, limit: int, partition: Partition | None, ahead: timedelta) -> View:
     """Read which jobs are due, what waits, and which sessions hold runs."""
     further = ahead // _MICROSECOND
     asked: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
     for _ in range(LOOKS):
-        rows = tx.look("look", **asked, most=limit + 1, ahead=further, never=LATEST_MICROS)
+        rows = tx.send_first("look", **asked, most=limit + 1, ahead=further, never=LATEST_MICROS)
         seen = rows[0]
         due_rows: Sequence[AnyRow] = ()
         if seen.listed_jobs:
@@ -47,7 +47,7 @@ def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timede
         last = tx.send("newest_due_jobs", **asked, until=tx.now, size=newest).rows
         # By id: without a snapshot, one may have been fired between the statements, and then they overlap.
         due_rows = list({row.id: row for row in (*due_rows[: limit - len(last)], *reversed(last))}.values())
-    states = tuple(_states(tx, due_rows[:limit]))
+    states = tuple(_read_states(tx, due_rows[:limit]))
     return View(
         now=from_micros(tx.now),
         jobs=states,
@@ -69,22 +69,22 @@ def _some_instant(micros: Any) -> datetime | None:
     return from_micros(micros) if isinstance(micros, int) else None
 
 
-def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
+def _read_states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
     """Return the states of due jobs. One that cannot be read is left out and named, so that the others still fire."""
     try:
         specs, eras = specs_of(tx, {row.id: row for row in rows}), eras_after(tx, rows)
-        return [_state(tx, row, specs[row.id], eras[row.id]) for row in rows]
+        return [_read_state(tx, row, specs[row.id], eras[row.id]) for row in rows]
     except (StoreCorrupt, TypeError, ValueError, LookupError):
         pass
     # One after the other, each by itself: what belongs to another is not asked of the one that can be read.
-    return tx.unreadable.readable(
+    return tx.unreadable.keep_readable(
         rows,
-        lambda row: _state(tx, row, spec_of(tx, row), eras_after(tx, [row])[row.id]),
+        lambda row: _read_state(tx, row, spec_of(tx, row), eras_after(tx, [row])[row.id]),
         lambda row: f"job {row.name!r} is due, cannot be fired, and",
     )
 
 
-def _state(tx: Transaction, row: AnyRow, spec: JobSpec, eras: tuple[Era, ...]) -> JobState:
+def _read_state(tx: Transaction, row: AnyRow, spec: JobSpec, eras: tuple[Era, ...]) -> JobState:
     stretches: tuple[Stretch, ...] = ()
     watermark = instant_of(row.watermark)
     if row.pause_ended_at is not None and instant_of(row.pause_ended_at) > watermark:
@@ -97,7 +97,7 @@ def _state(tx: Transaction, row: AnyRow, spec: JobSpec, eras: tuple[Era, ...]) -
     return JobState(
         id=row.id,
         spec=spec,
-        revision=whole(row.revision),
+        revision=whole_number(row.revision),
         watermark=from_micros(watermark),
         eras=eras,
         pauses=stretches,
@@ -117,13 +117,13 @@ def _takes_turns(tx: Transaction, row: AnyRow) -> bool:
     try:
         return bool(row.concurrency > 0 and is_alive(tx, row) and row.id.encode())
     except READING_RAISES as error:
-        tx.unreadable.tell(f"session {row.id!r} takes no turn, and", error)
+        tx.unreadable.log_unreadable(f"session {row.id!r} takes no turn, and", error)
         return False
 
 
 def session_views(tx: Transaction, rows: Iterable[AnyRow]) -> list[SessionView]:
     """Return those sessions that can be read."""
-    return tx.unreadable.readable(rows, lambda row: session_view(tx, row), lambda row: f"session {row.id!r}")
+    return tx.unreadable.keep_readable(rows, lambda row: session_view(tx, row), lambda row: f"session {row.id!r}")
 
 
 def session_view(tx: Transaction, row: AnyRow) -> SessionView:
@@ -135,18 +135,18 @@ def session_view(tx: Transaction, row: AnyRow) -> SessionView:
         # Its clock ended with the boot that it belonged to. How long ago is unknown.
         left, state = -_MICROSECOND, "dead"
     else:
-        left = timedelta(microseconds=bounded(whole(row.lease_until) - tx.lease_now))
+        left = timedelta(microseconds=bound_micros(whole_number(row.lease_until) - tx.lease_now))
         state = "dead" if left <= timedelta(0) else "draining" if row.draining else "alive"
     return SessionView(
         id=row.id,
         node=row.node,
         host=row.host,
-        pid=whole(row.pid),
-        pid_started=whole(row.pid_started),
+        pid=whole_number(row.pid),
+        pid_started=whole_number(row.pid_started),
         release=row.release,
         version=row.version,
-        concurrency=whole(row.concurrency),
-        functions=whole(row.functions),
+        concurrency=whole_number(row.concurrency),
+        functions=whole_number(row.functions),
         state=state,
         started_at=from_micros(row.started_at),
         renewed_at=from_micros(row.renewed_at),

@@ -128,7 +128,7 @@ class Keys:
             else:
                 self._asked += tx.send_in("find_keys", "keys", names, job=job)
 
-    def found(self) -> dict[Key, Standing]:
+    def list_found(self) -> dict[Key, Standing]:
         """Return what stands there, by the job's id and the key."""
         rows = [row for one in self._asked for row in one.rows]
         return {

@@ -21,7 +21,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.payload.codec import clean, write_payload
 from cronsensus.stores.sql.acquiring import refuse_pruned
-from cronsensus.stores.sql.job_rows import ask_locked, definition_of, living, spec_of, specs_of
+from cronsensus.stores.sql.job_rows import ask_locked, definition_of, living_job, spec_of, specs_of
 from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, Standing, insert_absent, is_id, new_row, payload_of
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.trail import record
@@ -34,7 +34,7 @@ stands still, and ended by the server."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
+def enqueue_items(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     """Create occurrences by key; an existing key returns the existing one. It ends the transaction.
 
     Safe when two callers use one key at the same instant: the job's row is locked, and below that the unique key of
@@ -44,27 +44,27 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     locked = tx.send_in("lock_named_jobs", "names", sorted(names), space=tx.namespace)
     existing = Keys(tx, {(item.job, item.key) for item in items if item.key is not None})
     rows = {row.name: row for one in locked for row in one.rows}
-    before = existing.found()
+    before = existing.list_found()
     for name in names:
-        living(name, rows.get(name))
+        living_job(name, rows.get(name))
     specs = specs_of(tx, {row.id: row for row in rows.values()})
     for spec in specs.values():
         refuse_run_by_hand(spec)
     for name, row in rows.items():
-        tx.definitions.enqueued.note(name, row.id, definition_of(row))
+        tx.definitions.enqueued.note_definition(name, row.id, definition_of(row))
     own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
     answers: list[Enqueued] = []
     for start in range(0, len(items), AT_ONCE):
         some = items[start : start + AT_ONCE]
-        wanted = [_enqueued(tx, item, rows[item.job].id, specs, own) for item in some]
+        wanted = [_enqueue_item(tx, item, rows[item.job].id, specs, own) for item in some]
         made = Created(tx, wanted, [item.job for item in some], before)
         if start + AT_ONCE >= len(items):
             tx.commit()
-        answers += made.answers()
+        answers += made.list_answers()
     return answers
 
 
-def _enqueued(
+def _enqueue_item(
     tx: Transaction, item: Item, job: int, specs: Mapping[int, JobSpec], own: Mapping[int, str | None]
 ) -> New:
     payload = own[job] if item.args is None and item.kwargs is None else payload_of(item, specs[job])
@@ -83,12 +83,12 @@ def _enqueued(
     )
 
 
-def create(tx: Transaction, wanted: Sequence[New], names: Sequence[str]) -> list[Enqueued]:
+def create_occurrences(tx: Transaction, wanted: Sequence[New], names: Sequence[str]) -> list[Enqueued]:
     """Insert occurrences whose keys are new; answer for each in order."""
     answers: list[Enqueued] = []
     for start in range(0, len(wanted), AT_ONCE):
         some = slice(start, start + AT_ONCE)
-        answers += Created(tx, wanted[some], names[some], {}).answers()
+        answers += Created(tx, wanted[some], names[some], {}).list_answers()
     return answers
 
 
@@ -110,9 +110,9 @@ class Created:
         self._new = new
         self._after = Keys(tx, new)
 
-    def answers(self) -> list[Enqueued]:
+    def list_answers(self) -> list[Enqueued]:
         """Return an answer for each in order; of several with one key, only the first was created."""
-        after, fresh = self._after.found(), set(self._new)
+        after, fresh = self._after.list_found(), set(self._new)
         answers: list[Enqueued] = []
         for key, name in zip(self._keys, self._names, strict=True):
             found = after[key] if key in after else self._before[key]
@@ -123,7 +123,7 @@ class Created:
         return answers
 
 
-def trigger(
+def trigger_job(
     tx: Transaction, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
 ) -> Enqueued:
     """Run a job now, beside its schedule, and after it what comes after it.
@@ -135,8 +135,8 @@ def trigger(
     locked = tx.send_in("lock_named_jobs", "names", sorted(set(names)), space=tx.namespace)
     standing = Keys(tx, [] if key is None else [(job, key)])
     by_name = {row.name: row for one in locked for row in one.rows}
-    rows = [living(name, by_name.get(name)) for name in names]
-    for found in standing.found().values():
+    rows = [living_job(name, by_name.get(name)) for name in names]
+    for found in standing.list_found().values():
         return Enqueued(found.id, job, key or "", created=False, state=found.state)
     nominal = chain_time(tx.now) if downstream else None
     specs = specs_of(tx, {row.id: row for row in rows})
@@ -157,13 +157,13 @@ def trigger(
                 scheduled_for=nominal,
             )
         )
-    answer, *behind = create(tx, wanted, names)
+    answer, *behind = create_occurrences(tx, wanted, names)
     details = {"downstream": [one.id for one in behind]} if behind else {}
     record(tx, by, "trigger", job, why, occurrence=answer.id, **details)
     return answer
 
 
-def cancel(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
+def cancel_occurrence(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
     """Cancel a pending occurrence, or ask a running one to stop.
 
     Safe when a node claims or finishes it at the same instant: the row is locked when its state is read, and the UPDATE
@@ -172,7 +172,7 @@ def cancel(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
     _require_id(occurrence)
     row = tx.send("lock_occurrence", occurrence=occurrence, space=tx.namespace).row
     if row is None:
-        raise _unknown(occurrence)
+        raise _unknown_occurrence(occurrence)
     state = State(row.state)
     if state.final:
         raise InvalidTransition(f"occurrence {occurrence} is {state} and cannot be cancelled")
@@ -186,7 +186,7 @@ def cancel(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
     return state
 
 
-def retry(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
+def retry_occurrence(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
     """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand.
 
     Safe when two operators retry at the same instant: the job's row is locked (or there is one writer), so the second
@@ -196,14 +196,14 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -
     locked = tx.send("lock_job_of", occurrence=occurrence, space=tx.namespace)
     old = tx.send("newest_retry", occurrence=occurrence, space=tx.namespace).row
     if old is None:
-        raise _unknown(occurrence)
+        raise _unknown_occurrence(occurrence)
     if old.id != occurrence and locked.row is not None:
         return Enqueued(old.id, locked.row.name, old.key, created=False, state=State(old.state))
     if not State(old.state).final:
         raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
     if old.state == State.SUCCEEDED and not again:
         raise succeeded_already(occurrence)
-    row = living(f"of occurrence {occurrence}" if locked.row is None else locked.row.name, locked.row)
+    row = living_job(f"of occurrence {occurrence}" if locked.row is None else locked.row.name, locked.row)
     spec = spec_of(tx, row)
     refuse_run_by_hand(spec)
     new = new_row(
@@ -219,13 +219,15 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -
         level=old.level,
         retry_of=old.id,
     )
-    [answer] = create(tx, [new], [row.name])
+    [answer] = create_occurrences(tx, [new], [row.name])
     tx.send("note_retry", occurrence=old.id, retry=answer.id)
     record(tx, by, "retry", row.name, why, occurrence=old.id, retry=answer.id)
     return answer
 
 
-def forget(tx: Transaction, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
+def forget_key(
+    tx: Transaction, job: str, key: str, *, by: str, why: str, running: bool, only: int | None
+) -> State | None:
     """Delete the occurrence with a key.
 
     Safe when a node claims it at the same instant: the row is locked when its state is read.
@@ -242,7 +244,7 @@ def forget(tx: Transaction, job: str, key: str, *, by: str, why: str, running: b
     return state
 
 
-def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
+def backfill_times(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
     """Create occurrences for nominal times that have no active or succeeded one.
 
     Safe when two operators do it at the same instant: the job's row is locked (or there is one writer), so the second
@@ -253,14 +255,14 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
     locked = ask_locked(tx, job)
     active = tx.send_in("standing_at", "times", at, space=tx.namespace, job=job)
     keys = Keys(tx, {(job, scheduled_key(time)) for time in times})
-    row = living(job, locked.row)
+    row = living_job(job, locked.row)
     for time in times:
         refuse_pruned(job, row.horizon, time)
     spec = spec_of(tx, row)
     refuse_run_by_hand(spec)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
     existing = {found.scheduled_for: found for one in active for found in one.rows}
-    taken = keys.found()
+    taken = keys.list_found()
     wanted = [
         new_row(
             tx,
@@ -275,7 +277,7 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
         for moment, time in at.items()
         if moment not in existing
     ]
-    made = create(tx, wanted, [job] * len(wanted))
+    made = create_occurrences(tx, wanted, [job] * len(wanted))
     by_time = {new.scheduled_for: answer for new, answer in zip(wanted, made, strict=True)}
     answers: list[Enqueued] = []
     for time in times:
@@ -293,8 +295,8 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
 
 def _require_id(occurrence: int) -> None:
     if not is_id(occurrence):
-        raise _unknown(occurrence)
+        raise _unknown_occurrence(occurrence)
 
 
-def _unknown(occurrence: int) -> LookupError:
+def _unknown_occurrence(occurrence: int) -> LookupError:
     return LookupError(f"there is no occurrence {occurrence}")

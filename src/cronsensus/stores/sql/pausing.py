@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from cronsensus.payload.codec import clean
-from cronsensus.stores.sql.job_rows import ask_locked, find_locked, living
+from cronsensus.stores.sql.job_rows import ask_locked, find_locked, living_job
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 
 
-def pause(tx: Transaction, job: str, *, by: str, why: str) -> bool:
+def pause_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     """Stop firing a job. Safe: its row is locked when it is read, and the UPDATE asks whether it is paused."""
-    row = living(job, find_locked(tx, job))
+    row = living_job(job, find_locked(tx, job))
     if row.paused_at is not None:
         return False
     # What was decided while the row was waited for was decided before the pause, and is to be read so for ever.
@@ -21,11 +21,11 @@ def pause(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     return True
 
 
-def resume(tx: Transaction, job: str, *, by: str, why: str) -> bool:
+def resume_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     """End a pause. Safe: as for the pause."""
     locked = ask_locked(tx, job)
     begun = tx.send("open_pause", space=tx.namespace, job=job)
-    row = living(job, locked.row)
+    row = living_job(job, locked.row)
     if row.paused_at is None:
         return False
     opened = begun.row

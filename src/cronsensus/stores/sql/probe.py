@@ -46,7 +46,7 @@ class Answer:
     needs_a_node: bool
 
 
-def probe(url: str, namespace: str) -> Answer | None:
+def probe_store(url: str, namespace: str) -> Answer | None:
     """Return which sessions live; ``None``: none, or this cannot tell, and the store itself must be asked."""
     try:
         with _ASKING[url.partition(":")[0]](url, namespace) as (ask, queries, words):
@@ -59,38 +59,40 @@ def probe(url: str, namespace: str) -> Answer | None:
                     0 < concurrency <= held,
                     *process,
                 )
-                for node, number, draining, concurrency, held, *process in ask(_filled(queries["living_nodes"], words))
+                for node, number, draining, concurrency, held, *process in ask(
+                    _fill_query(queries["living_nodes"], words)
+                )
             ]
             if not living:
                 return None
-            return Answer(living, bool(ask(_filled(queries["needs_a_node"], words))))
+            return Answer(living, bool(ask(_fill_query(queries["needs_a_node"], words))))
     except Exception:  # noqa: BLE001 - whatever it is, the store's own verbs explain it
         return None
 
 
-def _filled(query: Query, words: Mapping[str, str]) -> str:
+def _fill_query(query: Query, words: Mapping[str, str]) -> str:
     return VALUE.sub(lambda at: words[at[1]], query.text)
 
 
-def _words(namespace: str, boot: str, moment: str) -> dict[str, str]:
+def _values_of(namespace: str, boot: str, moment: str) -> dict[str, str]:
     """Return the values of the statements, as they stand in the text."""
-    return {"space": _quoted(namespace), "boot": boot, "moment": moment, "version": str(VERSION)}
+    return {"space": _quote_text(namespace), "boot": boot, "moment": moment, "version": str(VERSION)}
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     if not text.isprintable() or "\\" in text:
         raise ValueError("a namespace that must be escaped")
     return "'" + text.replace("'", "''") + "'"
 
 
 @contextmanager
-def _sqlite(url: str, namespace: str) -> Iterator[Asking]:
+def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
     import sqlite3
     from urllib.parse import quote
 
     from cronsensus.stores.boot import HostClock
     from cronsensus.stores.sql.sqlite import sqlite_errors
-    from cronsensus.stores.sql.sqlite.epoch import Epoch, turn
+    from cronsensus.stores.sql.sqlite.epoch import Epoch, write_turn
     from cronsensus.stores.sql.sqlite.sqlite_url import read_url
 
     parsed = read_url(url)
@@ -99,42 +101,42 @@ def _sqlite(url: str, namespace: str) -> Iterator[Asking]:
         raise OSError("read-only")
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as driver:
         epoch = Epoch(path, may_be_remote=parsed.allow_network_fs)
-        epoch.enter(lambda: turn(driver))
+        epoch.enter_epoch(lambda: write_turn(driver))
         try:
             now = round(HostClock().monotonic() * 1_000_000)
-            words = _words(namespace, _quoted(epoch.text), str(now))
+            words = _values_of(namespace, _quote_text(epoch.text), str(now))
             yield lambda text: driver.execute(text).fetchall(), queries_of("sqlite"), words
         finally:
-            epoch.leave()
+            epoch.leave_epoch()
 
 
 @contextmanager
-def _postgres(url: str, namespace: str) -> Iterator[Asking]:
+def _probe_postgres(url: str, namespace: str) -> Iterator[Asking]:
     from cronsensus.stores.sql.postgres.postgres_driver import open_connection
     from cronsensus.stores.sql.postgres.postgres_url import read_url
 
     parsed = read_url(url)
     now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     with closing(open_connection(parsed)) as driver:
-        words = _words(namespace, "'server' AND NOT pg_is_in_recovery()", now)
+        words = _values_of(namespace, "'server' AND NOT pg_is_in_recovery()", now)
         yield lambda text: driver.execute(text).fetchall(), queries_of("postgres", schema=parsed.schema), words
 
 
 @contextmanager
-def _mysql(url: str, namespace: str) -> Iterator[Asking]:
-    from cronsensus.stores.sql.mysql.mysql_driver import open_connection, run
+def _probe_mysql(url: str, namespace: str) -> Iterator[Asking]:
+    from cronsensus.stores.sql.mysql.mysql_driver import open_connection, run_text
     from cronsensus.stores.sql.mysql.mysql_url import read_url
 
     now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
     with closing(open_connection(read_url(url))) as driver:
-        words = _words(namespace, "'server' AND NOT @@GLOBAL.read_only", now)
-        yield lambda text: run(driver, text), queries_of("mysql"), words
+        words = _values_of(namespace, "'server' AND NOT @@GLOBAL.read_only", now)
+        yield lambda text: run_text(driver, text), queries_of("mysql"), words
 
 
 _ASKING = {
-    "sqlite": _sqlite,
-    "postgresql": _postgres,
-    "postgres": _postgres,
-    "mysql": _mysql,
-    "mariadb": _mysql,
+    "sqlite": _probe_sqlite,
+    "postgresql": _probe_postgres,
+    "postgres": _probe_postgres,
+    "mysql": _probe_mysql,
+    "mariadb": _probe_mysql,
 }

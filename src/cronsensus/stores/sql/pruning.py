@@ -13,7 +13,7 @@ from typing import Any
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction, pieces
-from cronsensus.stores.unreadable import sound
+from cronsensus.stores.unreadable import is_sound
 from cronsensus.stores.values import REMEMBERED, Pruned
 from cronsensus.timing.instants import LATEST_MICROS, to_micros
 
@@ -35,17 +35,17 @@ class Over:
     trail: list[int] = field(default_factory=list)
 
     @property
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         """Whether there are so many sessions, or entries of the trail, that there may be more of them."""
         return len(self.sessions) >= AT_ONCE or len(self.trail) >= AT_ONCE
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is nothing to delete."""
         return not (self.occurrences or self.ranges or self.sessions or self.trail)
 
 
-def bounds(tx: Transaction, before: int | None, least: int = 0) -> dict[str, Any]:
+def bounds_of(tx: Transaction, before: int | None, least: int = 0) -> dict[str, Any]:
     """Return what is asked by: a moment, or each job's own ``keep``, but no less than ``least`` microseconds.
 
     In bounds, because a database does not take a sum that leaves its integers, and then nothing is pruned at all.
@@ -62,7 +62,7 @@ class Looking:
         self._limit = limit
         self._before = None if before is None else to_micros(before)
         [dependents] = tx.send("earliest_dependent", space=tx.namespace, never=LATEST_MICROS).rows
-        asked = {**bounds(tx, self._before), "waiting_since": dependents.created_at}
+        asked = {**bounds_of(tx, self._before), "waiting_since": dependents.created_at}
         if tx.dialect.groups_by_seeking:  # it would walk over all that ever ended, and sort it, to find the first of it
             self._old, self._ranges = tx.send("jobs_with_old", **asked), tx.send("jobs_with_old_ranges", **asked)
         else:
@@ -70,7 +70,7 @@ class Looking:
             self._ranges = tx.send("old_ranges", **asked, size=limit)
         self._rest = _Rest(tx)
 
-    def read(self) -> Over:
+    def read_over(self) -> Over:
         """Return what there is."""
         if self._tx.dialect.groups_by_seeking:
             old = self._of_jobs(self._old, "old_of_job", self._limit)
@@ -78,7 +78,7 @@ class Looking:
         else:
             old = self._old.rows
             ranges = self._ranges.rows[: self._limit - len(old)]
-        return Over(old, ranges, self._rest.sessions(), self._rest.trail())
+        return Over(old, ranges, self._rest.find_sessions(), self._rest.find_trail())
 
     def _of_jobs(self, jobs: Pending, question: str, limit: int) -> Sequence[AnyRow]:
         found: list[AnyRow] = []
@@ -101,21 +101,21 @@ class _Rest:
         # The oldest by number, which are as good as the oldest by time.
         self._trail = tx.send("oldest_trail", **space)
 
-    def sessions(self) -> list[str]:
+    def find_sessions(self) -> list[str]:
         return [row.id for row in self._sessions.rows]
 
-    def trail(self) -> list[int]:
+    def find_trail(self) -> list[int]:
         rows, before = self._trail.rows, self._tx.now - REMEMBERED // _MICROSECOND
-        return [row.id for row in rows if sound(row.at) and row.at < before]
+        return [row.id for row in rows if is_sound(row.at) and row.at < before]
 
 
 def find_further(tx: Transaction) -> Over:
     """Return more sessions and entries of the trail that are over."""
     rest = _Rest(tx)
-    return Over(sessions=rest.sessions(), trail=rest.trail())
+    return Over(sessions=rest.find_sessions(), trail=rest.find_trail())
 
 
-def prune(tx: Transaction, over: Over) -> Pruned:
+def prune_over(tx: Transaction, over: Over) -> Pruned:
     """Delete, and raise each job's horizon over what is deleted. It ends the transaction.
 
     Safe when two nodes prune at the same instant: deleting what is gone does nothing, and the UPDATE of a horizon only
@@ -125,7 +125,7 @@ def prune(tx: Transaction, over: Over) -> Pruned:
     """
     horizons: dict[int, int] = {}
     for row in (*over.occurrences, *over.ranges):
-        if sound(row.last):
+        if is_sound(row.last):
             horizons[row.job_id] = max(row.last, horizons.get(row.job_id, row.last))
     tx.send_in("lock_pruned_jobs", "ids", sorted(horizons))
     tx.send_rows("raise_horizons", [(last, job) for job, last in sorted(horizons.items())])

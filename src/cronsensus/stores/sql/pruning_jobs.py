@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.pruning import bounds
+from cronsensus.stores.sql.pruning import bounds_of
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import one_at_a_time
 from cronsensus.stores.sql.transaction import Transaction, pieces
-from cronsensus.stores.unreadable import sound
+from cronsensus.stores.unreadable import is_sound
 from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED
 from cronsensus.timing.instants import to_micros
 
@@ -35,12 +35,12 @@ class Bygone:
     locks: bool = False
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is nothing to forget."""
         return not (self.with_old_eras or self.pauses or self.retired or self.releases or self.locks)
 
     @property
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         """Whether there is so much of something that there may be more of it."""
         return max(map(len, (self.with_old_eras, self.pauses, self.retired, self.releases))) >= AT_ONCE
 
@@ -50,7 +50,7 @@ class Looking:
 
     def __init__(self, tx: Transaction, before: datetime | None) -> None:
         """Ask."""
-        asked = bounds(tx, None if before is None else min(to_micros(before), tx.now - _DAY), _DAY)
+        asked = bounds_of(tx, None if before is None else min(to_micros(before), tx.now - _DAY), _DAY)
         long_ago: dict[str, Any] = {"space": tx.namespace, "ended": tx.instant(-_YEAR), "size": AT_ONCE}
         self._eras = tx.send("jobs_with_old_eras", **asked, size=AT_ONCE)
         self._pauses = tx.send("old_pauses", **asked, size=AT_ONCE)
@@ -58,14 +58,18 @@ class Looking:
         self._releases = tx.send("replaced_releases", **long_ago)
         self._locks = tx.send("any_lock_ran_out", space=tx.namespace, boot=tx.epoch, moment=tx.moment)
 
-    def read(self) -> Bygone:
+    def read_bygone(self) -> Bygone:
         """Return what there is."""
         return Bygone(
-            _ids(self._eras), _ids(self._pauses), _ids(self._retired), _ids(self._releases), bool(self._locks.rows)
+            _ids_of(self._eras),
+            _ids_of(self._pauses),
+            _ids_of(self._retired),
+            _ids_of(self._releases),
+            bool(self._locks.rows),
         )
 
 
-def _ids(found: Pending) -> list[int]:
+def _ids_of(found: Pending) -> list[int]:
     return [row.id for row in found.rows]
 
 
@@ -82,7 +86,7 @@ def forget_history(tx: Transaction, bygone: Bygone, before: datetime | None) -> 
     cuts: dict[int, int] = {}
     firsts: dict[int, int] = {}
     for era in [row for one in begun for row in one.rows]:
-        if not sound(era.since) or era.job_id not in found:
+        if not is_sound(era.since) or era.job_id not in found:
             continue
         firsts[era.job_id] = min(era.since, firsts.get(era.job_id, era.since))
         if _rules_alone(found[era.job_id], era.since, tx.now, before):
@@ -95,7 +99,7 @@ def forget_history(tx: Transaction, bygone: Bygone, before: datetime | None) -> 
 
 def _rules_alone(job: AnyRow, since: int, now: int, before: datetime | None) -> bool:
     """Whether an era began long enough ago, and what came before it owes nothing."""
-    if not (sound(job.keep) and sound(job.watermark) and (job.next_due is None or sound(job.next_due))):
+    if not (is_sound(job.keep) and is_sound(job.watermark) and (job.next_due is None or is_sound(job.next_due))):
         return False
     kept = now - max(job.keep, _DAY) if before is None else min(to_micros(before), now - _DAY)
     return since < kept and (job.next_due is None or since <= job.watermark or since < job.next_due)
@@ -127,4 +131,4 @@ def forget_releases(tx: Transaction) -> None:
     """
     one_at_a_time(tx)
     replaced = tx.send("replaced_releases", space=tx.namespace, ended=tx.instant(-_YEAR), size=AT_ONCE)
-    tx.send_in("delete_releases", "ids", _ids(replaced))
+    tx.send_in("delete_releases", "ids", _ids_of(replaced))

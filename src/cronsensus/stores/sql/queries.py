@@ -84,13 +84,13 @@ class Query:
 
 
 @cache
-def blocks(kind: Kind) -> Mapping[str, Block]:
+def read_blocks(kind: Kind) -> Mapping[str, Block]:
     """Return the blocks of all files for a database, by name."""
     texts = sorted((file.name, file.read_text(encoding="utf-8")) for file in _FOLDER.iterdir())
-    return {block.name: block for name, text in texts if name.endswith(".sql") for block in parse(text, kind)}
+    return {block.name: block for name, text in texts if name.endswith(".sql") for block in parse_blocks(text, kind)}
 
 
-def parse(text: str, kind: Kind) -> list[Block]:
+def parse_blocks(text: str, kind: Kind) -> list[Block]:
     """Return the blocks of a file for a database."""
     _, *found = _HEAD.split(text)
     bodies: dict[str, dict[str, str]] = {"part": {}, "name": {}}
@@ -102,10 +102,10 @@ def parse(text: str, kind: Kind) -> list[Block]:
     def put(body: str) -> str:
         return _PUT.sub(lambda at: put(bodies["part"][at[1]].strip()), body)
 
-    return [_block(name, put(body)) for name, body in bodies["name"].items()]
+    return [_make_block(name, put(body)) for name, body in bodies["name"].items()]
 
 
-def _block(name: str, body: str) -> Block:
+def _make_block(name: str, body: str) -> Block:
     said: list[str] = []
     lines: list[str] = []
     typed: dict[str, dict[str, str]] = {"types": {}, "rows": {}}
@@ -132,7 +132,7 @@ class Queries(dict[str, Query]):
 
     def __missing__(self, name: str) -> Query:
         """Write a statement."""
-        found = self[name] = _written(blocks(self._kind)[name], self._kind, self._schema, single=self._single)
+        found = self[name] = _write_block(read_blocks(self._kind)[name], self._kind, self._schema, single=self._single)
         return found
 
 
@@ -168,7 +168,7 @@ def row_maker(names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
     return partial(tuple.__new__, row)
 
 
-def _written(block: Block, kind: Kind, schema: str, *, single: bool) -> Query:
+def _write_block(block: Block, kind: Kind, schema: str, *, single: bool) -> Query:
     text, row = block.text, ""
     if single:
         places = _ONE_ROW

@@ -11,7 +11,7 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.reading_jobs import ledger_range
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import whole
+from cronsensus.stores.unreadable import whole_number
 from cronsensus.stores.values import LOOKED_THROUGH
 from cronsensus.timing.instants import from_micros, to_micros
 
@@ -29,7 +29,7 @@ def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past
         for job, name in known
     ]
     found = [
-        (name, job, _glances(tx, made.rows), decided)
+        (name, job, _read_glances(tx, made.rows), decided)
         for (job, name), (_, made, decided) in zip(known, sent, strict=True)
     ]
     again = {
@@ -39,9 +39,9 @@ def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past
     }
     return {
         name: Past(
-            tuple(_glances(tx, again[name].rows) if name in again else glances),
+            tuple(_read_glances(tx, again[name].rows) if name in again else glances),
             tuple(
-                tx.unreadable.readable(
+                tx.unreadable.keep_readable(
                     decided.rows,
                     lambda row: ledger_range(name, row),  # noqa: B023 - it is called here
                     lambda row: f"verdict {row.id} of job {name!r}",  # noqa: B023
@@ -58,15 +58,15 @@ def ran_since(tx: Transaction, since: datetime, limit: int) -> list[Glance]:
     running = tx.send("running_glances", space=tx.namespace, size=limit)
     least = (newest.rows[0].newest or 0) - LOOKED_THROUGH
     ended = tx.send_last("ended_since", space=tx.namespace, least=least, since=to_micros(since), size=limit)
-    found = {one.id: one for one in _glances(tx, [*running.rows, *ended])}
+    found = {one.id: one for one in _read_glances(tx, [*running.rows, *ended])}
     return sorted(found.values(), key=lambda one: -one.id)[:limit]
 
 
-def _glances(tx: Transaction, rows: Iterable[AnyRow]) -> list[Glance]:
-    return tx.unreadable.readable(rows, _glance, lambda row: f"run {row.id}")
+def _read_glances(tx: Transaction, rows: Iterable[AnyRow]) -> list[Glance]:
+    return tx.unreadable.keep_readable(rows, _read_glance, lambda row: f"run {row.id}")
 
 
-def _glance(row: AnyRow) -> Glance:
+def _read_glance(row: AnyRow) -> Glance:
     if row.job is None:
         raise LookupError(f"its job {row.job_id} is not there")
     return Glance(
@@ -75,8 +75,8 @@ def _glance(row: AnyRow) -> Glance:
         state=State(row.state),
         scheduled_for=instant(row.scheduled_for),
         due_at=from_micros(row.due_at),
-        crashes=whole(row.crashes),
-        failures=whole(row.failures),
+        crashes=whole_number(row.crashes),
+        failures=whole_number(row.failures),
         node=row.node,
         reason=row.reason,
         created_at=from_micros(row.created_at),

@@ -16,27 +16,27 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import read_era, specs_of
 from cronsensus.stores.sql.occurrence_rows import instant, micros
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import read_one, whole
+from cronsensus.stores.unreadable import read_one, whole_number
 from cronsensus.timing.instants import from_micros
 
 T = TypeVar("T")
 
 
-def job(tx: Transaction, name: str) -> JobView | None:
+def read_job(tx: Transaction, name: str) -> JobView | None:
     """Return one job, retired or not."""
     rows = tx.send("job", space=tx.namespace, job=name).rows
-    return read_one(rows[0], lambda row: _view(tx, row), f"job {name!r}") if rows else None
+    return read_one(rows[0], lambda row: _read_view(tx, row), f"job {name!r}") if rows else None
 
 
-def jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobView]:
+def list_jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobView]:
     """Return jobs by name, in the order of code points."""
     also = () if retired else ("living",)
-    return _by_name(tx, "jobs", after, limit, lambda row: _view(tx, row), also=also)
+    return _by_name(tx, "jobs", after, limit, lambda row: _read_view(tx, row), also=also)
 
 
-def edges(tx: Transaction, after: str, limit: int) -> list[JobSpec]:
+def list_edges(tx: Transaction, after: str, limit: int) -> list[JobSpec]:
     """Return the definitions of living jobs that come after others, by name."""
-    return _by_name(tx, "edges", after, limit, lambda row: _spec(tx, row))
+    return _by_name(tx, "edges", after, limit, lambda row: _read_spec(tx, row))
 
 
 def _by_name(
@@ -48,18 +48,20 @@ def _by_name(
             specs_of(tx, {row.id: row for row in rows})
         return rows
 
-    return tx.unreadable.page(limit, after, fetch, read, lambda row: f"job {row.name!r}", position=lambda row: row.name)
+    return tx.unreadable.read_page(
+        limit, after, fetch, read, lambda row: f"job {row.name!r}", position=lambda row: row.name
+    )
 
 
-def _spec(tx: Transaction, row: AnyRow) -> JobSpec:
+def _read_spec(tx: Transaction, row: AnyRow) -> JobSpec:
     return specs_of(tx, {row.id: row})[row.id]
 
 
-def _view(tx: Transaction, row: AnyRow) -> JobView:
+def _read_view(tx: Transaction, row: AnyRow) -> JobView:
     return JobView(
         id=row.id,
-        spec=_spec(tx, row),
-        revision=whole(row.revision),
+        spec=_read_spec(tx, row),
+        revision=whole_number(row.revision),
         watermark=from_micros(row.watermark),
         horizon=instant(row.horizon),
         next_due=instant(row.next_due),
@@ -73,21 +75,21 @@ def _view(tx: Transaction, row: AnyRow) -> JobView:
     )
 
 
-def history(tx: Transaction, job: str) -> JobHistory:
+def read_history(tx: Transaction, job: str) -> JobHistory:
     """Return every era of a job's life and its paused stretches, oldest first."""
     asked: dict[str, Any] = {"space": tx.namespace, "job": job}
     all_eras, pauses = tx.send("eras", **asked), tx.send_last("pauses", **asked)
     return JobHistory(
         tuple(read_one(era, read_era, f"an era of job {job!r}") for era in all_eras.rows),
-        tuple(read_one(pause, _stretch, f"a pause of job {job!r}") for pause in pauses),
+        tuple(read_one(pause, _read_stretch, f"a pause of job {job!r}") for pause in pauses),
     )
 
 
-def _stretch(row: AnyRow) -> Stretch:
+def _read_stretch(row: AnyRow) -> Stretch:
     return Stretch(from_micros(row.start), instant(row.end))
 
 
-def ranges(
+def list_ranges(
     tx: Transaction, name: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
 ) -> list[LedgerRange]:
     """Return the verdict ranges that touch [since, until], by id."""
@@ -97,7 +99,7 @@ def ranges(
     def fetch(after: int, size: int) -> Sequence[AnyRow]:
         return tx.send("verdicts", also=bounds, space=tx.namespace, job=name, after=after, size=size, **bounds).rows
 
-    return tx.unreadable.page(
+    return tx.unreadable.read_page(
         limit,
         after,
         fetch,
@@ -108,6 +110,6 @@ def ranges(
 
 def ledger_range(name: str, row: AnyRow) -> LedgerRange:
     """Return a verdict range of a job."""
-    count = None if row.counted is None else whole(row.counted)
+    count = None if row.counted is None else whole_number(row.counted)
     said = VerdictRange(from_micros(row.first), from_micros(row.last), State(row.state), row.reason, count)
     return LedgerRange(row.id, name, said, from_micros(row.decided_at))

@@ -13,14 +13,14 @@ from cronsensus.stores.sql.job_rows import find_locked, last_eras, readable_eras
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
+from cronsensus.stores.unreadable import MOST_COUNTED, is_sound, whole_number
 from cronsensus.stores.values import AT_ONCE
 from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def retire(tx: Transaction, job: str, *, by: str, why: str) -> bool:
+def retire_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE asks for its revision."""
     row = find_locked(tx, job)
     if row is None:
@@ -34,9 +34,9 @@ def retire(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     return stops
 
 
-def _numbered(row: AnyRow) -> AnyRow:
+def _with_revision(row: AnyRow) -> AnyRow:
     """Return a row whose revision is a number, so that an UPDATE may ask for it."""
-    whole(row.revision)
+    whole_number(row.revision)
     return row
 
 
@@ -61,7 +61,7 @@ def _cancel_waiting(tx: Transaction, ids: Sequence[int]) -> None:
 
 def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta) -> None:
     """Retire jobs: keep or cancel what waits, write down what was not decided, and begin an era without a trigger."""
-    rows = tx.unreadable.readable(rows, _numbered, lambda row: f"job {row.name!r} cannot be retired, and")
+    rows = tx.unreadable.keep_readable(rows, _with_revision, lambda row: f"job {row.name!r} cannot be retired, and")
     if not rows:
         return
     asked = tx.send_in("beginnings", "ids", [row.id for row in rows])
@@ -74,14 +74,14 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta)
     changes: list[tuple[Any, ...]] = []
     new_eras: list[tuple[Any, ...]] = []
     for row in rows:
-        watermark = row.watermark if sound(row.watermark) else tx.now
+        watermark = row.watermark if is_sound(row.watermark) else tx.now
         # Where the clock was set back, the last era begins later than now; until then the one before it holds.
         since = max(tx.now, watermark, began.get(row.id, watermark))
         undecided = undecided_until(known[row.id], from_micros(watermark), from_micros(since))
         if undecided is not None:
             ranges.append(verdict_row(tx, row.id, undecided))
             watermark = to_micros(undecided.last)
-        revision = row.revision + 1 if sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
+        revision = row.revision + 1 if is_sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
         changes.append((tx.now, revision, since, watermark, until, row.id, row.revision))
         new_eras.append((row.id, since, revision, None, None))
     tx.send_rows("retire_jobs", changes, one_each=True)

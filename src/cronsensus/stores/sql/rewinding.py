@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from cronsensus.model.rewind import REWIND, Rewind
-from cronsensus.stores.sql.job_rows import find_locked, living
+from cronsensus.stores.sql.job_rows import find_locked, living_job
 from cronsensus.stores.sql.occurrence_rows import micros
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.timing.instants import to_micros
 
 
-def rewind(tx: Transaction, rewind: Rewind, *, by: str, why: str) -> bool:
+def rewind_job(tx: Transaction, rewind: Rewind, *, by: str, why: str) -> bool:
     """Take a job's schedule back. Safe: its row is locked, and the UPDATE asks for all that the step rests on."""
-    row = living(rewind.job, find_locked(tx, rewind.job))
+    row = living_job(rewind.job, find_locked(tx, rewind.job))
     seen, to, began = to_micros(rewind.watermark_seen), to_micros(rewind.watermark), to_micros(rewind.eras[-1].since)
     if row.paused_at is not None or (row.watermark, row.revision) != (seen, rewind.revision):
         return False

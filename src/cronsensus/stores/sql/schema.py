@@ -59,7 +59,7 @@ def _mysql_word(type_: _MySqlWord, compiler: Any, **_: Any) -> str:
     return f"VARCHAR({type_.length}) CHARACTER SET utf8mb4 COLLATE {collation}"
 
 
-def _word(length: int) -> TypeEngine[str]:
+def _name_type(length: int) -> TypeEngine[str]:
     """Return the type of a name: compared exactly, ordered by code points, whatever the database's own order is."""
     kind = String(length).with_variant(String(length, collation="C"), "postgresql")
     return kind.with_variant(_MySqlWord(length), "mysql")
@@ -72,7 +72,7 @@ _TABLE: dict[str, Any] = {
 }
 
 
-def _words(table: str, column: str, words: type[State | Origin]) -> CheckConstraint:
+def _words_check(table: str, column: str, words: type[State | Origin]) -> CheckConstraint:
     # Named after the table, too: on MySQL such a name is known in the whole database.
     known = ", ".join(repr(str(word)) for word in words)
     return CheckConstraint(f"{column} IN ({known})", name=f"cronsensus_{table}_known_{column}")
@@ -91,7 +91,7 @@ NAMESPACE_OF_TURNING = "(CASE WHEN ended_at IS NULL AND concurrency > 0 THEN nam
 few sessions, the one of all that are open does as well, and it keeps to that."""
 
 
-def _elsewhere(*_: Any, dialect: Dialect, **__: Any) -> bool:
+def _other_dialects(*_: Any, dialect: Dialect, **__: Any) -> bool:
     return dialect.name != "mysql"
 
 
@@ -99,7 +99,7 @@ def _not_on_postgres(*_: Any, dialect: Dialect, **__: Any) -> bool:
     return dialect.name != "postgresql"
 
 
-def _partial(
+def _partial_index(
     name: str, *columns: Any, where: str, mysql: tuple[Any, ...] | None = None, listed: bool = False
 ) -> tuple[Index, ...]:
     """Return an index over the few rows that matter to a hot path; ``listed``: only for queries with ``{listed}``.
@@ -109,7 +109,7 @@ def _partial(
     """
     asked = text(f"{where} AND {_LISTED}" if listed else where)
     partial = Index(name, *columns, sqlite_where=text(where), postgresql_where=asked)
-    found = (partial.ddl_if(callable_=_elsewhere),)
+    found = (partial.ddl_if(callable_=_other_dialects),)
     if mysql == ():
         return found
     return (*found, Index(name, *(mysql or columns)).ddl_if(dialect="mysql"))
@@ -119,7 +119,7 @@ schema = Table(
     "cronsensus_schema",
     metadata,
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("name", _word(100), nullable=False),
+    Column("name", _name_type(100), nullable=False),
     Column("applied_at", Big, nullable=False),
     **_TABLE,
 )
@@ -131,7 +131,7 @@ one transaction after the other locks."""
 counters = Table(
     "cronsensus_counters",
     metadata,
-    Column("name", _word(20), primary_key=True),
+    Column("name", _name_type(20), primary_key=True),
     Column("value", Big, nullable=False),
     **_TABLE,
 )
@@ -140,8 +140,8 @@ releases = Table(
     "cronsensus_releases",
     metadata,
     Column("id", Big, primary_key=True),
-    Column("namespace", _word(200), nullable=False),
-    Column("release", _word(200), nullable=False),
+    Column("namespace", _name_type(200), nullable=False),
+    Column("release", _name_type(200), nullable=False),
     Column("first_seen_at", Big, nullable=False),
     UniqueConstraint("namespace", "release", name="cronsensus_releases_by_name"),
     **_TABLE,
@@ -151,16 +151,16 @@ jobs = Table(
     "cronsensus_jobs",
     metadata,
     Column("id", Big, primary_key=True),
-    Column("namespace", _word(200), nullable=False),
-    Column("name", _word(200), nullable=False),
-    Column("function", _word(200), nullable=False),
-    Column("source", _word(10), nullable=False),
-    Column("digest", _word(64), nullable=False),
+    Column("namespace", _name_type(200), nullable=False),
+    Column("name", _name_type(200), nullable=False),
+    Column("function", _name_type(200), nullable=False),
+    Column("source", _name_type(10), nullable=False),
+    Column("digest", _name_type(64), nullable=False),
     # When this definition began.
     Column("defined_at", Big),
     Column("spec", Long, nullable=False),
     Column("revision", Integer, nullable=False),
-    Column("overlap", _word(20), nullable=False),
+    Column("overlap", _name_type(20), nullable=False),
     Column("concurrency", Integer),
     Column("keep", Big, nullable=False),
     Column("watermark", Big, nullable=False),
@@ -183,25 +183,29 @@ jobs = Table(
     UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
     Index("cronsensus_jobs_waking", "namespace", "wake_at", "id", postgresql_where=text("wake_at IS NOT NULL")),
     # What a release that declares all of its jobs is compared with, however many were stored at run time.
-    *_partial(
+    *_partial_index(
         "cronsensus_jobs_declared",
         "namespace",
         "id",
         where="source = 'code' AND retired_at IS NULL",
         mysql=("namespace", "source", "retired_at", "id"),
     ),
-    *_partial("cronsensus_jobs_waiting", "namespace", "waiting_until", where="waiting_until IS NOT NULL"),
+    *_partial_index("cronsensus_jobs_waiting", "namespace", "waiting_until", where="waiting_until IS NOT NULL"),
     # Those that have more than one era.
-    *_partial("cronsensus_jobs_redefined", "namespace", "id", where="revision > 1", mysql=("namespace", "revision")),
-    *_partial(
+    *_partial_index(
+        "cronsensus_jobs_redefined", "namespace", "id", where="revision > 1", mysql=("namespace", "revision")
+    ),
+    *_partial_index(
         "cronsensus_jobs_dependent",
         "namespace",
         "name",
         where="dependent = 1",
         mysql=("namespace", "dependent", "name"),
     ),
-    *_partial("cronsensus_jobs_retired", "namespace", "retired_at", where="retired_at IS NOT NULL"),
-    *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
+    *_partial_index("cronsensus_jobs_retired", "namespace", "retired_at", where="retired_at IS NOT NULL"),
+    *_partial_index(
+        "cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")
+    ),
     **_TABLE,
 )
 
@@ -234,11 +238,11 @@ occurrences = Table(
     "cronsensus_occurrences",
     metadata,
     Column("id", Big, primary_key=True),
-    Column("namespace", _word(200), nullable=False),
+    Column("namespace", _name_type(200), nullable=False),
     Column("job_id", Big, nullable=False),
-    Column("key", _word(400), nullable=False),
-    Column("origin", _word(12), nullable=False),
-    Column("state", _word(10), nullable=False),
+    Column("key", _name_type(400), nullable=False),
+    Column("origin", _name_type(12), nullable=False),
+    Column("state", _name_type(10), nullable=False),
     # 1: subject to the job's overlap policy, so it is claimed only when it is the earliest active one of its job.
     Column("serial", SmallInteger, nullable=False),
     Column("priority", Integer, nullable=False),
@@ -252,8 +256,8 @@ occurrences = Table(
     Column("failures", Integer, nullable=False),
     # Of the running attempt, or of the last one.
     Column("token", Big, nullable=False),
-    Column("session", _word(100)),
-    Column("node", _word(200)),
+    Column("session", _name_type(100)),
+    Column("node", _name_type(200)),
     Column("created_at", Big, nullable=False),
     Column("started_at", Big),
     Column("finished_at", Big),
@@ -277,13 +281,13 @@ occurrences = Table(
     Column("listed", Big),
     # What it waits for until it is woken, due never; of one that was closed so: what it waited for. Any word, and no
     # statement asks for one of them.
-    Column("parked_on", _word(20)),
+    Column("parked_on", _name_type(20)),
     # What its last look left for the next one.
     Column("note", Long),
     # 1: it runs, but was claimed to wait on its node for a free slot, and is not known to have begun.
     Column("reserved", SmallInteger),
-    _words("occurrences", "origin", Origin),
-    _words("occurrences", "state", State),
+    _words_check("occurrences", "origin", Origin),
+    _words_check("occurrences", "state", State),
     # The identity of an occurrence: at most one row for a (job, key), whichever node writes it.
     # PostgreSQL gets such columns the other way round: this must not seem a way to all occurrences of a job, and of a
     # list of names it looks up each only where they stand first.
@@ -294,7 +298,7 @@ occurrences = Table(
     **_TABLE,
 )
 _of = occurrences.c
-_partial(
+_partial_index(
     # In the order of claims, with what claiming must know of an entry to pass over it without reading its row.
     "cronsensus_occurrences_pending",
     _of.namespace,
@@ -307,14 +311,14 @@ _partial(
     listed=True,
     mysql=(_of.namespace, _of.state, _of.level, _of.due_at, _of.id, _of.job_id, _of.serial),
 )
-_partial(
+_partial_index(
     "cronsensus_occurrences_expiring",
     _of.namespace,
     _of.expires_at,
     where="state = 'pending' AND attempt = 0 AND expires_at IS NOT NULL",
     mysql=(_of.namespace, _of.state, _of.attempt, _of.expires_at),
 )
-_partial(
+_partial_index(
     "cronsensus_occurrences_running",
     _of.namespace,
     _of.session,
@@ -323,7 +327,7 @@ _partial(
     listed=True,
     mysql=(_of.namespace, _of.state, _of.session, _of.job_id),
 )
-_partial(
+_partial_index(
     "cronsensus_occurrences_serial",
     _of.job_id,
     _of.state,
@@ -331,9 +335,9 @@ _partial(
     where="serial = 1 AND finished_at IS NULL",
     mysql=(_of.job_id, _of.serial, _of.finished_at, _of.state, _of.id),
 )
-_partial("cronsensus_occurrences_nominal", _of.job_id, _of.scheduled_for, where="scheduled_for IS NOT NULL")
-_partial("cronsensus_occurrences_final", _of.job_id, _of.finished_at, where="finished_at IS NOT NULL")
-_partial(
+_partial_index("cronsensus_occurrences_nominal", _of.job_id, _of.scheduled_for, where="scheduled_for IS NOT NULL")
+_partial_index("cronsensus_occurrences_final", _of.job_id, _of.finished_at, where="finished_at IS NOT NULL")
+_partial_index(
     "cronsensus_occurrences_unwell",
     _of.namespace,
     _of.finished_at,
@@ -341,14 +345,14 @@ _partial(
     where="state IN ('failed', 'missed', 'cancelled')",
     mysql=(_of.namespace, _of.state, _of.finished_at, _of.id),
 )
-_partial(
+_partial_index(
     "cronsensus_occurrences_items",
     _of.parent,
     _of.state,
     _of.id,
     where="parent IS NOT NULL",
 )
-_partial(
+_partial_index(
     "cronsensus_occurrences_parked",
     _of.namespace,
     _of.id,
@@ -356,7 +360,7 @@ _partial(
     # What is parked is due never, and then by id: so a page of it is read as it stands here.
     mysql=(_of.namespace, _of.state, _of.due_at),
 )
-_partial(
+_partial_index(
     "cronsensus_occurrences_failed",
     _of.namespace,
     _of.id,
@@ -372,11 +376,11 @@ runs = Table(
     Column("token", Big, primary_key=True, autoincrement=False),
     Column("occurrence_id", Big, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("session", _word(100), nullable=False),
-    Column("node", _word(200)),
+    Column("session", _name_type(100), nullable=False),
+    Column("node", _name_type(200)),
     Column("started_at", Big, nullable=False),
     Column("finished_at", Big, nullable=False),
-    Column("end", _word(10), nullable=False),
+    Column("end", _name_type(10), nullable=False),
     Column("reason", Long),
     Column("error", Long),
     Index("cronsensus_runs_of_occurrence", "occurrence_id"),
@@ -390,7 +394,7 @@ logs = Table(
     Column("sequence", Integer, primary_key=True, autoincrement=False),
     Column("attempt", Integer, nullable=False),
     Column("at", Big, nullable=False),
-    Column("level", _word(20), nullable=False),
+    Column("level", _name_type(20), nullable=False),
     Column("text", Long, nullable=False),
     sqlite_with_rowid=False,
     **_TABLE,
@@ -403,11 +407,11 @@ verdicts = Table(
     Column("job_id", Big, nullable=False),
     Column("first", Big, nullable=False),
     Column("last", Big, nullable=False),
-    Column("state", _word(10), nullable=False),
+    Column("state", _name_type(10), nullable=False),
     Column("reason", Long, nullable=False),
     Column("count", Integer),
     Column("decided_at", Big, nullable=False),
-    _words("verdicts", "state", State),
+    _words_check("verdicts", "state", State),
     Index("cronsensus_verdicts_of_job", "job_id", "id"),
     Index("cronsensus_verdicts_by_time", "job_id", "last"),
     **_TABLE,
@@ -418,20 +422,20 @@ sessions = Table(
     metadata,
     # The order in which sessions were opened; clocks may repeat.
     Column("number", Big, primary_key=True),
-    Column("id", _word(100), nullable=False),
-    Column("namespace", _word(200), nullable=False),
-    Column("node", _word(200), nullable=False),
-    Column("host", _word(200), nullable=False),
+    Column("id", _name_type(100), nullable=False),
+    Column("namespace", _name_type(200), nullable=False),
+    Column("node", _name_type(200), nullable=False),
+    Column("host", _name_type(200), nullable=False),
     Column("pid", Big, nullable=False),
     Column("pid_started", Big, nullable=False),
-    Column("release", _word(200), nullable=False),
-    Column("version", _word(50), nullable=False),
+    Column("release", _name_type(200), nullable=False),
+    Column("version", _name_type(50), nullable=False),
     Column("concurrency", Integer, nullable=False),
     Column("functions", Integer, nullable=False),
     # Which function is behind each declared job.
     Column("declares", Long),
     # Its time zone data, and a digest of the rules of each zone that its jobs use.
-    Column("tzdata", _word(200)),
+    Column("tzdata", _name_type(200)),
     Column("zones", Long),
     Column("started_at", Big, nullable=False),
     Column("renewed_at", Big, nullable=False),
@@ -439,15 +443,15 @@ sessions = Table(
     Column("beats", Big),
     # On the lease clock of the store, which means something only within its epoch (one boot of a host).
     Column("lease_until", Big, nullable=False),
-    Column("epoch", _word(64), nullable=False),
+    Column("epoch", _name_type(64), nullable=False),
     Column("draining", SmallInteger, nullable=False),
     Column("ended_at", Big),
-    Column("ended_as", _word(10)),
+    Column("ended_as", _name_type(10)),
     Column("ended_why", Long),
     # 1: it showed a sign of life; 0: it shows none; NULL: it never said.
     Column("shown", SmallInteger),
     UniqueConstraint("namespace", "id", name="cronsensus_sessions_by_id"),
-    *_partial("cronsensus_sessions_open", "namespace", where="ended_at IS NULL", mysql=()),
+    *_partial_index("cronsensus_sessions_open", "namespace", where="ended_at IS NULL", mysql=()),
     # What a look reads of the sessions, however many of them are no nodes.
     Index(
         "cronsensus_sessions_turning",
@@ -461,26 +465,26 @@ sessions = Table(
         sqlite_where=text("ended_at IS NULL AND concurrency > 0"),
     ).ddl_if(dialect="sqlite"),
     Index("cronsensus_sessions_turning", "namespace", "ended_at", "concurrency").ddl_if(dialect="mysql"),
-    *_partial("cronsensus_sessions_ended", "namespace", "ended_at", where="ended_at IS NOT NULL"),
+    *_partial_index("cronsensus_sessions_ended", "namespace", "ended_at", where="ended_at IS NOT NULL"),
     **_TABLE,
 )
 
 locks = Table(
     "cronsensus_locks",
     metadata,
-    Column("namespace", _word(200), primary_key=True),
-    Column("name", _word(200), primary_key=True),
+    Column("namespace", _name_type(200), primary_key=True),
+    Column("name", _name_type(200), primary_key=True),
     # A lock for several has as many places, counted from 0.
     Column("place", Integer, primary_key=True, autoincrement=False),
-    Column("holder", _word(400), nullable=False),
-    Column("session", _word(100)),
+    Column("holder", _name_type(400), nullable=False),
+    Column("session", _name_type(100)),
     Column("token", Big, nullable=False),
     Column("acquired_at", Big, nullable=False),
     Column("lease_until", Big, nullable=False),
     # How many may hold it, as this holder said; NULL: the place is not granted yet.
     Column("most", Integer),
-    Column("epoch", _word(64), nullable=False),
-    *_partial("cronsensus_locks_of_session", "namespace", "session", where="session IS NOT NULL"),
+    Column("epoch", _name_type(64), nullable=False),
+    *_partial_index("cronsensus_locks_of_session", "namespace", "session", where="session IS NOT NULL"),
     **_TABLE,
 )
 
@@ -488,11 +492,11 @@ trail = Table(
     "cronsensus_trail",
     metadata,
     Column("id", Big, primary_key=True),
-    Column("namespace", _word(200), nullable=False),
+    Column("namespace", _name_type(200), nullable=False),
     Column("at", Big, nullable=False),
     Column("by", Long, nullable=False),
-    Column("action", _word(40), nullable=False),
-    Column("target", _word(420), nullable=False),
+    Column("action", _name_type(40), nullable=False),
+    Column("target", _name_type(420), nullable=False),
     Column("why", Long, nullable=False),
     Column("details", Long, nullable=False),
     Index("cronsensus_trail_of_target", "namespace", "target", "id"),

@@ -83,11 +83,11 @@ class Pending:
             self._flush()
         return self._count
 
-    def answer(self, rows: Sequence[Any], count: int) -> None:
+    def receive_answer(self, rows: Sequence[Any], count: int) -> None:
         """Be told the answer."""
         self._rows, self._count, self.answered = rows, count, True
 
-    def require(self) -> None:
+    def require_count(self) -> None:
         """Raise if another number of rows was touched than expected, where the server was not told to."""
         if self.expect is not None and self._count != self.expect:
             raise wrong_count(self)

@@ -21,7 +21,7 @@ from cronsensus.stores.sql.job_rows import specs_of
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import MOST_COUNTED, whole
+from cronsensus.stores.unreadable import MOST_COUNTED, whole_number
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.timing.instants import from_micros
 
@@ -98,7 +98,7 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
     return from_micros(tx.now)
 
 
-def renew(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
+def renew_session(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
     """Set the lease for what the session holds, and tell what it is asked to do.
 
     Safe when the same session claims at the same instant: its row is locked first, which waits for such a claim, and
@@ -110,7 +110,7 @@ def renew(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta
     asked = tx.send("renewing", **mine, boot=tx.epoch, moment=tx.moment).rows
     now = from_micros(tx.now)
     if not asked or not asked[0].alive:
-        beats, store = (asked[0].beats, asked[0].store) if asked else (0, _identity(tx))
+        beats, store = (asked[0].beats, asked[0].store) if asked else (0, _read_identity(tx))
         return Renewal(
             alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=str(store or ""),
         )  # fmt: skip
@@ -127,12 +127,12 @@ def renew(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta
     )  # fmt: skip
 
 
-def _identity(tx: Transaction) -> Any:
+def _read_identity(tx: Transaction) -> Any:
     rows = tx.send("identity").rows
     return rows[0].value if rows else None
 
 
-def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:
+def drain_session(tx: Transaction, session: str, *, by: str, why: str) -> bool:
     """Ask a node to take nothing new. Safe: one UPDATE whose condition is that the session is alive."""
     if tx.send("drain", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment).count != 1:
         return False
@@ -149,7 +149,7 @@ def find_dead(tx: Transaction, presumed: Collection[str]) -> Pending:
     return tx.send("find_dead", space=tx.namespace, presumed=named, boot=tx.epoch, moment=tx.moment)
 
 
-def reclaim(
+def reclaim_session(
     tx: Transaction,
     session: str,
     *,
@@ -246,15 +246,15 @@ def _cut_off(
     With ``careful`` each run is written by itself, and one that the database refuses stays as it is.
     """
     specs = _readable_specs(tx, held)
-    taken = tx.unreadable.readable(
-        held, lambda row: _take(tx, row, why, specs.get(row.job_id), crashed=crashed), _name_of_run
+    taken = tx.unreadable.keep_readable(
+        held, lambda row: _decide_run(tx, row, why, specs.get(row.job_id), crashed=crashed), _name_of_run
     )
     if careful:
-        taken = tx.unreadable.readable(
+        taken = tx.unreadable.keep_readable(
             taken, lambda one: _write_alone(tx, one), lambda one: f"run {one.takeover.id} that was cut off"
         )
     else:
-        _write(tx, taken)
+        _write_taken(tx, taken)
     return [one.takeover for one in taken]
 
 
@@ -279,18 +279,18 @@ def _readable_specs(tx: Transaction, held: Sequence[AnyRow]) -> dict[int, JobSpe
                 if isinstance(error.__cause__, UnknownParts):
                     found[job] = error.__cause__.known
                 else:
-                    tx.unreadable.tell(f"job {job} whose run was cut off", error)
+                    tx.unreadable.log_unreadable(f"job {job} whose run was cut off", error)
         return found
 
 
-def _take(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crashed: bool) -> _Taken:
+def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crashed: bool) -> _Taken:
     """Decide what becomes of a run.
 
     A run without a readable definition is failed, because it is unknown whether it may be run again.
     """
     crash = f"{Reason.CRASHED}: {why}"
     reason = crash if crashed else why
-    crashes = min(whole(row.crashes) + crashed, MOST_COUNTED)
+    crashes = min(whole_number(row.crashes) + crashed, MOST_COUNTED)
     back: tuple[tuple[Any, ...], ...] = ()
     closed: tuple[tuple[Any, ...], ...] = ()
     if row.cancel_reason is not None:
@@ -300,7 +300,9 @@ def _take(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crash
     else:
         became, because = State.PENDING, reason
     if became is State.PENDING:
-        back = ((min(whole(row.due_at), tx.now + MOST_AHEAD // _MICROSECOND), crashes, because, row.id, row.token),)
+        back = (
+            (min(whole_number(row.due_at), tx.now + MOST_AHEAD // _MICROSECOND), crashes, because, row.id, row.token),
+        )
     else:
         closed = ((became.value, crashes, because, tx.now, row.id, row.token),)
     ended = run_of(row, tx.now, "crashed" if crashed else "released", reason)
@@ -308,7 +310,7 @@ def _take(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crash
     return _Taken(back, closed, ended, Takeover(row.id, name, row.key, row.token, row.session, became, reason))
 
 
-def _write(tx: Transaction, taken: Sequence[_Taken]) -> None:
+def _write_taken(tx: Transaction, taken: Sequence[_Taken]) -> None:
     tx.send_rows("take_back_runs", [row for one in taken for row in one.back])
     tx.send_rows("cut_off_runs", [row for one in taken for row in one.closed])
     tx.send_rows("record_runs", [one.ended for one in taken])
@@ -317,7 +319,7 @@ def _write(tx: Transaction, taken: Sequence[_Taken]) -> None:
 def _write_alone(tx: Transaction, one: _Taken) -> _Taken:
     """Write what becomes of one run, or nothing of it."""
     with tx.savepoint():
-        _write(tx, [one])
+        _write_taken(tx, [one])
     return one
 
 
@@ -325,10 +327,10 @@ def run_of(
     row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None, *, ran: int = 0
 ) -> tuple[Any, ...]:
     """Return the record of an attempt that ends now, after so many microseconds."""
-    started = now if row.started_at is None else began(row, now - ran)
+    started = now if row.started_at is None else began_at(row, now - ran)
     return (row.token, row.id, row.attempt, row.session, row.node, started, now, end, reason, error)
 
 
-def began(row: AnyRow, at: int) -> Any:
+def began_at(row: AnyRow, at: int) -> Any:
     """Return when an attempt began: as its row says, or by ``at`` where it was reserved."""
     return max(at, row.started_at) if row.reserved else row.started_at

@@ -94,12 +94,12 @@ class SqlHandle(Store):
         self._given = given
         self._where = where
         self._dialect = dialect
-        self._connections = Connections(lambda: self._opened(Connection(connect())), where=where)
+        self._connections = Connections(lambda: self._note_opened(Connection(connect())), where=where)
         self._definitions = Definitions()
         self._ended = Event()
         self._clock_watch = ClockWatch()
         self._blocked_takeovers = BlockedTakeovers()
-        self._lent = Connections(lambda: self._opened(self._handed_over((lend or connect)())), where=where)
+        self._lent = Connections(lambda: self._note_opened(self._handed_over((lend or connect)())), where=where)
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -114,16 +114,16 @@ class SqlHandle(Store):
     @property
     def unreadable(self) -> tuple[str, ...]:
         """Return what was left out because it cannot be read."""
-        return self._definitions.unreadable.texts()
+        return self._definitions.unreadable.list_texts()
 
-    def _opened(self, connection: Connection) -> Connection:
-        self._dialect.opened(connection)
+    def _note_opened(self, connection: Connection) -> Connection:
+        self._dialect.note_opened(connection)
         return connection
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(
+    def _write_transaction(
         self, *, queued: bool = False, begin: Callable[[Connection], None] | None = None
     ) -> Iterator[Transaction]:
         """Write in one transaction; ``queued``: it begins with the first statements that are sent.
@@ -138,7 +138,7 @@ class SqlHandle(Store):
 
             def compare() -> None:
                 looks.append(Looked(tx.now, after, self._dialect.monotonic()))
-                back = self._clock_watch.compare(looks[0])
+                back = self._clock_watch.compare_reading(looks[0])
                 if back is not None:
                     record(tx, BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
 
@@ -146,11 +146,11 @@ class SqlHandle(Store):
             yield tx
         # Only now is it committed; until then the next transaction has to say it.
         for look in looks:
-            self._clock_watch.keep(look)
+            self._clock_watch.keep_reading(look)
 
     @contextmanager
-    def _reading(self, *, queued: bool = False) -> Iterator[Transaction]:
-        """Read in one transaction, ``queued`` as in ``_writing``; if its connection is closed, ``TryAgain``.
+    def _read_transaction(self, *, queued: bool = False) -> Iterator[Transaction]:
+        """Read in one transaction, ``queued`` as in ``_write_transaction``; if its connection is closed, ``TryAgain``.
 
         A server ends what stands still in a transaction, and so it may end what a busy machine has not gone on with.
         """
@@ -159,17 +159,17 @@ class SqlHandle(Store):
             yield tx
 
     @contextmanager
-    def _glancing(self) -> Iterator[Transaction]:
+    def _glance_transaction(self) -> Iterator[Transaction]:
         """Look without a transaction where the database takes it so: each statement sees what is there by then.
 
         For verbs whose answer rests on no snapshot, because nothing is done by it that is not compared again; they are
         ``repeated``, as a connection may be cut off when it is used after a rest.
         """
         with self._errors_explained():
-            connection = self._connections.take()
+            connection = self._connections.acquire_connection()
             was_good = connection.was_good
             try:
-                if self._dialect.glances(connection):
+                if self._dialect.can_glance(connection):
                     yield Transaction(connection, self._dialect, self.namespace, self._definitions, read=False)
                 else:
                     with connection.transaction():
@@ -201,7 +201,7 @@ class SqlHandle(Store):
         tx = None
         with self._errors_explained():
             try:
-                connection, transaction = self._begin(begin)
+                connection, transaction = self._begin_transaction(begin)
                 with transaction:
                     kind: Begin = "write" if writes else "read"
                     tx = self._transaction_on(connection, begin=kind if begin is None else "")
@@ -216,11 +216,11 @@ class SqlHandle(Store):
                 if ended is not None:
                     ended()
 
-    def _begin(self, begin: Callable[[Connection], None] | None) -> tuple[Connection, ExitStack]:
+    def _begin_transaction(self, begin: Callable[[Connection], None] | None) -> tuple[Connection, ExitStack]:
         """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
         under_way, thread = self._connections.under_way, threading.get_ident()
         while True:
-            connection = self._connections.take()
+            connection = self._connections.acquire_connection()
             if (left := under_way.pop(thread, None)) is not None:
                 # A signal handler raised where this thread was about to end it, and nothing else will: verbs do not
                 # nest.
@@ -229,7 +229,7 @@ class SqlHandle(Store):
             try:
                 with ExitStack() as transaction:
                     under_way[thread] = connection
-                    transaction.enter_context(self._committed(connection))
+                    transaction.enter_context(self._committing(connection))
                     if begin is not None:
                         begin(connection)
                         connection.was_good = True
@@ -240,7 +240,7 @@ class SqlHandle(Store):
                 self._connections.forget_idle()
 
     @contextmanager
-    def _committed(self, connection: Connection) -> Iterator[None]:
+    def _committing(self, connection: Connection) -> Iterator[None]:
         try:
             with connection.transaction():
                 yield
@@ -275,7 +275,7 @@ class SqlHandle(Store):
         except (OverflowError, UnicodeEncodeError) as error:  # before it came to the server
             raise InvalidOption(f"{self._where} cannot keep this value: {error}") from error
         except Exception as error:
-            explained = self._dialect.translate(cause_of(error))
+            explained = self._dialect.translate_error(cause_of(error))
             if explained is None:
                 raise
             raise explained from error
@@ -288,11 +288,11 @@ class SqlHandle(Store):
 
         return engine_of(self._dialect.engine_url, self._where)
 
-    def _view(self, connection: Connection) -> alchemy.Connection:
+    def _sqlalchemy_view(self, connection: Connection) -> alchemy.Connection:
         """Return a connection as SQLAlchemy sees it, in the transaction that is open on it; its tables are ours."""
-        from cronsensus.stores.sql.engine import kept
+        from cronsensus.stores.sql.engine import keep_connection
 
-        return kept(self._engine, connection.driver, self._dialect.schema)
+        return keep_connection(self._engine, connection.driver, self._dialect.schema)
 
     def _handed_over(self, driver: Any) -> Connection:
         """Return a connection for the code of jobs."""
@@ -303,7 +303,7 @@ class SqlHandle(Store):
 
     # --- rows that are not as they should be --------------------------------------------------------------------------
 
-    def _carefully(self, act: Callable[..., list[Answer]], name: str) -> list[Answer]:
+    def _do_carefully(self, act: Callable[..., list[Answer]], name: str) -> list[Answer]:
         """Do something at once; or run by run, if one is in the way. If that fails too, tell it and go on."""
         try:
             return act(careful=False)
@@ -315,7 +315,7 @@ class SqlHandle(Store):
         except Exception as error:
             if not is_of_values(error):
                 raise
-            self._definitions.unreadable.tell(name, error)
+            self._definitions.unreadable.log_unreadable(name, error)
             return []
 
     # --- set-up -------------------------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class SqlHandle(Store):
         applied: list[str] = []
         while not self._is_up_to_date():
             self._load_migrations()
-            with self._writing() as tx:
+            with self._write_transaction() as tx:
                 self._dialect.lock_migrations(tx.connection)
                 step = self._take_step(tx)
             # psycopg has the server forget what is prepared on a connection on which tables were changed.
@@ -340,7 +340,7 @@ class SqlHandle(Store):
     @repeated
     def _is_up_to_date(self) -> bool:
         """Whether the schema is the one that this code knows; raise if it is a newer one."""
-        with self._reading() as tx:
+        with self._read_transaction() as tx:
             return version.known(tx, self._where) == version.VERSION
 
     def _load_migrations(self) -> None:
@@ -354,12 +354,12 @@ class SqlHandle(Store):
         """Take the next step that the schema needs, under the migration lock; return its name, if it needs one."""
         from cronsensus.stores.sql import migrations
 
-        return migrations.take_next(version.known(tx, self._where), self._view(tx.connection), tx.now)
+        return migrations.take_next(version.known(tx, self._where), self._sqlalchemy_view(tx.connection), tx.now)
 
     @repeated
     def _check(self) -> None:
         """Raise unless the schema is there, of the version that this code knows, and the store can be written."""
-        with self._reading() as tx:
+        with self._read_transaction() as tx:
             version.refuse_older(version.known(tx, self._where), self._where)
         self._check_writable()
 
@@ -373,7 +373,7 @@ class SqlHandle(Store):
 
     @repeated
     def _now(self) -> datetime:
-        with self._reading() as tx:
+        with self._read_transaction() as tx:
             return from_micros(tx.now)
 
 

@@ -41,10 +41,10 @@ def is_taken(tx: Transaction, wanted: Wanted) -> bool:
     [seen] = tx.send("look_at_lock", **asked, session=wanted.session or "").rows
     if wanted.session is not None and not seen.alive:
         raise not_alive(wanted.session)
-    return bool(seen.held >= _room(wanted, [seen.most]))
+    return bool(seen.held >= _room_of(wanted, [seen.most]))
 
 
-def lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
+def take_lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
     """Take the first place that is free or overdue, if no more hold the lock than it and they allow.
 
     A grant ends the transaction.
@@ -59,20 +59,21 @@ def lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
     if wanted.session is not None:
         require_alive(tx, wanted.session)
     named: dict[str, Any] = {"space": tx.namespace, "lock": wanted.name}
-    _insert(tx, wanted, 0)
-    rows = {row.place: row for row in _places(tx, wanted.name).rows}
+    _insert_place(tx, wanted, 0)
+    rows = {row.place: row for row in _read_places(tx, wanted.name).rows}
     held = {place: row.most for place, row in rows.items() if not _is_overdue(tx, wanted.name, row)}
-    if len(held) >= _room(wanted, held.values()):
+    if len(held) >= _room_of(wanted, held.values()):
         if 0 not in held and rows[0].token == 0:
             tx.send("leave_place", **named, at=0)
         return None
     place = next(place for place in range(wanted.limit) if place not in held)
     if place not in rows:
-        _insert(tx, wanted, place)
+        _insert_place(tx, wanted, place)
     last = tx.take_tokens(1)
     tx.send(
         "grant_place", **named, at=place, before=rows[place].token if place in rows else 0, holder=wanted.holder,
-        session=wanted.session, now=tx.now, until=_until(tx, wanted.ttl), most=wanted.limit, boot=tx.epoch, expect=1,
+        session=wanted.session, now=tx.now, until=_end_of_lock(tx, wanted.ttl), most=wanted.limit, boot=tx.epoch,
+        expect=1,
     )  # fmt: skip
     tx.commit()
     return LockGrant(
@@ -80,16 +81,16 @@ def lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
     )
 
 
-def _places(tx: Transaction, name: str) -> Pending:
+def _read_places(tx: Transaction, name: str) -> Pending:
     return tx.send("lock_places", space=tx.namespace, lock=name, boot=tx.epoch, moment=tx.moment)
 
 
-def _room(wanted: Wanted, of_holders: Iterable[int | None]) -> int:
+def _room_of(wanted: Wanted, of_holders: Iterable[int | None]) -> int:
     """Return how many may hold the lock, by the caller's limit and those of its holders."""
     return min([wanted.limit, *(most for most in of_holders if most is not None)])
 
 
-def _insert(tx: Transaction, wanted: Wanted, place: int) -> None:
+def _insert_place(tx: Transaction, wanted: Wanted, place: int) -> None:
     row = (place, wanted.holder, tx.epoch)
     tx.send_rows("insert_place", [row], space=tx.namespace, lock=wanted.name)
 
@@ -102,23 +103,23 @@ def _is_overdue(tx: Transaction, name: str, row: AnyRow) -> bool:
     """
     if not row.held and row.session is not None:
         tx.send("lock_session", session=row.session, space=tx.namespace)
-        return not any(again.held for again in _places(tx, name).rows if again.place == row.place)
+        return not any(again.held for again in _read_places(tx, name).rows if again.place == row.place)
     return not row.held
 
 
-def _until(tx: Transaction, ttl: timedelta) -> int:
+def _end_of_lock(tx: Transaction, ttl: timedelta) -> int:
     return tx.lease_now + ttl // _MICROSECOND
 
 
-def extend(tx: Transaction, grant: LockGrant, ttl: timedelta) -> bool:
+def extend_lock(tx: Transaction, grant: LockGrant, ttl: timedelta) -> bool:
     """Extend a lock. Safe: one UPDATE whose condition is that it is still held under this token, by this holder."""
     until = tx.moment + ttl // _MICROSECOND
-    return tx.send("extend_lock", **_granted(tx, grant), until=until).count == 1
+    return tx.send("extend_lock", **_values_of_grant(tx, grant), until=until).count == 1
 
 
-def unlock(tx: Transaction, grant: LockGrant) -> bool:
+def free_lock(tx: Transaction, grant: LockGrant) -> bool:
     """Free a lock. Safe: one DELETE whose condition is that it is still held under this token, by this holder."""
-    return tx.send("free_lock", **_granted(tx, grant)).count == 1
+    return tx.send("free_lock", **_values_of_grant(tx, grant)).count == 1
 
 
 def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGrant]:
@@ -129,7 +130,7 @@ def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGra
     """
     held = [
         LockGrant(name=name, holder=row.holder, token=row.token, place=row.place, session=row.session)
-        for row in _places(tx, name).rows
+        for row in _read_places(tx, name).rows
         if row.held
     ]
     for grant in held:
@@ -139,7 +140,7 @@ def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGra
     return held
 
 
-def _granted(tx: Transaction, grant: LockGrant) -> dict[str, Any]:
+def _values_of_grant(tx: Transaction, grant: LockGrant) -> dict[str, Any]:
     return {
         "space": tx.namespace,
         "lock": grant.name,

@@ -32,11 +32,11 @@ class PresenceStore(SqlStore):
     """What this handle wrote last into a session's row of its sign."""
 
     @abstractmethod
-    def _show(self, connection: Connection, session: str) -> bool:
+    def _show_sign(self, connection: Connection, session: str) -> bool:
         """Hold the lock of ``session`` on a connection, and no other; ``False``: it could not, or it means nothing."""
 
     @abstractmethod
-    def _present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
+    def _list_present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
         """Return those of ``sessions`` whose lock is held; ``None``: locks mean nothing here. Sends what waits."""
 
     def _register_presence(self, session: str | None) -> None:
@@ -47,7 +47,7 @@ class PresenceStore(SqlStore):
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         """Begin a session; from this moment on its connection observes the signs of the others."""
         self._own_session = session.id
-        with self._writing(queued=True) as tx:
+        with self._write_transaction(queued=True) as tx:
             opened_at = sessions.open_session(tx, session, lease)
             silent, newest = tx.send("silent_sessions", space=tx.namespace), tx.send("newest_session")
         observations = tx.connection.info.setdefault("observations", Observations())
@@ -58,7 +58,7 @@ class PresenceStore(SqlStore):
         """Set the lease, if it has not run out; show a sign of life of the registered session, and write that down."""
         renewal = super()._renew(session, lease, idle_lease)
         if session == self._registered and renewal.alive:
-            shown = self._on_idle(lambda connection: self._show(connection, session)) is True
+            shown = self._on_idle(lambda connection: self._show_sign(connection, session)) is True
             if shown != (self._noted == (session, True)):
                 with contextlib.suppress(StoreError):
                     self._noted = session, self._note_sign(session, shown=shown)
@@ -67,16 +67,16 @@ class PresenceStore(SqlStore):
     @repeated
     def _note_sign(self, session: str, *, shown: bool) -> bool:
         """Write down whether the server that is written to shows the sign of this session; return what was written."""
-        with self._writing(queued=True) as tx:
-            seen = shown and session in (self._present(tx, [session]) or ())
+        with self._write_transaction(queued=True) as tx:
+            seen = shown and session in (self._list_present(tx, [session]) or ())
             tx.send("note_sign", session=session, space=tx.namespace, shown=int(seen))
             return seen
 
     @repeated
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, also for the signs of life of sessions that hold runs."""
-        with self._glancing() as tx:
-            view = looking.look(tx, limit, partition, ahead)
+        with self._glance_transaction() as tx:
+            view = looking.read_view(tx, limit, partition, ahead)
             own = {self._own_session}
             holding = frozenset(one.id for one in view.holders if one.expires_in > _NO_TIME) - own
             every = holding.union(view.sessions) - own
@@ -86,7 +86,7 @@ class PresenceStore(SqlStore):
             asked_at = tx.dialect.monotonic()
             asked = sorted(every) or [self._own_session or ""]
             noted, newest = tx.send("signs", sessions=asked, space=tx.namespace), tx.send("newest_session")
-            present = self._present(tx, asked)
+            present = self._list_present(tx, asked)
             if present is None:
                 observations.blind = True
                 return view
@@ -100,9 +100,9 @@ class PresenceStore(SqlStore):
 
     @repeated
     def _signs(self, sessions: Collection[str]) -> dict[str, bool]:
-        with self._glancing() as tx:
+        with self._glance_transaction() as tx:
             asked = sorted(set(sessions))
-            noted, present = tx.send("signs", sessions=asked, space=tx.namespace), self._present(tx, asked)
+            noted, present = tx.send("signs", sessions=asked, space=tx.namespace), self._list_present(tx, asked)
             if present is None:
                 return {}
             return {row.id: row.id in present for row in noted.rows if row.id in present or row.shown == 1}
@@ -110,7 +110,7 @@ class PresenceStore(SqlStore):
     def _on_idle(self, do: Callable[[Connection], Answer]) -> Answer | None:
         """Use the idle connection that was used last; a failure costs nothing."""
         with contextlib.suppress(Exception):
-            connection = self._connections.take()
+            connection = self._connections.acquire_connection()
             try:
                 answer = do(connection)
             except BaseException:

@@ -16,13 +16,13 @@ from cronsensus.stores.sql.looking import session_views
 from cronsensus.stores.sql.occurrence_rows import instant, is_id, micros
 from cronsensus.stores.sql.reading_jobs import ledger_range
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import bounded, read_one, whole
+from cronsensus.stores.unreadable import bound_micros, read_one, whole_number
 from cronsensus.timing.instants import from_micros, to_micros
 
 _NEWEST = 1 << 62
 
 
-def occurrence(tx: Transaction, number: int) -> Occurrence | None:
+def find_occurrence(tx: Transaction, number: int) -> Occurrence | None:
     """Return one occurrence."""
     rows = tx.send_last("occurrence", occurrence=number, space=tx.namespace) if is_id(number) else ()
     return read_one(rows[0], read_occurrence, f"run {number}") if rows else None
@@ -32,7 +32,7 @@ def occurrence_rows(
     tx: Transaction, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
 ) -> Sequence[AnyRow]:
     """Return a page of occurrences by id, as they stand there."""
-    asked, also = _matching(where)
+    asked, also = _filter_values(where)
     name, beginning = ("newest_occurrences", _NEWEST) if newest_first else ("oldest_occurrences", 0)
     first = beginning if after is None else after
     return tx.send_last(name, also=also, space=tx.namespace, after=first, size=limit, **asked)
@@ -41,17 +41,17 @@ def occurrence_rows(
 def ended_badly(tx: Transaction, since: datetime, after: int, limit: int) -> list[Occurrence]:
     """Return what failed, or was missed or cancelled, since a moment, by time."""
     rows = tx.send_last("ended_badly", space=tx.namespace, since=to_micros(since), after=after, size=limit)
-    return tx.unreadable.readable(rows, read_occurrence, lambda row: f"run {row.id}")
+    return tx.unreadable.keep_readable(rows, read_occurrence, lambda row: f"run {row.id}")
 
 
-def decided(tx: Transaction, after: int, limit: int) -> list[LedgerRange]:
+def list_decided(tx: Transaction, after: int, limit: int) -> list[LedgerRange]:
     """Return verdict ranges of all jobs, by id."""
     asked: dict[str, Any] = {} if after < 0 else {"after": after, "size": limit}
     rows = tx.send_last("last_decided" if after < 0 else "decided", space=tx.namespace, **asked)
-    return tx.unreadable.readable(rows, lambda row: ledger_range(row.job, row), lambda row: f"verdict {row.id}")
+    return tx.unreadable.keep_readable(rows, lambda row: ledger_range(row.job, row), lambda row: f"verdict {row.id}")
 
 
-def _matching(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
+def _filter_values(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
     """Return the values of a filter, and which pieces of the statement it asks for."""
     asked = {
         "job": where.job,
@@ -86,11 +86,11 @@ def read_occurrence(row: AnyRow) -> Occurrence:
         state=State(row.state),
         scheduled_for=instant(row.scheduled_for),
         due_at=from_micros(row.due_at),
-        priority=whole(row.priority),
-        attempt=whole(row.attempt),
-        crashes=whole(row.crashes),
-        failures=whole(row.failures),
-        token=whole(row.token),
+        priority=whole_number(row.priority),
+        attempt=whole_number(row.attempt),
+        crashes=whole_number(row.crashes),
+        failures=whole_number(row.failures),
+        token=whole_number(row.token),
         session=row.session,
         node=row.node,
         reason=row.reason,
@@ -120,14 +120,14 @@ def _job_of(row: AnyRow) -> str:
     return str(row.job)
 
 
-def runs(tx: Transaction, numbers: Sequence[int]) -> list[RunView]:
+def list_runs(tx: Transaction, numbers: Sequence[int]) -> list[RunView]:
     """Return the attempts of occurrences, those of each together, oldest first, with the running one last."""
     asked = tx.send_in("attempted", "ids", filter(is_id, numbers), space=tx.namespace)
     found = {row.id: row for one in asked for row in one.rows}
 
     def ended(run: AnyRow) -> RunView:
         row = found[run.occurrence_id]
-        return _run(
+        return _read_run(
             row,
             run,
             finished_at=from_micros(run.finished_at),
@@ -139,10 +139,10 @@ def runs(tx: Transaction, numbers: Sequence[int]) -> list[RunView]:
     rows = [row for one in tx.send_in("attempts", "ids", found) for row in one.rows]
     current = [row for row in found.values() if row.state == "running"]
     views = [
-        *tx.unreadable.readable(rows, ended, lambda run: f"the attempt of token {run.token}"),
-        *tx.unreadable.readable(
+        *tx.unreadable.keep_readable(rows, ended, lambda run: f"the attempt of token {run.token}"),
+        *tx.unreadable.keep_readable(
             current,
-            lambda row: _run(row, row, finished_at=None, end=None),
+            lambda row: _read_run(row, row, finished_at=None, end=None),
             lambda row: f"the attempt of run {row.id}",
         ),
     ]
@@ -150,14 +150,14 @@ def runs(tx: Transaction, numbers: Sequence[int]) -> list[RunView]:
     return sorted(views, key=lambda view: place[view.occurrence])
 
 
-def _run(row: AnyRow, run: AnyRow, **ended: Any) -> RunView:
+def _read_run(row: AnyRow, run: AnyRow, **ended: Any) -> RunView:
     return RunView(
         occurrence=row.id,
         job=_job_of(row),
         key=row.key,
         scheduled_for=instant(row.scheduled_for),
-        attempt=whole(run.attempt),
-        token=whole(run.token),
+        attempt=whole_number(run.attempt),
+        token=whole_number(run.token),
         session=run.session,
         node=run.node,
         started_at=from_micros(run.started_at),
@@ -165,47 +165,51 @@ def _run(row: AnyRow, run: AnyRow, **ended: Any) -> RunView:
     )
 
 
-def logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
+def list_logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
     """Return log lines as (sequence, attempt, line), oldest first."""
     if not is_id(number):
         return []
-    return tx.unreadable.readable(
+    return tx.unreadable.keep_readable(
         tx.send_last("log_lines", space=tx.namespace, occurrence=number, after=after, size=limit),
-        lambda row: (whole(row.sequence), whole(row.attempt), LogLine(from_micros(row.at), row.level, row.text)),
+        lambda row: (
+            whole_number(row.sequence),
+            whole_number(row.attempt),
+            LogLine(from_micros(row.at), row.level, row.text),
+        ),
         lambda _: f"a log line of run {number}",
     )
 
 
-def sessions(tx: Transaction, limit: int, *, ended: bool) -> list[SessionView]:
+def list_sessions(tx: Transaction, limit: int, *, ended: bool) -> list[SessionView]:
     """Return open sessions, or the ended ones too; newest first."""
     rows = tx.send_last("sessions", also=() if ended else ("open",), space=tx.namespace, size=limit)
     return session_views(tx, rows)
 
 
-def locks(tx: Transaction, name: str | None, limit: int) -> list[LockView]:
+def list_locks(tx: Transaction, name: str | None, limit: int) -> list[LockView]:
     """Return held locks by name, or the held places of one."""
     named: dict[str, Any] = {} if name is None else {"lock": name}
     clocks: dict[str, Any] = {"boot": tx.epoch, "moment": tx.moment}
     rows = tx.send_last("locks", also=named, space=tx.namespace, size=limit, **named, **clocks)
-    return tx.unreadable.readable(rows, lambda row: _lock(tx, row), lambda row: f"lock {row.name!r}")
+    return tx.unreadable.keep_readable(rows, lambda row: _read_lock(tx, row), lambda row: f"lock {row.name!r}")
 
 
-def _lock(tx: Transaction, row: AnyRow) -> LockView:
+def _read_lock(tx: Transaction, row: AnyRow) -> LockView:
     return LockView(
         name=row.name,
         holder=row.holder,
         session=row.session,
-        token=whole(row.token),
+        token=whole_number(row.token),
         acquired_at=from_micros(row.acquired_at),
-        expires_in=timedelta(microseconds=bounded(whole(row.lease_until) - tx.lease_now)),
-        place=whole(row.place),
+        expires_in=timedelta(microseconds=bound_micros(whole_number(row.lease_until) - tx.lease_now)),
+        place=whole_number(row.place),
         host=row.host,
         pid=row.pid,
         pid_started=row.pid_started,
     )
 
 
-def counts(tx: Transaction, limit: int) -> Counts:
+def read_counts(tx: Transaction, limit: int) -> Counts:
     """Return bounded counts."""
     [row] = tx.send_last("counts", space=tx.namespace, size=limit, boot=tx.epoch, moment=tx.moment)
     return Counts(
@@ -226,25 +230,25 @@ def pending_of(tx: Transaction, names: Sequence[str]) -> dict[str, int]:
     return {named[row.job_id]: row.waiting for one in counted for row in one.rows}
 
 
-def trail(tx: Transaction, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
+def list_trail(tx: Transaction, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
     """Return the audit trail, newest first."""
     of: dict[str, Any] = {} if target is None else {"target": target}
 
     def fetch(before: int, size: int) -> Sequence[AnyRow]:
         return tx.send("trail", also=of, space=tx.namespace, before=before, size=size, **of).rows
 
-    return tx.unreadable.page(
+    return tx.unreadable.read_page(
         limit,
         _NEWEST if after is None else after,
         fetch,
         lambda row: TrailEntry(
-            row.id, from_micros(row.at), row.by, row.action, row.target, row.why, _details(row.details)
+            row.id, from_micros(row.at), row.by, row.action, row.target, row.why, _read_details(row.details)
         ),
         lambda row: f"entry {row.id} of the audit trail",
     )
 
 
-def _details(text: str) -> dict[str, Any]:
+def _read_details(text: str) -> dict[str, Any]:
     details = loads(text)
     if not isinstance(details, dict):
         raise TypeError("its details are no object of JSON")

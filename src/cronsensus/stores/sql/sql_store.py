@@ -62,7 +62,7 @@ def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conca
 
     @repeated
     def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        with self._reading(queued=True) as tx:
+        with self._read_transaction(queued=True) as tx:
             return verb(tx, *args, **kwargs)
 
     return whole
@@ -73,7 +73,7 @@ def writes(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conc
 
     @repeated
     def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        with self._writing(queued=True) as tx:
+        with self._write_transaction(queued=True) as tx:
             return verb(tx, *args, **kwargs)
 
     return whole
@@ -89,27 +89,29 @@ class SqlStore(SqlHandle):
         self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
     ) -> DefineResult:
         """Define jobs; first look without the write lock whether there is anything to write at all."""
-        declared = defining.declare(specs, release=release, complete=complete, by=by, retire_after=retire_after)
-        with self._reading(queued=True) as tx:
-            nothing_to_do = defining.unchanged(tx, declared)
+        declared = defining.check_definitions(
+            specs, release=release, complete=complete, by=by, retire_after=retire_after
+        )
+        with self._read_transaction(queued=True) as tx:
+            nothing_to_do = defining.answer_if_unchanged(tx, declared)
         if nothing_to_do is not None:
             return nothing_to_do
-        defining.prepare(declared, from_micros(tx.now))
-        with self._writing(queued=True) as tx:
-            return defining.define(tx, declared)
+        defining.prepare_definitions(declared, from_micros(tx.now))
+        with self._write_transaction(queued=True) as tx:
+            return defining.write_definitions(tx, declared)
 
-    _retire = writes(retiring.retire)
-    _pause = writes(pausing.pause)
-    _resume = writes(pausing.resume)
-    _rewind = writes(rewinding.rewind)
+    _retire = writes(retiring.retire_job)
+    _pause = writes(pausing.pause_job)
+    _resume = writes(pausing.resume_job)
+    _rewind = writes(rewinding.rewind_job)
 
     # --- the scheduling round -----------------------------------------------------------------------------------------
 
     @repeated
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, in one statement when no job is due."""
-        with self._glancing() as tx:
-            return looking.look(tx, limit, partition, ahead)
+        with self._glance_transaction() as tx:
+            return looking.read_view(tx, limit, partition, ahead)
 
     def _step(self, session: str, step: Step) -> Done:
         """Take a step in one transaction; where the session is lost, its results alone.
@@ -129,57 +131,57 @@ class SqlStore(SqlHandle):
             if len(parts) == 1:
                 if step.want is not None:
                     raise
-                self._definitions.unreadable.tell(stepping.name_of(step), error)
+                self._definitions.unreadable.log_unreadable(stepping.name_of(step), error)
                 return stepping.refused(step)
         return stepping.joined([self._step(session, part) for part in parts])
 
     @repeated
     def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
         says = step.notes or step.ends or step.give_back or step.plans
-        with self._writing(queued=True, begin=None if says else self._dialect.begin_claim) as tx:
-            return stepping.take(tx, session, step)
+        with self._write_transaction(queued=True, begin=None if says else self._dialect.begin_claim) as tx:
+            return stepping.take_step(tx, session, step)
 
-    _acquire = writes(acquiring.acquire)
+    _acquire = writes(acquiring.acquire_occurrences)
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
         """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""
         from cronsensus.stores.sql.lending import Lending
 
         lending = Lending(self._lent, self._dialect, self._transaction_on, self._errors_explained)
-        return lending.transaction(claim)
+        return lending.lend_transaction(claim)
 
     def _complete_in(self, connection: Any, claim: Claim, result: str | None, notes: Sequence[Note]) -> None:
         """Write that an attempt succeeded, on a connection of the caller's."""
         from cronsensus.stores.sql import borrowing
 
-        with self._reading() as own:
-            engine = self._view(own.connection).engine  # by now it knows of which version the server is
+        with self._read_transaction() as own:
+            engine = self._sqlalchemy_view(own.connection).engine  # by now it knows of which version the server is
             reading = Reading(own.now, own.lease_now, own.epoch)
             # Theirs may read what stood when it began (repeatable read), and lines were written since. By now nothing
             # of the run is on its way to the store any more.
             after = finishing.last_line(own, claim.id) if notes else 0
         dialect = borrowing.Borrowed(self._dialect, reading)
         try:
-            with self._errors_explained(), borrowing.borrowed(connection, engine) as theirs:
+            with self._errors_explained(), borrowing.borrow_connection(connection, engine) as theirs:
                 tx = Transaction(theirs, dialect, self.namespace, self._definitions)
-                completing.complete(tx, claim, result, notes, after=after)
+                completing.complete_run(tx, claim, result, notes, after=after)
         except SchemaMismatch as error:
-            raise borrowing.elsewhere(self._where) from error
+            raise borrowing.elsewhere_error(self._where) from error
         except TryAgain as error:
-            raise borrowing.overtaken(error) from error
+            raise borrowing.overtaken_error(error) from error
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     _open_session = writes(sessions.open_session)
-    _renew = writes(sessions.renew)
+    _renew = writes(sessions.renew_session)
 
     @repeated
     def _close_session(self, session: str) -> list[Takeover]:
         def close(*, careful: bool) -> list[Takeover]:
-            with self._writing(queued=True) as tx:
+            with self._write_transaction(queued=True) as tx:
                 return sessions.close_session(tx, session, careful=careful)
 
-        return self._carefully(close, f"session {session!r} cannot be ended")
+        return self._do_carefully(close, f"session {session!r} cannot be ended")
 
     def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
         """End dead sessions, each in a transaction of its own; look for them without the write lock.
@@ -199,7 +201,7 @@ class SqlStore(SqlHandle):
 
     @repeated
     def _find_dead(self, presumed: Collection[str]) -> list[str]:
-        with self._glancing() as tx:
+        with self._glance_transaction() as tx:
             return [row.id for row in sessions.find_dead(tx, presumed).rows]
 
     @repeated
@@ -210,22 +212,22 @@ class SqlStore(SqlHandle):
         dead: list[str] = []
 
         def reclaim(*, careful: bool) -> list[Takeover]:
-            with self._writing(queued=True) as tx:
+            with self._write_transaction(queued=True) as tx:
                 found = sessions.find_dead(tx, presumed) if look else None
-                taken = sessions.reclaim(
+                taken = sessions.reclaim_session(
                     tx,
                     session,
                     presumed=session in presumed,
                     careful=careful,
-                    on_blocked=self._blocked_takeovers.report,
+                    on_blocked=self._blocked_takeovers.report_blocked,
                 )
                 if found is not None:
                     dead[:] = [row.id for row in found.rows]
                 return taken
 
-        return self._carefully(reclaim, f"session {session!r} cannot be ended"), dead
+        return self._do_carefully(reclaim, f"session {session!r} cannot be ended"), dead
 
-    _drain = writes(sessions.drain)
+    _drain = writes(sessions.drain_session)
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -233,14 +235,14 @@ class SqlStore(SqlHandle):
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock; one that is plainly held is seen without the write lock."""
         wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
-        with self._glancing() as tx:
+        with self._glance_transaction() as tx:
             if sql_locks.is_taken(tx, wanted):
                 return None
-        with self._writing(queued=True) as tx:
-            return sql_locks.lock(tx, wanted)
+        with self._write_transaction(queued=True) as tx:
+            return sql_locks.take_lock(tx, wanted)
 
-    _extend = writes(sql_locks.extend)
-    _unlock_only = writes(sql_locks.unlock)
+    _extend = writes(sql_locks.extend_lock)
+    _unlock_only = writes(sql_locks.free_lock)
     _break_only = writes(sql_locks.break_lock)
 
     def _unlock(self, grant: LockGrant) -> bool:
@@ -262,9 +264,9 @@ class SqlStore(SqlHandle):
     @repeated
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences, and notify nodes: in the trip of the COMMIT, where the database can."""
-        with self._writing(queued=True) as tx:
+        with self._write_transaction(queued=True) as tx:
             hint = self._hint_behind(tx)
-            made = operating.enqueue(tx, items)
+            made = operating.enqueue_items(tx, items)
         if hint is None or not hint.answered:
             self._notify()
         return made
@@ -273,7 +275,7 @@ class SqlStore(SqlHandle):
         """Have the COMMIT followed by what notifies nodes; ``None``: it cannot be."""
         return None
 
-    _wake_only = writes(batching.wake)
+    _wake_only = writes(batching.wake_parked)
 
     def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
         """Wake what is parked, or the batch whose list is complete, and notify nodes."""
@@ -282,67 +284,67 @@ class SqlStore(SqlHandle):
             self._notify()
         return woken
 
-    _trigger = writes(operating.trigger)
-    _cancel = writes(operating.cancel)
-    _retry = writes(operating.retry)
-    _forget = writes(operating.forget)
-    _backfill = writes(operating.backfill)
+    _trigger = writes(operating.trigger_job)
+    _cancel = writes(operating.cancel_occurrence)
+    _retry = writes(operating.retry_occurrence)
+    _forget = writes(operating.forget_key)
+    _backfill = writes(operating.backfill_times)
 
     # --- maintenance -----------------------------------------------------------------------------------------------
 
     @repeated
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
         """Delete what is over; look for it without the write lock."""
-        with self._reading(queued=True) as tx:
+        with self._read_transaction(queued=True) as tx:
             asked, waiting = pruning.Looking(tx, before, limit), retiring.ask_overdue(tx)
-            bygone = pruning_jobs.Looking(tx, before).read()
-            over, overdue = asked.read(), waiting.rows
+            bygone = pruning_jobs.Looking(tx, before).read_bygone()
+            over, overdue = asked.read_over(), waiting.rows
         deleted = Pruned()
-        if not over.nothing or overdue:
-            with self._writing(queued=True) as tx:
+        if not over.is_empty or overdue:
+            with self._write_transaction(queued=True) as tx:
                 if overdue:
                     retiring.cancel_overdue(tx)
-                deleted = pruning.prune(tx, over)
+                deleted = pruning.prune_over(tx, over)
         self._forget_bygone(bygone, before)
         for _ in range(pruning.MOST_BATCHES):
-            if not over.more:
+            if not over.has_more:
                 break
-            with self._reading(queued=True) as tx:
+            with self._read_transaction(queued=True) as tx:
                 over = pruning.find_further(tx)
-            with self._writing(queued=True) as tx:
-                pruning.prune(tx, over)
+            with self._write_transaction(queued=True) as tx:
+                pruning.prune_over(tx, over)
         return deleted
 
     def _forget_bygone(self, bygone: pruning_jobs.Bygone, before: datetime | None) -> None:
         """Forget what is long over of jobs, each kind in a transaction of its own: each locks other rows."""
         for _ in range(pruning.MOST_BATCHES):
-            if bygone.nothing:
+            if bygone.is_empty:
                 return
             if bygone.with_old_eras or bygone.pauses:
-                with self._writing(queued=True) as tx:
+                with self._write_transaction(queued=True) as tx:
                     pruning_jobs.forget_history(tx, bygone, before)
             if bygone.retired:
-                with self._writing(queued=True) as tx:
+                with self._write_transaction(queued=True) as tx:
                     pruning_jobs.forget_retired(tx, bygone.retired)
             if bygone.releases:
-                with self._writing(queued=True) as tx:
+                with self._write_transaction(queued=True) as tx:
                     pruning_jobs.forget_releases(tx)
             if bygone.locks:
-                with self._writing(queued=True) as tx:
+                with self._write_transaction(queued=True) as tx:
                     pruning_jobs.forget_locks(tx)
-            if not bygone.more:
+            if not bygone.has_more:
                 return
-            with self._reading(queued=True) as tx:
-                bygone = pruning_jobs.Looking(tx, before).read()
+            with self._read_transaction(queued=True) as tx:
+                bygone = pruning_jobs.Looking(tx, before).read_bygone()
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
-    _job = reads(reading_jobs.job)
-    _jobs = reads(reading_jobs.jobs)
-    _edges = reads(reading_jobs.edges)
-    _history = reads(reading_jobs.history)
-    _ranges = reads(reading_jobs.ranges)
-    _occurrence = reads(sql_reading.occurrence)
+    _job = reads(reading_jobs.read_job)
+    _jobs = reads(reading_jobs.list_jobs)
+    _edges = reads(reading_jobs.list_edges)
+    _history = reads(reading_jobs.read_history)
+    _ranges = reads(reading_jobs.list_ranges)
+    _occurrence = reads(sql_reading.find_occurrence)
     _occurrence_rows = reads(sql_reading.occurrence_rows)
 
     def _occurrences(
@@ -353,42 +355,42 @@ class SqlStore(SqlHandle):
         def fetch(after: int | None, size: int) -> Sequence[AnyRow]:
             return self._occurrence_rows(where, after, size, newest_first=newest_first)
 
-        return self._definitions.unreadable.page(
+        return self._definitions.unreadable.read_page(
             limit, after, fetch, sql_reading.read_occurrence, lambda row: f"run {row.id}"
         )
 
-    _runs = reads(sql_reading.runs)
-    _logs = reads(sql_reading.logs)
-    _sessions = reads(sql_reading.sessions)
-    _locks = reads(sql_reading.locks)
-    _counts = reads(sql_reading.counts)
+    _runs = reads(sql_reading.list_runs)
+    _logs = reads(sql_reading.list_logs)
+    _sessions = reads(sql_reading.list_sessions)
+    _locks = reads(sql_reading.list_locks)
+    _counts = reads(sql_reading.read_counts)
     _pending_of = reads(sql_reading.pending_of)
-    _children = reads(batching.children)
-    _parked = reads(batching.parked)
+    _children = reads(batching.read_children)
+    _parked = reads(batching.list_parked)
     _last_of = reads(reading_glances.last_of)
     _ran_since = reads(reading_glances.ran_since)
     _ended_badly = reads(sql_reading.ended_badly)
-    _decided = reads(sql_reading.decided)
-    _trail = reads(sql_reading.trail)
+    _decided = reads(sql_reading.list_decided)
+    _trail = reads(sql_reading.list_trail)
 
     @repeated
     def _identity(self) -> Identity | None:
         """Return the random number that was made with the tables, and when the first of them were made."""
-        with self._reading(queued=True) as tx:
+        with self._read_transaction(queued=True) as tx:
             [found] = tx.send_last("which_store")
         return None if found.id is None else Identity(str(found.id), from_micros(found.since))
 
     @repeated
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
-        with self._writing() as tx:
+        with self._write_transaction() as tx:
             record(tx, by, act.action, "", act.why, **act.details)
 
     @repeated
     def _describe(self) -> dict[str, Any]:
-        with self._reading() as tx:
+        with self._read_transaction() as tx:
             return {
                 "store": self.capabilities.name,
                 "namespace": self.namespace,
                 "schema": version.of(tx),
-                **self._dialect.describe(tx.connection),
+                **self._dialect.describe_settings(tx.connection),
             }

@@ -32,10 +32,10 @@ class Taken:
 
     def done(self, monotonic: Callable[[], float]) -> Done:
         """Return the answer; ``monotonic``: the dialect's clock, which tells how old it is."""
-        claims: list[Claim] = [] if self.taken is None else self.taken.claims()
+        claims: list[Claim] = [] if self.taken is None else self.taken.make_claims()
         return Done(
             noted=tuple(self.noted),
-            settled=tuple(self.ends.answers()),
+            settled=tuple(self.ends.list_answers()),
             returned=tuple(self.returned),
             carried_out=tuple(self.carried_out),
             claims=tuple(claims),
@@ -43,7 +43,7 @@ class Taken:
         )
 
 
-def take(tx: Transaction, session: str, step: Step) -> Taken:
+def take_step(tx: Transaction, session: str, step: Step) -> Taken:
     """Take a step.
 
     The first trip locks: jobs of plans, then runs, each by id. The second one writes what became of both, and finds
@@ -63,8 +63,8 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
         alive = tx.send("session_alive", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment)
         if not alive.rows:
             raise not_alive(session)
-    found = of_runs.read()
-    noted = finishing.keep(tx, step.notes, found, of_runs.last_lines())
+    found = of_runs.read_rows()
+    noted = finishing.keep_notes(tx, step.notes, found, of_runs.last_lines())
     ends = finishing.Ends(tx, step.ends, found)
     became = _take_back(tx, step.give_back, {one: row for one, row in found.items() if one not in ends.became})
     ended = [number for number, (_, state) in ends.became.items() if state is not State.PENDING]
@@ -78,10 +78,10 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
     if step.want is not None:
         want = step.want
         limit = max(want.limit, 0)
-        asked = claiming.look(
+        asked = claiming.ask_for_work(
             tx, session, limit, want.functions, want.lease, ahead=ahead, reserve=want.reserve, oldest=want.oldest
         )
-        taken = claiming.take(tx, asked, holds_jobs=bool(step.plans), part=want.part)
+        taken = claiming.claim_entries(tx, asked, holds_jobs=bool(step.plans), part=want.part)
     return Taken(noted, ends, [state is not None for state in became], carried_out, taken)
 
 

@@ -90,7 +90,7 @@ class Transaction:
         ``expect``: how many rows it must touch; if not, nothing is written, and ``otherwise`` is raised. ``also``:
         which pieces of it are wanted, where it has some.
         """
-        query = self.dialect.query(name)
+        query = self.dialect.find_query(name)
         if also is not None:
             query = with_pieces(query, frozenset(also))
         pending = Pending(query, values, None, expect, self.flush, otherwise=otherwise)
@@ -103,7 +103,7 @@ class Transaction:
         self.commit()
         return pending.rows
 
-    def look(self, name: str, **values: Any) -> Sequence[Any]:
+    def send_first(self, name: str, **values: Any) -> Sequence[Any]:
         """Return the rows, at least one, of a query that wants ``now``; if it is the first, it reads the clock.
 
         The server then puts its clock in, and says it in the column ``asked``.
@@ -127,7 +127,7 @@ class Transaction:
         """Send a statement for many rows, in pieces; ``one_each``: for each of them it must touch one."""
         if not rows:
             return []
-        query = self.dialect.query(name)
+        query = self.dialect.find_query(name)
         sent = [
             Pending(query, values, piece, len(piece) if one_each else None, self.flush)
             for piece in batches(rows, self.dialect.most_rows, self.dialect.most_characters)
@@ -151,7 +151,7 @@ class Transaction:
 
         It is a transaction of its own, which begins when the other one is over, and its failure is no failure.
         """
-        pending = Pending(self.dialect.query(name), values, None, None, self.flush, behind=True)
+        pending = Pending(self.dialect.find_query(name), values, None, None, self.flush, behind=True)
         self._behind.append(pending)
         return pending
 
@@ -177,7 +177,7 @@ class Transaction:
         if not queue and not begin:
             return
         try:
-            reading = self.dialect.send(self.connection, queue, begin=begin, commit=commit)
+            reading = self.dialect.send_statements(self.connection, queue, begin=begin, commit=commit)
         except Exception as error:
             rested = bool(begin) and not commit and self.connection.was_good and self.dialect.is_cut(error)
             self.was_cut = rested or self.dialect.is_unsent(error)
@@ -191,15 +191,15 @@ class Transaction:
     def savepoint(self) -> Iterator[None]:
         """Undo what is done in the block, and nothing else of the transaction, if an exception leaves the block."""
         self.flush()
-        self.connection.execute("SAVEPOINT cronsensus_part")
+        self.connection.execute_text("SAVEPOINT cronsensus_part")
         try:
             yield
             self.flush()
         except Exception:
             with suppress(Exception):  # after a deadlock there is nothing any more to go back to, and that is told
-                self.dialect.undo(self.connection, "ROLLBACK TO SAVEPOINT cronsensus_part")
+                self.dialect.undo_transaction(self.connection, "ROLLBACK TO SAVEPOINT cronsensus_part")
             raise
-        self.connection.execute("RELEASE SAVEPOINT cronsensus_part")
+        self.connection.execute_text("RELEASE SAVEPOINT cronsensus_part")
 
     def on_clocks(self, act: Callable[[], None]) -> None:
         """Do something as soon as the clocks are read, before anything is done by them."""
@@ -216,7 +216,7 @@ class Transaction:
     @property
     def moment(self) -> Any:
         """Return the lease clock as a statement by name will find it: a value, or the server's clock itself."""
-        return self.dialect.moment(self.connection)
+        return self.dialect.clock_value(self.connection)
 
     def instant(self, plus: int = 0) -> Any:
         """Return the store's clock, plus some microseconds, for a statement by name: as it was read, or will be."""

@@ -359,20 +359,20 @@ class Locks(StoreTest):
 
     def test_unlock_notifies_the_wait_queue(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
-        queues.join("name")
+        queues.join_queue("name")
         assert [] == queues.receive(0.01)
         assert self.store.unlock(grant)
         assert queues.receive(self.patience if self.tells else 0.01) == ["name"] * self.tells
 
     def test_unlock_does_not_notify_waiters_for_another_lock(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
-        queues.join("other")
+        queues.join_queue("other")
         assert self.store.unlock(grant)
         assert [] == queues.receive(0.05)
 
     def test_a_waiter_that_left_the_queue_is_not_notified(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
-        queues.join("name")
+        queues.join_queue("name")
         queues.leave("name")
         assert self.store.unlock(grant)
         assert [] == queues.receive(0.05)
@@ -380,7 +380,7 @@ class Locks(StoreTest):
     def test_unlock_that_freed_nothing_notifies_no_waiter(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
         self.lease_out()
-        queues.join("name")
+        queues.join_queue("name")
         assert not self.store.unlock(grant)
         assert [] == queues.receive(0.05)
 
@@ -388,15 +388,15 @@ class Locks(StoreTest):
         queues = self.wait_queues()
         for _ in range(3):
             grant = self.lock()
-            queues.join("name")
-            queues.join("name")
+            queues.join_queue("name")
+            queues.join_queue("name")
             assert self.store.unlock(grant)
             assert queues.receive(self.patience if self.tells else 0.01) == ["name"] * self.tells
 
     def test_every_unlock_notifies_a_waiter(self) -> None:
         waiting = [self.wait_queues() for _ in range(3)]
         for queues in waiting:
-            queues.join("name")
+            queues.join_queue("name")
         told = 0
         for _ in waiting:
             grant = self.lock()
@@ -405,7 +405,7 @@ class Locks(StoreTest):
                 heard = self.who_receives(waiting)
                 told += len(heard)
                 for queues in heard[1:]:
-                    queues.join("name")
+                    queues.join_queue("name")
         assert told >= 3 * self.tells
 
     def who_receives(self, waiting: list[WaitQueues]) -> list[WaitQueues]:
@@ -417,7 +417,7 @@ class Locks(StoreTest):
 
     def test_a_waiter_that_lost_the_race_can_notify_the_next(self) -> None:
         queues = self.wait_queues()
-        queues.join("name")
+        queues.join_queue("name")
         self.store.wake_next("other")
         assert [] == queues.receive(0.01)
         self.store.wake_next("name")
@@ -427,14 +427,14 @@ class Locks(StoreTest):
         self.lock()
         queues = self.open("elsewhere").wait_queues()
         self._wait_queues.append(queues)
-        queues.join("name")
+        queues.join_queue("name")
         self.store.wake_next("name")
         assert [] == queues.receive(0.05)
 
     def test_hostile_names_have_lines_of_their_own(self) -> None:
         queues = self.wait_queues()
         for name in HOSTILE:
-            queues.join(name)
+            queues.join_queue(name)
         for name in HOSTILE:
             self.store.wake_next(name)
         heard: set[str] = set()
@@ -447,7 +447,7 @@ class Locks(StoreTest):
     def test_closing_a_line_ends_its_wait(self) -> None:
         self.lock()
         queues = self.wait_queues()
-        queues.join("name")
+        queues.join_queue("name")
         thread = threading.Thread(target=queues.receive, args=(self.patience,), daemon=True)
         thread.start()
         queues.close()

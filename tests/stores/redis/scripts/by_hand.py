@@ -15,8 +15,8 @@ import redis
 
 from cronsensus.model.claim_order import level_of
 from cronsensus.model.states import Origin
-from cronsensus.stores.redis.codec import pack, unpack
-from cronsensus.stores.redis.scripts import script
+from cronsensus.stores.redis.codec import pack, unpack_answer
+from cronsensus.stores.redis.scripts import script_of
 
 NOW = 1_800_000_000_000_000
 J, K, L = "000000001", "000000002", "000000003"
@@ -242,7 +242,7 @@ class Place:
 
     def run(self, verb: str, *told: Any, smaller: Mapping[str, str] | None = None) -> Any:
         """Run a script; return its answer. ``smaller``: what is written in the place of a text of it."""
-        text = script(verb).text.decode()
+        text = script_of(verb).text.decode()
         for was, now in (smaller or {}).items():
             if text.count(was) != 1:
                 raise ValueError(f"{verb} does not say {was!r} once")
@@ -253,7 +253,7 @@ class Place:
             )
         except redis.ResponseError as refused:
             return Refused(str(refused))
-        said, value = unpack(answer)
+        said, value = unpack_answer(answer)
         assert said == str(NOW)
         return value
 

@@ -37,11 +37,11 @@ def take_next(version: int, connection: Connection, now: int) -> list[str]:
     step = next((step for step in MIGRATIONS if step[0] > version), None)
     if step is None:
         return []
-    take(step, connection, now)
+    apply_step(step, connection, now)
     return [step[1]]
 
 
-def take(step: tuple[int, str, Upgrade], connection: Connection, now: int) -> None:
+def apply_step(step: tuple[int, str, Upgrade], connection: Connection, now: int) -> None:
     """Carry out one step and note its version, in the caller's transaction."""
     number, name, upgrade = step
     upgrade(connection)

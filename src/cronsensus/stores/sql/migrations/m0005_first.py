@@ -25,4 +25,4 @@ def upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(CreateSequence(tokens))
         places = connection.get_execution_options().get("schema_translate_map", {})
-        postgres_functions.create(connection, places.get(tokens.schema))
+        postgres_functions.create_functions(connection, places.get(tokens.schema))

@@ -51,7 +51,7 @@ $function$
 """
 
 
-def create(connection: Connection, place: str | None) -> None:
+def create_functions(connection: Connection, place: str | None) -> None:
     """Create the functions in the schema ``place``."""
     schema = "" if place is None else f'"{place}".'
     for text in (_TAKE_TOKENS, _LOCK_HAS_ROOM):

@@ -10,12 +10,12 @@ _NOTHING = "(SELECT 1 FROM DUAL WHERE FALSE)"
 """A list without elements, for IN and NOT IN; with NULL in it, NOT IN would be true for nothing."""
 
 
-def literal(driver: BoundedConnection, value: Any) -> str:
+def literal_of(driver: BoundedConnection, value: Any) -> str:
     """Return a value as it stands in the text of a statement."""
     if value is None:
         return "NULL"
     if type(value) is int:
         return str(value)
     if isinstance(value, (list, tuple)):
-        return "(" + ",".join([literal(driver, one) for one in value]) + ")" if value else _NOTHING
+        return "(" + ",".join([literal_of(driver, one) for one in value]) + ")" if value else _NOTHING
     return driver.escape(value)

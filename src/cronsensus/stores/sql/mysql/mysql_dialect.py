@@ -13,7 +13,7 @@ from cronsensus.errors import CronsensusError
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.mysql import mysql_errors, mysql_presence, packets
-from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run_text
 from cronsensus.stores.sql.mysql.mysql_url import MysqlUrl
 from cronsensus.stores.sql.mysql.packets import CLOCK, MOST_CHARACTERS, OUT_OF_RANGE, Part
 from cronsensus.stores.sql.queries import Query, queries_of
@@ -71,22 +71,22 @@ class MysqlDialect(Dialect):
 
     def begin_read(self, connection: Connection) -> None:
         """Begin on one snapshot, and read the clock; a reader waits for no writer."""
-        self._begin(connection, self._read)
+        self._begin_transaction(connection, self._read)
 
     def begin_write(self, connection: Connection) -> None:
         """Begin, and read the clock. What another transaction commits meanwhile, the next statement sees."""
-        self._begin(connection, driver_of(connection).hold_rows() + self._write)
+        self._begin_transaction(connection, driver_of(connection).hold_rows() + self._write)
 
     def begin_lent(self, connection: Connection) -> None:
         """Begin at the server's own isolation, which the code of a job may count on."""
         with driver_of(connection).cursor() as cursor:
-            self._send(cursor, _WRITE)
+            self._send_text(cursor, _WRITE)
 
-    def _begin(self, connection: Connection, text: str) -> None:
+    def _begin_transaction(self, connection: Connection, text: str) -> None:
         asked_at = self.monotonic()
         with driver_of(connection).cursor() as cursor:
             # All in one journey. The moment before it is sent bounds from below when the server's clock was read.
-            self._send(cursor, text)
+            self._send_text(cursor, text)
             while cursor.nextset():
                 pass
             if self._clock is None:
@@ -104,7 +104,7 @@ class MysqlDialect(Dialect):
         reading = cast("Reading | None", connection.info.pop("reading", None))
         if reading is None:
             asked_at = self.monotonic()
-            [(now,)] = run(driver_of(connection), f"SELECT {_NOW}")
+            [(now,)] = run_text(driver_of(connection), f"SELECT {_NOW}")
             reading = Reading(now, now, _SERVER, asked_at)
         return reading
 
@@ -119,7 +119,7 @@ class MysqlDialect(Dialect):
         """
         return reading.lease + round((self.monotonic() - reading.asked_at) * 1_000_000)
 
-    def glances(self, connection: Connection) -> bool:  # noqa: ARG002 - none of them minds
+    def can_glance(self, connection: Connection) -> bool:  # noqa: ARG002 - none of them minds
         """Save a look the journeys of START TRANSACTION and COMMIT."""
         return True
 
@@ -141,7 +141,7 @@ class MysqlDialect(Dialect):
 
     # --- statements by name -------------------------------------------------------------------------------------------
 
-    def query(self, name: str) -> Query:
+    def find_query(self, name: str) -> Query:
         """Return a statement by its name."""
         return queries_of("mysql")[name]
 
@@ -149,11 +149,13 @@ class MysqlDialect(Dialect):
         """Return a statement that is run for one row at a time."""
         return queries_of("mysql", single=True)[name]
 
-    def moment(self, connection: Connection) -> Any:
+    def clock_value(self, connection: Connection) -> Any:
         """Let the server put its clock in."""
-        return super().moment(connection) if self._clock is not None else Moment()
+        return super().clock_value(connection) if self._clock is not None else Moment()
 
-    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool) -> Reading | None:
+    def send_statements(
+        self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool
+    ) -> Reading | None:
         """Send statements in one packet, or in as many as their size needs."""
         driver = driver_of(connection)
         together = bool(driver.client_flag & CLIENT.MULTI_STATEMENTS)
@@ -165,12 +167,12 @@ class MysqlDialect(Dialect):
         for pending in queue:
             parts += packets.parts_of(driver, pending, together=together)
         if commit:
-            parts += [Part(one) for one in driver.ending("COMMIT")]
+            parts += [Part(one) for one in driver.word_of_end("COMMIT")]
         asked_at, now = self.monotonic(), 0
-        sent = list(packets.packets(parts, together=together))
+        sent = list(packets.split_packets(parts, together=together))
         for number, packet in enumerate(sent, 1):
             try:
-                answers = self._packet(driver, packet)
+                answers = self._send_packet(driver, packet)
             except MySQLError as error:
                 setattr(error, BEFORE_COMMIT, not commit or number < len(sent))
                 raise
@@ -182,14 +184,14 @@ class MysqlDialect(Dialect):
             return None
         return self.read_clocks(connection) if self._clock is not None else Reading(now, now, _SERVER, asked_at)
 
-    def _packet(self, driver: BoundedConnection, packet: Sequence[Part]) -> list[Sequence[Any]]:
+    def _send_packet(self, driver: BoundedConnection, packet: Sequence[Part]) -> list[Sequence[Any]]:
         """Send one packet; give each statement its answer, and return the rows of all of them."""
         found: list[Sequence[Any]] = []
         with driver.cursor() as cursor:
             try:
                 cursor.execute("; ".join([part.text for part in packet]))
                 while True:
-                    found.append(self._answer(cursor, packet[len(found)]))
+                    found.append(self._answer_part(cursor, packet[len(found)]))
                     if not cursor.nextset():
                         break
             except MySQLError as error:
@@ -202,17 +204,17 @@ class MysqlDialect(Dialect):
                 raise again from error
         return found
 
-    def _answer(self, cursor: Cursor, part: Part) -> Sequence[Any]:
+    def _answer_part(self, cursor: Cursor, part: Part) -> Sequence[Any]:
         rows: Sequence[Any] = NONE
         if cursor.description:
             rows = packets.rows_of(tuple([one[0] for one in cursor.description]), cursor.fetchall())
         if part.pending is not None and not part.guards:
-            part.pending.answer(rows, cursor.rowcount)
+            part.pending.receive_answer(rows, cursor.rowcount)
             if not cursor.connection.client_flag & CLIENT.MULTI_STATEMENTS:
-                part.pending.require()
+                part.pending.require_count()
         return rows
 
-    def _send(self, cursor: Cursor, text: str) -> None:
+    def _send_text(self, cursor: Cursor, text: str) -> None:
         """Run a text. What InnoDB undid in favour of another is our own "no": the connection is as good as before."""
         try:
             cursor.execute(text)
@@ -224,17 +226,17 @@ class MysqlDialect(Dialect):
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
-    def translate(self, error: Exception) -> CronsensusError | None:
+    def translate_error(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
-        return mysql_errors.translate(error, self.url)
+        return mysql_errors.translate_error(error, self.url)
 
-    def describe(self, connection: Connection) -> dict[str, Any]:
+    def describe_settings(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""
         driver = driver_of(connection)
 
         def variables(*names: str) -> dict[str, Any]:
             listed = ", ".join(f"'{name}'" for name in names)
-            return dict(cast("Any", run(driver, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")))
+            return dict(cast("Any", run_text(driver, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")))
 
         clock = _INJECTED if self._clock is not None else "server"
         return {
@@ -243,13 +245,13 @@ class MysqlDialect(Dialect):
             **variables(
                 "innodb_flush_log_at_trx_commit", "sync_binlog", "binlog_format", "max_connections", "read_only"
             ),
-            "encrypted": bool(dict(cast("Any", run(driver, "SHOW STATUS LIKE 'Ssl_cipher'"))).get("Ssl_cipher")),
+            "encrypted": bool(dict(cast("Any", run_text(driver, "SHOW STATUS LIKE 'Ssl_cipher'"))).get("Ssl_cipher")),
             "several_primaries": _is_on(variables("wsrep_on").get("wsrep_on")),
             "timeout": self.url.timeout,
             "clock": clock,
             "lease_clock": clock,
             "wake_ups": "none: nodes look by themselves",
-            "evidence_of_death": mysql_presence.described(driver),
+            "evidence_of_death": mysql_presence.describe_presence(driver),
         }
 
 

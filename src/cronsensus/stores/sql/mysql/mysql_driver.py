@@ -64,7 +64,7 @@ class BoundedConnection(pymysql.connections.Connection):
         return f"SET SESSION wait_timeout = {self.limits[0]}; "
 
     @property
-    def file(self) -> int:
+    def socket_number(self) -> int:
         """The number of the open socket."""
         return int(cast("Any", self)._sock.fileno())  # noqa: SLF001 - of this class
 
@@ -73,9 +73,9 @@ class BoundedConnection(pymysql.connections.Connection):
         """The number of the thread that greeted this client."""
         return int(cast("Any", self).thread_id())
 
-    def stay(self, seconds: int) -> None:
+    def keep_idle_for(self, seconds: int) -> None:
         """Let the server keep this connection for so long while it is not used."""
-        run(self, f"SET SESSION wait_timeout = {seconds}")
+        run_text(self, f"SET SESSION wait_timeout = {seconds}")
         if self.limits is not None:
             self.limits = self.limits[0], seconds
 
@@ -119,10 +119,10 @@ class BoundedConnection(pymysql.connections.Connection):
         """Commit; from now on the connection may lie idle."""
         if self._committed:
             self._committed = False
-        elif not self._end("COMMIT"):
+        elif not self._end_transaction("COMMIT"):
             super().commit()
 
-    def ending(self, word: str) -> list[str]:
+    def word_of_end(self, word: str) -> list[str]:
         """Return what to say to end a transaction; from then on the connection may lie idle."""
         if not self._holds_rows or self.limits is None:
             return [word]
@@ -135,11 +135,11 @@ class BoundedConnection(pymysql.connections.Connection):
     def rollback(self) -> None:
         """Roll back, unless the connection is gone and its transaction with it."""
         self._committed = False
-        if self.open and not self._end("ROLLBACK"):
+        if self.open and not self._end_transaction("ROLLBACK"):
             super().rollback()
 
-    def _end(self, word: str) -> bool:
-        words = self.ending(word)
+    def _end_transaction(self, word: str) -> bool:
+        words = self.word_of_end(word)
         if len(words) == 1:
             return False
         self._holds_rows = False
@@ -170,13 +170,13 @@ def open_connection(url: MysqlUrl, *, patience: float | None = None) -> BoundedC
         MissingExtra: the server asks for a way of logging in that needs another package.
     """
     longest = url.timeout if patience is None else patience
-    driver = _connect(url, CLIENT.MULTI_STATEMENTS)
+    driver = _connect_driver(url, CLIENT.MULTI_STATEMENTS)
     try:
         driver.be_patient(longest + BEYOND)
-        for setting in settings(url, longest, is_mariadb=driver.is_mariadb):
-            run(driver, f"SET SESSION {setting}")
+        for setting in session_settings(url, longest, is_mariadb=driver.is_mariadb):
+            run_text(driver, f"SET SESSION {setting}")
         if not driver.is_mariadb:
-            driver.limits = pause(url, longest), resting(longest)
+            driver.limits = longest_pause(url, longest), longest_rest(longest)
     except BaseException:
         driver.close()
         raise
@@ -188,12 +188,12 @@ def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
 
     But for one: what is left idle in a transaction is ended. MySQL can do so only with all that is idle.
     """
-    driver = _connect(url, 0)
+    driver = _connect_driver(url, 0)
     limit = "idle_transaction_timeout" if driver.is_mariadb else "wait_timeout"
     try:
         shortest = f"IF(@@{limit} = 0, {MOST_IDLE}, LEAST(@@{limit}, {MOST_IDLE}))"
         # MySQL takes nothing for a number of seconds that might be another kind of number.
-        run(driver, f"SET SESSION {limit} = CAST({shortest} AS UNSIGNED)")
+        run_text(driver, f"SET SESSION {limit} = CAST({shortest} AS UNSIGNED)")
         driver.be_patient(LENT_PATIENCE)
     except BaseException:
         driver.close()
@@ -201,7 +201,7 @@ def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
     return driver
 
 
-def _connect(url: MysqlUrl, flags: int) -> BoundedConnection:
+def _connect_driver(url: MysqlUrl, flags: int) -> BoundedConnection:
     try:
         driver = BoundedConnection(
             host=url.host,
@@ -226,7 +226,7 @@ def _connect(url: MysqlUrl, flags: int) -> BoundedConnection:
     except OSError as error:  # of the files that the URL names; the server was not asked yet
         raise InvalidOption(f"the URL of {url.where} names a file that cannot be read ({error}); correct it") from error
     try:
-        driver.connect(None if driver.unix_socket else _reach(driver))
+        driver.connect(None if driver.unix_socket else _reach_server(driver))
     except RuntimeError as error:
         if "cryptography" in str(error):
             raise MissingExtra(
@@ -242,7 +242,7 @@ def _connect(url: MysqlUrl, flags: int) -> BoundedConnection:
     return driver
 
 
-def _reach(driver: BoundedConnection) -> socket.socket:
+def _reach_server(driver: BoundedConnection) -> socket.socket:
     """Connect to the server; the kernel watches over the connection from then on."""
     try:
         reached = socket.create_connection((driver.host, driver.port), driver.connect_timeout)
@@ -262,7 +262,7 @@ def _refuse_old(driver: BoundedConnection, url: MysqlUrl) -> None:
 
     The greeting is not asked: what stands in between may greet with a version of its own.
     """
-    [(driver.version,)] = run(driver, "SELECT VERSION()")
+    [(driver.version,)] = run_text(driver, "SELECT VERSION()")
     driver.is_mariadb = "mariadb" in driver.version.lower()
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", driver.version)
     number = tuple(int(part or 0) for part in found.groups()) if found else ()
@@ -275,7 +275,7 @@ def _refuse_old(driver: BoundedConnection, url: MysqlUrl) -> None:
         )
 
 
-def settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str]:
+def session_settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str]:
     """Return what a session is told, as SQL.
 
     READ COMMITTED, not the default REPEATABLE READ. There a transaction would go on reading what stood when it began,
@@ -295,15 +295,15 @@ def settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str
         "lock_wait_timeout": str(url.lock_timeout),
     }
     if is_mariadb:
-        special = {"max_statement_time": f"{timeout:g}", "idle_transaction_timeout": str(pause(url, timeout))}
+        special = {"max_statement_time": f"{timeout:g}", "idle_transaction_timeout": str(longest_pause(url, timeout))}
     else:
         # MySQL bounds only SELECT, and knows no limit for idle transactions but that of all idle connections, which is
         # therefore another one inside of a transaction that writes.
-        special = {"max_execution_time": str(round(timeout * 1000)), "wait_timeout": str(resting(timeout))}
+        special = {"max_execution_time": str(round(timeout * 1000)), "wait_timeout": str(longest_rest(timeout))}
     yield ", ".join(f"SESSION {name} = {value}" for name, value in (common | special).items()).removeprefix("SESSION ")
 
 
-def pause(url: MysqlUrl, timeout: float) -> int:
+def longest_pause(url: MysqlUrl, timeout: float) -> int:
     """Return the seconds that a transaction may stand still.
 
     What is patient for longer than the URL says, as a migration is, may also pause for longer.
@@ -311,12 +311,12 @@ def pause(url: MysqlUrl, timeout: float) -> int:
     return round(timeout if timeout > url.timeout else min(timeout, MOST_PAUSED))
 
 
-def resting(timeout: float) -> int:
+def longest_rest(timeout: float) -> int:
     """Return the seconds that a connection may lie idle; one that was closed is opened anew without a word."""
     return round(3 * timeout)
 
 
-def run(driver: BoundedConnection, text: str) -> tuple[tuple[Any, ...], ...]:
+def run_text(driver: BoundedConnection, text: str) -> tuple[tuple[Any, ...], ...]:
     """Run one statement of our own words; return its rows."""
     with driver.cursor() as cursor:
         cursor.execute(text)

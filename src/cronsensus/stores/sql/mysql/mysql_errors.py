@@ -73,7 +73,7 @@ def try_again(error: BaseException, url: MysqlUrl) -> TryAgain | None:
     After a deadlock InnoDB has rolled back everything; after a lock wait that was too long, only the last statement:
     the caller rolls back the rest.
     """
-    code, said = code_of(error), url.hide(_said(error))
+    code, said = code_of(error), url.hide(_text_of(error))
     if code in _TRY_AGAIN:
         return TryAgain(f"{url.where}: two transactions stood in each other's way, again and again ({said}); try later")
     if code == ER.LOCK_WAIT_TIMEOUT:
@@ -84,14 +84,14 @@ def try_again(error: BaseException, url: MysqlUrl) -> TryAgain | None:
     return None
 
 
-def translate(error: BaseException, url: MysqlUrl) -> CronsensusError | None:
+def translate_error(error: BaseException, url: MysqlUrl) -> CronsensusError | None:
     """Return what ``error``, met while working on ``url``, means to the user; ``None``: it is a mistake of ours."""
     if not isinstance(error, MySQLError):
         return None
     again = try_again(error, url)
     if again is not None:
         return again
-    code, said = code_of(error), url.hide(_said(error))
+    code, said = code_of(error), url.hide(_text_of(error))
     if code in _NO_CONNECTION:
         return _not_reached(said, url)
     if is_cut(error):
@@ -197,7 +197,7 @@ def no_schema(url: MysqlUrl) -> SchemaMissing:
     )
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     text = str(error.args[-1]) if error.args else ""
     lines = text.strip().splitlines()
     return lines[0] if lines else ""

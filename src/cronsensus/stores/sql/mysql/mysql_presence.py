@@ -20,8 +20,8 @@ from cronsensus.errors import CronsensusError
 from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
-from cronsensus.stores.sql.mysql.literals import literal
-from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run
+from cronsensus.stores.sql.mysql.literals import literal_of
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run_text
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.timing.clock import SystemClock
 
@@ -48,27 +48,27 @@ def names_of(place: Place, session: str) -> list[str]:
     return [f"cronsensus {name} {number}" for number in range(SIGNS)]
 
 
-def show(driver: BoundedConnection, place: Place, session: str | None) -> bool:
+def show_sign(driver: BoundedConnection, place: Place, session: str | None) -> bool:
     """Hold a lock of ``session`` on a connection, and no other; return ``False`` where it would mean nothing."""
     if session == driver.shown:
         return driver.shows
     if driver.lock is not None:
-        run(driver, f"DO RELEASE_LOCK({literal(driver, driver.lock)})")
+        run_text(driver, f"DO RELEASE_LOCK({literal_of(driver, driver.lock)})")
     driver.shown, driver.lock, driver.shows = session, None, _is_one_server(driver)
     if session is None or not driver.shows:
         return driver.shows
-    driver.stay(IDLE_FOR)
+    driver.keep_idle_for(IDLE_FOR)
     for name in names_of(place, session):
-        text = literal(driver, name)
-        if run(driver, f"SELECT GET_LOCK({text}, 0)") == ((1,),):
-            [(holder,)] = run(driver, f"SELECT IS_USED_LOCK({text})")
+        text = literal_of(driver, name)
+        if run_text(driver, f"SELECT GET_LOCK({text}, 0)") == ((1,),):
+            [(holder,)] = run_text(driver, f"SELECT IS_USED_LOCK({text})")
             driver.lock, driver.shows = name, _is_thread(driver, holder)
             return driver.shows
     driver.shown = None  # all are taken: try again with the next use
     return True
 
 
-def present(tx: Transaction, driver: BoundedConnection, place: Place, sessions: Sequence[str]) -> set[str] | None:
+def list_present(tx: Transaction, driver: BoundedConnection, place: Place, sessions: Sequence[str]) -> set[str] | None:
     """Return those of ``sessions`` of which a lock is held; ``None``: something stands between, or it is a replica."""
     asked = [(number, *names_of(place, session)) for number, session in enumerate(sessions)]
     rows = [row for sent in tx.send_rows("held_signs", asked) for row in sent.rows]
@@ -77,18 +77,18 @@ def present(tx: Transaction, driver: BoundedConnection, place: Place, sessions: 
     return {sessions[row.place] for row in rows if row.holder is not None}
 
 
-def described(driver: BoundedConnection) -> str:
+def describe_presence(driver: BoundedConnection) -> str:
     """Return whether others learn here that a process is gone, in words."""
     if not _is_one_server(driver):
         return "none where several servers are written to: a dead node on another host is noticed when its lease ends"
-    [(thread,)] = run(driver, "SELECT CONNECTION_ID() + 0")
+    [(thread,)] = run_text(driver, "SELECT CONNECTION_ID() + 0")
     if not _is_thread(driver, thread):
         return "none through a proxy: a dead node on another host is noticed when its lease ends"
     return "a lock that the server frees when the process's connection ends"
 
 
 def _is_one_server(driver: BoundedConnection) -> bool:
-    return all(_ONE_SERVER[name] == value.upper() for name, value in run(driver, _SEVERAL))
+    return all(_ONE_SERVER[name] == value.upper() for name, value in run_text(driver, _SEVERAL))
 
 
 def _is_thread(driver: BoundedConnection, number: int | None) -> bool:
@@ -149,13 +149,13 @@ class Sign:
             self._connected_at = _CLOCK.monotonic()
         driver = self._driver
         if driver is not None:
-            self._in_vain = not show(driver, self._place, session)
+            self._in_vain = not show_sign(driver, self._place, session)
         if driver is None or session is None or self._in_vain:
             self._hang_up()
             self._poller.wait([], until)
             return
         next_use = _CLOCK.monotonic() + USED_EVERY
-        if self._poller.wait([driver.file], min(until, next_use)) or _CLOCK.monotonic() >= next_use:
+        if self._poller.wait([driver.socket_number], min(until, next_use)) or _CLOCK.monotonic() >= next_use:
             driver.ping(reconnect=False)  # the server says nothing unasked but good-bye
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class Sign:
         """In a forked child: let go of the parent's connection without a word to the server, which would hear it."""
         driver, self._driver = self._driver, None
         if driver is not None and driver.open:
-            detach_inherited(driver.file)
+            detach_inherited(driver.socket_number)
         self._registered = None
         self._poller.after_fork_in_child()
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
 from cronsensus.stores.sql.connection import Connection
-from cronsensus.stores.sql.mysql.literals import literal
+from cronsensus.stores.sql.mysql.literals import literal_of
 from cronsensus.stores.sql.mysql.mysql_dialect import MysqlDialect, driver_of
-from cronsensus.stores.sql.mysql.mysql_driver import open_connection, open_for_jobs, run
-from cronsensus.stores.sql.mysql.mysql_presence import Sign, present, show
+from cronsensus.stores.sql.mysql.mysql_driver import open_connection, open_for_jobs, run_text
+from cronsensus.stores.sql.mysql.mysql_presence import Sign, list_present, show_sign
 from cronsensus.stores.sql.mysql.mysql_url import read_url
 from cronsensus.stores.sql.sql_presence import PresenceStore
 from cronsensus.stores.sql.transaction import Transaction
@@ -75,12 +75,12 @@ class MysqlStore(PresenceStore):
         super()._register_presence(session)
         self._sign.register_presence(session)
 
-    def _show(self, connection: Connection, session: str) -> bool:
+    def _show_sign(self, connection: Connection, session: str) -> bool:
         driver = driver_of(connection)
-        return show(driver, self._place, session) and driver.lock is not None
+        return show_sign(driver, self._place, session) and driver.lock is not None
 
-    def _present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
-        return present(tx, driver_of(tx.connection), self._place, sessions)
+    def _list_present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
+        return list_present(tx, driver_of(tx.connection), self._place, sessions)
 
     def _notify(self) -> None:
         """Do nothing: there is no way to notify."""
@@ -98,7 +98,7 @@ class MysqlStore(PresenceStore):
             return []
         applied: list[str] = []
         self._load_migrations()
-        with self._errors_explained(), self._migrating() as connection:
+        with self._errors_explained(), self._migration_connection() as connection:
             while True:
                 with connection.transaction():
                     self._dialect.begin_write(connection)
@@ -108,15 +108,15 @@ class MysqlStore(PresenceStore):
                 applied += step
 
     @contextmanager
-    def _migrating(self) -> Iterator[Connection]:
+    def _migration_connection(self) -> Iterator[Connection]:
         """Give a patient connection, on which the lock of migrations is held."""
         connection = Connection(open_connection(self._url, patience=2 * _MIGRATING_FOR))
         try:
             driver = driver_of(connection)
             # Names of locks are those of the whole server, at most 64 characters, whatever the database's.
             name = "cronsensus " + hashlib.blake2b(self._url.database.encode(), digest_size=16).hexdigest()
-            name = literal(driver, name)
-            [(got,)] = run(driver, f"SELECT GET_LOCK({name}, {round(_MIGRATING_FOR)})")
+            name = literal_of(driver, name)
+            [(got,)] = run_text(driver, f"SELECT GET_LOCK({name}, {round(_MIGRATING_FOR)})")
             if got is None:
                 raise StoreUnavailable(f"{self._where} could not give the lock of migrations; try again")
             if got != 1:
@@ -128,16 +128,16 @@ class MysqlStore(PresenceStore):
                 yield connection
             finally:
                 if driver.open:
-                    run(driver, f"DO RELEASE_LOCK({name})")
+                    run_text(driver, f"DO RELEASE_LOCK({name})")
         finally:
             connection.close()
 
     def _check(self) -> None:
         """Raise unless the store can be used as it is; also if somebody has changed what its tables are made of."""
         super()._check()
-        with self._reading() as tx:
+        with self._read_transaction() as tx:
             driver = driver_of(tx.connection)
-            tables, words = run(driver, _STRANGE_TABLES), run(driver, _STRANGE_WORDS)
+            tables, words = run_text(driver, _STRANGE_TABLES), run_text(driver, _STRANGE_WORDS)
         for table, engine in tables:
             raise SchemaMismatch(
                 f"{self._where}: the table {table} is kept by {engine}, which has no transactions; "
@@ -151,5 +151,5 @@ class MysqlStore(PresenceStore):
 
     def _check_writable(self) -> None:
         """Try to write: a replica, or a user without rights, is found now rather than by the first job."""
-        with self._writing() as tx:
+        with self._write_transaction() as tx:
             tx.send("touch")

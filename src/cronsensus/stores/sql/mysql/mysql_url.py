@@ -109,25 +109,25 @@ def _with_option(url: MysqlUrl, option: str, value: str) -> MysqlUrl:
     if option not in _OPTIONS:
         raise unknown_option(option, _OPTIONS, where="a MySQL URL")
     if option == "timeout":
-        timeout = _seconds(option, value)
+        timeout = _read_seconds(option, value)
         if timeout < LEAST_TIMEOUT:
             raise InvalidOption(f"timeout={value!r}: give a statement at least {LEAST_TIMEOUT:g} s")
         return replace(url, timeout=timeout)
     if option == "connect_timeout":
-        return replace(url, connect_timeout=max(1.0, _seconds(option, value)))
+        return replace(url, connect_timeout=max(1.0, _read_seconds(option, value)))
     if option == "charset":
         # Many a URL has it. It changes nothing: the store's tables and connections are always this.
         if value.lower() != "utf8mb4":
             raise InvalidOption(f"charset={value!r}: the store is always utf8mb4; leave the option out")
         return url
-    return replace(url, driver={**url.driver, option: _flag(option, value) if option in _TLS_FLAGS else value})
+    return replace(url, driver={**url.driver, option: _read_flag(option, value) if option in _TLS_FLAGS else value})
 
 
-def _seconds(option: str, value: str) -> float:
+def _read_seconds(option: str, value: str) -> float:
     return parse_duration(value, what=option).total_seconds()
 
 
-def _flag(option: str, value: str) -> bool:
+def _read_flag(option: str, value: str) -> bool:
     if value.lower() not in _YES | _NO:
         raise InvalidOption(f"{option}={value!r}: choose one of 'true', 'false'")
     return value.lower() in _YES

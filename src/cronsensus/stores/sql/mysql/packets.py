@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from cronsensus.stores.sql.mysql.literals import literal
+from cronsensus.stores.sql.mysql.literals import literal_of
 from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection
 from cronsensus.stores.sql.queries import ROWS, VALUE, Query, row_maker
 from cronsensus.stores.sql.sending import NONE, Moment, Pending
@@ -38,12 +38,12 @@ def parts_of(driver: BoundedConnection, pending: Pending, *, together: bool) -> 
     The guard adds to the largest number that there is, which fails; the server then runs nothing of what follows in
     the packet. Where each statement goes by itself it is counted on this side.
     """
-    yield Part(_filled(driver, pending), pending)
+    yield Part(_fill_values(driver, pending), pending)
     if pending.expect is not None and together:
         yield Part(f"SELECT {_LARGEST} + (ROW_COUNT() <> {pending.expect})", pending, guards=True)
 
 
-def packets(parts: Sequence[Part], *, together: bool) -> Iterator[Sequence[Part]]:
+def split_packets(parts: Sequence[Part], *, together: bool) -> Iterator[Sequence[Part]]:
     """Cut statements into packets that a server takes; a statement and its guard stay together."""
     some: list[Part] = []
     length = 0
@@ -66,17 +66,17 @@ def rows_of(names: tuple[str, ...], found: Sequence[Sequence[Any]]) -> Sequence[
 _maker = cache(row_maker)
 
 
-def _filled(driver: BoundedConnection, pending: Pending) -> str:
-    text, row, between = _templates(pending.query)
+def _fill_values(driver: BoundedConnection, pending: Pending) -> str:
+    text, row, between = _templates_of(pending.query)
     values = {
-        name: f"({CLOCK} + {value.plus})" if isinstance(value, Moment) else literal(driver, value)
+        name: f"({CLOCK} + {value.plus})" if isinstance(value, Moment) else literal_of(driver, value)
         for name, value in pending.values.items()
     }
     if pending.given is None:
         return text % values
     names = pending.query.rows
     rows = [
-        row % {**values, **dict(zip(names, [literal(driver, value) for value in one], strict=True))}
+        row % {**values, **dict(zip(names, [literal_of(driver, value) for value in one], strict=True))}
         for one in pending.given
     ]
     before, after = text.split(ROWS)
@@ -84,7 +84,7 @@ def _filled(driver: BoundedConnection, pending: Pending) -> str:
 
 
 @cache
-def _templates(query: Query) -> tuple[str, str, str]:
+def _templates_of(query: Query) -> tuple[str, str, str]:
     text, row = (VALUE.sub(r"%(\1)s", one.replace("%", "%%")) for one in (query.text, query.row))
     return text, row, " UNION ALL " if query.row.startswith("SELECT") else ", "
 

@@ -61,7 +61,7 @@ def only_item(definitions: Definitions, items: Sequence[Item]) -> Called | None:
     return None if spec is None else Called(item, *known, spec)
 
 
-def enqueue(tx: Transaction, called: Called) -> Enqueued | None:
+def enqueue_one(tx: Transaction, called: Called) -> Enqueued | None:
     """Create an occurrence, and end the transaction; ``None``: nothing was written."""
     item = called.item
     priority = called.spec.policies.priority if item.priority is None else item.priority
@@ -83,7 +83,7 @@ def only_end(step: Step) -> tuple[End, Final] | None:
     return (end, end.then) if isinstance(end.then, Final) and end.session is not None else None
 
 
-def close(tx: Transaction, end: End, then: Final) -> Done | None:
+def close_one(tx: Transaction, end: End, then: Final) -> Done | None:
     """Close an occurrence; ``None``: it is not running under the token."""
     closed = tx.send(
         "close_one", space=tx.namespace, now=tx.moment, run=end.id, held=end.token, whose=end.session,
@@ -122,7 +122,7 @@ def was_closed(driver: psycopg.Connection[Any]) -> bool:
     return bool(poll.poll(0))
 
 
-def fire(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Want) -> Done | None:
+def fire_one(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Want) -> Done | None:
     """Carry out a plan and start its occurrence; ``None``: that is not possible just so, and nothing was written."""
     [planned] = plan.occurrences
     policies, payload = spec.policies, write_payload(spec.args, spec.kwargs, what="arguments")
@@ -181,14 +181,14 @@ def only_want(definitions: Definitions, step: Step) -> tuple[Want, dict[str, Job
     if step.plans or step.ends or step.notes or step.give_back:
         return None
     known: dict[str, JobSpec] = {}
-    for job, definition in definitions.claimed.all():
+    for job, definition in definitions.claimed.list_all():
         spec = definitions.specs.get(job, definition)
         if spec is not None and spec.policies.concurrency is None and spec.function in want.functions:
             known[f"{job} {definition}"] = spec
     return (want, known) if known else None
 
 
-def take(tx: Transaction, session: str, want: Want, known: dict[str, JobSpec]) -> Taken | None:
+def start_due(tx: Transaction, session: str, want: Want, known: dict[str, JobSpec]) -> Taken | None:
     """Start what is due; ``None``: that is not possible just so, and nothing was written.
 
     What a definition says was compared in the statement. What an occurrence says can be read only now that it has
@@ -216,13 +216,13 @@ def take(tx: Transaction, session: str, want: Want, known: dict[str, JobSpec]) -
         try:
             args, kwargs = read_claimed(row)
         except READING_RAISES:
-            back.append(GiveBack(claim=_claim(row, specs[row.job_id], session)))
+            back.append(GiveBack(claim=_make_claim(row, specs[row.job_id], session)))
         else:
-            claims.append(_claim(row, specs[row.job_id], session, args, kwargs))
+            claims.append(_make_claim(row, specs[row.job_id], session, args, kwargs))
     return Taken(Done(claims=tuple(claims)), tuple(back))
 
 
-def _claim(
+def _make_claim(
     row: AnyRow, spec: JobSpec, session: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> Claim:
     readable = kwargs is not None

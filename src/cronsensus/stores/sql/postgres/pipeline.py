@@ -21,7 +21,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.waiting import Ready, Wait
 
 from cronsensus.stores.sql.postgres.postgres_driver import BoundedConnection, NotSent
-from cronsensus.stores.sql.postgres.values import array, as_text
+from cronsensus.stores.sql.postgres.values import array_text, as_text
 from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query, row_maker
 from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 
@@ -46,7 +46,7 @@ class Text:
     name: bytes = field(default_factory=lambda: b"cronsensus_%d" % next(_NUMBERS))
     _make: Callable[[Sequence[Any]], Any] | None = None
 
-    def rows(self, result: PGresult, transformer: Any) -> Sequence[Any]:
+    def read_rows(self, result: PGresult, transformer: Any) -> Sequence[Any]:
         """Return the rows of an answer, with columns by name and by place."""
         if result.ntuples == 0:
             return NONE
@@ -78,23 +78,23 @@ def part_of(pending: Pending, schema: str) -> Part:
     if pending.expect is not None:
         values[_EXPECTED] = pending.expect
     timed = frozenset(name for name, value in values.items() if isinstance(value, Moment))
-    text = _text(pending.query, schema, timed, guarded=pending.expect is not None)
+    text = _text_of(pending.query, schema, timed, guarded=pending.expect is not None)
     values |= {name: values[name].plus for name in timed}
-    return Part(text, [encoded(values[name]) for name in text.order], pending)
+    return Part(text, [encode_value(values[name]) for name in text.order], pending)
 
 
 _texts: dict[tuple[str, str, frozenset[str], bool], Text] = {}
 
 
-def _text(query: Query, schema: str, timed: frozenset[str], *, guarded: bool) -> Text:
+def _text_of(query: Query, schema: str, timed: frozenset[str], *, guarded: bool) -> Text:
     key = (query.name, schema, timed, guarded)
     found = _texts.get(key)
     if found is None:
-        found = _texts[key] = compiled(query.text, timed, guarded=guarded)
+        found = _texts[key] = compile_text(query.text, timed, guarded=guarded)
     return found
 
 
-def compiled(text: str, timed: frozenset[str] = frozenset(), *, guarded: bool = False) -> Text:
+def compile_text(text: str, timed: frozenset[str] = frozenset(), *, guarded: bool = False) -> Text:
     """Return a statement with numbered values.
 
     Args:
@@ -118,9 +118,9 @@ def compiled(text: str, timed: frozenset[str] = frozenset(), *, guarded: bool = 
     return Text(text.encode(), tuple(order))
 
 
-def encoded(value: Any) -> bytes | None:
+def encode_value(value: Any) -> bytes | None:
     """Return a value as the server reads it."""
-    text = array(value) if isinstance(value, (list, tuple)) else as_text(value)
+    text = array_text(value) if isinstance(value, (list, tuple)) else as_text(value)
     if text is None:
         return None
     if "\0" in text:  # libpq would end the text there, without a word
@@ -128,7 +128,7 @@ def encoded(value: Any) -> bytes | None:
     return text.encode()
 
 
-def run(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]:
+def run_pipeline(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]:
     """Send statements in one trip; give each its answer, and return the rows of all of them.
 
     One behind the COMMIT may fail: then its answer is empty.
@@ -137,15 +137,15 @@ def run(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]
         StoreUnavailable: one touched another number of rows than expected; no later one was run.
         psycopg.Error: the first error; no later statement was run.
     """
-    steps = _steps(driver, parts)
-    results: list[PGresult] = driver.wait(_sent(driver, steps))
+    steps = _list_steps(driver, parts)
+    results: list[PGresult] = driver.wait(_send_steps(driver, steps))
     transformer = Transformer(driver)
     found: list[Sequence[Any]] = []
     for result, (part, prepares) in zip(results, steps, strict=False):
         if result.status in {ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED}:
             pending = part.pending
             if pending is not None and pending.behind:
-                pending.answer(NONE, 0)
+                pending.receive_answer(NONE, 0)
                 break
             error = error_from_result(result, driver.info.encoding)
             if isinstance(error, DivisionByZero) and pending is not None and pending.expect is not None:
@@ -154,9 +154,9 @@ def run(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]
         if prepares:
             driver.known.add(part.text.name)
             continue
-        rows = part.text.rows(result, transformer)
+        rows = part.text.read_rows(result, transformer)
         found.append(rows)
-        _answer(part, rows, result.command_tuples or 0)
+        _answer_part(part, rows, result.command_tuples or 0)
     return found
 
 
@@ -175,11 +175,11 @@ def run_one_by_one(driver: BoundedConnection, parts: Sequence[Part]) -> list[Seq
         except psycopg.Error:
             if part.pending is None or not part.pending.behind:
                 raise
-            part.pending.answer(NONE, 0)
+            part.pending.receive_answer(NONE, 0)
             break
         rows = cursor.fetchall() if cursor.description else NONE
         found.append(rows)
-        _answer(part, rows, cursor.rowcount)
+        _answer_part(part, rows, cursor.rowcount)
     return found
 
 
@@ -188,13 +188,13 @@ def has_pipeline() -> bool:
     return psycopg.capabilities.has_pipeline()
 
 
-def _answer(part: Part, rows: Sequence[Any], touched: int) -> None:
+def _answer_part(part: Part, rows: Sequence[Any], touched: int) -> None:
     if part.pending is not None:
         guarded = part.pending.expect is not None
-        part.pending.answer(NONE if guarded else rows, rows[0][0] if guarded else touched)
+        part.pending.receive_answer(NONE if guarded else rows, rows[0][0] if guarded else touched)
 
 
-def _steps(driver: BoundedConnection, parts: Iterable[Part]) -> list[tuple[Part, bool]]:
+def _list_steps(driver: BoundedConnection, parts: Iterable[Part]) -> list[tuple[Part, bool]]:
     """Return what is sent, in its order: a part, and whether that only prepares it."""
     steps: list[tuple[Part, bool]] = []
     new: set[bytes] = set()
@@ -207,14 +207,14 @@ def _steps(driver: BoundedConnection, parts: Iterable[Part]) -> list[tuple[Part,
     return steps
 
 
-def _sent(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -> Generator[Any, Any, list[PGresult]]:
+def _send_steps(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -> Generator[Any, Any, list[PGresult]]:
     """Send all and return the answers; where the server hung up, with what it said of that, if it said anything."""
     pgconn: PGconn = driver.pgconn
     results: list[PGresult] = []
     pgconn.enter_pipeline_mode()
     try:
         _hand_over(pgconn, steps, names=driver.names)
-        yield from _exchanged(pgconn, results)
+        yield from _exchange_rest(pgconn, results)
         pgconn.exit_pipeline_mode()
     except psycopg.OperationalError:
         while not pgconn.is_busy() and (result := pgconn.get_result()) is not None:
@@ -244,7 +244,7 @@ def _hand_over(pgconn: PGconn, steps: Sequence[tuple[Part, bool]], *, names: boo
     pgconn.pipeline_sync()
 
 
-def _exchanged(pgconn: PGconn, results: list[PGresult]) -> Generator[Any, Any, None]:
+def _exchange_rest(pgconn: PGconn, results: list[PGresult]) -> Generator[Any, Any, None]:
     """Send the rest, reading meanwhile what is answered: both sides may have more to say than the sockets hold."""
     sending = True
     while True:

@@ -14,19 +14,19 @@ from cronsensus.stores.sql.postgres.pipeline import (
     CLOCK,
     Part,
     Text,
-    compiled,
+    compile_text,
     has_pipeline,
     part_of,
     run_one_by_one,
 )
-from cronsensus.stores.sql.postgres.pipeline import run as run_together
+from cronsensus.stores.sql.postgres.pipeline import run_pipeline as run_together
 from cronsensus.stores.sql.postgres.postgres_driver import (
     PATIENCE,
     BoundedConnection,
     NoAnswer,
     NotSent,
-    patience,
-    settings,
+    connection_settings,
+    patience_seconds,
 )
 from cronsensus.stores.sql.postgres.postgres_presence import key_of
 from cronsensus.stores.sql.postgres.postgres_url import PostgresUrl
@@ -44,8 +44,8 @@ _NOT_IDLE_FOR_EVER = (
     "WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 _SERVER, _INJECTED = "server", "injected"
-_CLOCK_PART = Part(compiled(_CLOCK), [])
-_BEGIN_PARTS = {"read": Part(compiled(_READ), []), "write": Part(compiled(_WRITE), [])}
+_CLOCK_PART = Part(compile_text(_CLOCK), [])
+_BEGIN_PARTS = {"read": Part(compile_text(_READ), []), "write": Part(compile_text(_WRITE), [])}
 _COMMIT_PART = Part(Text(b"COMMIT", name=b"COMMIT"), [])  # so it can be told apart on the way
 _pooled: dict[str, bool] = {}
 _MIGRATING_FOR = "5min"
@@ -68,17 +68,17 @@ class PostgresDialect(Dialect):
         self.server_epoch = _SERVER if clock is None else _INJECTED
         self._queries = queries_of("postgres", schema=url.schema)
         asks = "" if clock is not None else f"; {_CLOCK}"
-        local = "".join(f"; {one}" for one in settings(url, local=True))
+        local = "".join(f"; {one}" for one in connection_settings(url, local=True))
         self._begin = {
             (text, pooled): text + (local if pooled else "") + asks
             for text in (_READ, _WRITE)
             for pooled in (False, True)
         }
-        self._local = [Part(compiled(one), []) for one in settings(url, local=True)]
+        self._local = [Part(compile_text(one), []) for one in connection_settings(url, local=True)]
         self._begin_lent = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{asks}"
 
     @property
-    def pooled(self) -> bool:
+    def is_pooled(self) -> bool:
         """Whether a pooler was found between here and the server, by any handle of this process."""
         return _pooled.get(self._where, self.url.pooler == "transaction")
 
@@ -104,7 +104,7 @@ class PostgresDialect(Dialect):
             clock="server",
             lease_clock="server",
             hosts="many",
-            notify=not self.pooled,
+            notify=not self.is_pooled,
             transactional_finish=True,
             survives=(
                 "a killed process, and a crash or restart of the server; a failover as far as the standby that takes "
@@ -128,7 +128,7 @@ class PostgresDialect(Dialect):
 
     def _begin_ours(self, connection: Connection, text: str) -> None:
         driver = driver_of(connection)
-        driver.patience = patience(self.url)
+        driver.patience = patience_seconds(self.url)
         self._begin_and_look(connection, self._begin[text, driver.pooled])
 
     def _begin_and_look(self, connection: Connection, text: str) -> None:
@@ -142,11 +142,11 @@ class PostgresDialect(Dialect):
             [now] = cast("tuple[int]", answer.fetchone())
             connection.info["reading"] = Reading(now, now, _SERVER, asked_at)
 
-    def undo(self, connection: Connection, text: str) -> None:
+    def undo_transaction(self, connection: Connection, text: str) -> None:
         """Roll back, and keep what is prepared."""
-        driver_of(connection).undo(text.encode())
+        driver_of(connection).undo_to(text.encode())
 
-    def glances(self, connection: Connection) -> bool:
+    def can_glance(self, connection: Connection) -> bool:
         """Save a look the journeys of BEGIN and COMMIT; through a pooler it needs them, for its settings."""
         return not driver_of(connection).pooled
 
@@ -214,7 +214,7 @@ class PostgresDialect(Dialect):
 
     # --- statements by name -------------------------------------------------------------------------------------------
 
-    def query(self, name: str) -> Query:
+    def find_query(self, name: str) -> Query:
         """Return a statement by its name."""
         return self._queries[name]
 
@@ -222,22 +222,24 @@ class PostgresDialect(Dialect):
         """Return a statement that is run for one row at a time."""
         return queries_of("postgres", schema=self.url.schema, single=True)[name]
 
-    def moment(self, connection: Connection) -> Any:
+    def clock_value(self, connection: Connection) -> Any:
         """Let the server put its clock in."""
-        return super().moment(connection) if self._clock is not None else Moment()
+        return super().clock_value(connection) if self._clock is not None else Moment()
 
     def floor_of_tokens(self, now: int) -> int | None:
         """Return the injected clock; ``None``: the server takes its own."""
         return None if self._clock is None else now
 
-    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool) -> Reading | None:
+    def send_statements(
+        self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool
+    ) -> Reading | None:
         """Send statements in one trip; with a libpq before 14 each goes by itself."""
         driver = driver_of(connection)
         parts = [part_of(pending, self.url.schema) for pending in queue if not pending.behind]
         behind = [part_of(pending, self.url.schema) for pending in queue if pending.behind]
         ahead: list[Part] = []
         if begin:
-            driver.patience = patience(self.url)
+            driver.patience = patience_seconds(self.url)
             ahead = [_BEGIN_PARTS[begin], *(self._local if driver.pooled else ())]
             if self._clock is None:
                 ahead.append(_CLOCK_PART)
@@ -253,11 +255,11 @@ class PostgresDialect(Dialect):
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
-    def translate(self, error: Exception) -> CronsensusError | None:
+    def translate_error(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
-        return postgres_errors.translate(error, self.url)
+        return postgres_errors.translate_error(error, self.url)
 
-    def describe(self, connection: Connection) -> dict[str, Any]:
+    def describe_settings(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""
         driver = driver_of(connection)
 

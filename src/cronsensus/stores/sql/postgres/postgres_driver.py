@@ -85,7 +85,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     def wait(self, gen: Any, interval: float = _INTERVAL, *more: Any, **named: Any) -> Any:
         """Run a conversation with the server; raise ``NoAnswer`` when it takes too long."""
         try:
-            return super().wait(self._bounded(gen), min(interval, _INTERVAL), *more, **named)
+            return super().wait(self._bound_conversation(gen), min(interval, _INTERVAL), *more, **named)
         except BaseException:
             self._leave_statement()
             raise
@@ -109,7 +109,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         finally:
             self.pgconn.finish()
 
-    def _bounded(self, conversation: Generator[Any, Any, Value]) -> Generator[Any, Any, Value]:
+    def _bound_conversation(self, conversation: Generator[Any, Any, Value]) -> Generator[Any, Any, Value]:
         patience = self.patience
         if patience is None:
             return (yield from conversation)
@@ -133,9 +133,9 @@ class BoundedConnection(psycopg.Connection[Any]):
         if not self.names:
             super().rollback()
         elif self.pgconn.transaction_status != TransactionStatus.IDLE:
-            self.undo(b"ROLLBACK")
+            self.undo_to(b"ROLLBACK")
 
-    def undo(self, text: bytes) -> None:
+    def undo_to(self, text: bytes) -> None:
         """Roll back, all or as far as to a savepoint.
 
         psycopg would have the server forget all prepared statements after that, at some later moment, and not only its
@@ -155,7 +155,7 @@ def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnectio
     driver = BoundedConnection.connect(**cast("dict[str, Any]", dict(url.connection)), autocommit=True)
     driver.known = set()
     try:
-        driver.patience = None if lent else patience(url)
+        driver.patience = None if lent else patience_seconds(url)
         driver.prepared_max = MOST_PREPARED
         driver.pooled = url.pooler == "transaction" or (url.pooler == "auto" and _someone_is_between(driver))
         if driver.pooled:
@@ -167,7 +167,7 @@ def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnectio
             if driver.info.server_version >= _HAS_IDLE_TIMEOUT:
                 wanted.append("SET idle_session_timeout = 0")
             if not lent:
-                wanted += settings(url, local=False)
+                wanted += connection_settings(url, local=False)
             driver.execute(cast("Any", "; ".join(wanted)), prepare=False)
     except BaseException:
         driver.close()
@@ -175,12 +175,12 @@ def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnectio
     return driver
 
 
-def patience(url: PostgresUrl) -> float:
+def patience_seconds(url: PostgresUrl) -> float:
     """Return the seconds that this side waits for an answer."""
     return url.timeout + BEYOND
 
 
-def settings(url: PostgresUrl, *, local: bool) -> list[str]:
+def connection_settings(url: PostgresUrl, *, local: bool) -> list[str]:
     """Return what a connection is told, or, ``local``, each transaction, because a pooler is between."""
     statement = round(url.timeout * 1000)
     paused = min(statement, round(MOST_PAUSED * 1000))

@@ -143,11 +143,11 @@ def is_cut(error: BaseException) -> bool:
     return code.startswith("08") or code in _CUT
 
 
-def translate(error: BaseException, url: PostgresUrl) -> CronsensusError | None:
+def translate_error(error: BaseException, url: PostgresUrl) -> CronsensusError | None:
     """Return what ``error``, met while working on ``url``, means to the user; ``None``: it is a mistake of ours."""
     if not isinstance(error, psycopg.Error):
         return None
-    kind = _kind(error)
+    kind = _kind_of(error)
     if kind is None:
         if isinstance(error, psycopg.DataError):
             return InvalidOption(f"{url.where} cannot keep this value: {url.hide(_first_line(error))}")
@@ -166,7 +166,7 @@ def translate(error: BaseException, url: PostgresUrl) -> CronsensusError | None:
     return meaning(f"{url.where}: {said}")
 
 
-def _kind(error: psycopg.Error) -> str | None:
+def _kind_of(error: psycopg.Error) -> str | None:
     """Return which of the meanings an error has."""
     if isinstance(error, NoAnswer):
         return "silent"

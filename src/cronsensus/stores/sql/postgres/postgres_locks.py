@@ -17,7 +17,7 @@ from typing import Any, cast
 import psycopg
 
 from cronsensus.stores.sql.postgres.postgres_presence import key_of
-from cronsensus.stores.sql.postgres.tokens import expression
+from cronsensus.stores.sql.postgres.tokens import token_expression
 from cronsensus.stores.sql.postgres.values import as_text
 
 _SERVER_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -96,7 +96,7 @@ def statements_of(schema: str, *, injected: bool) -> Statements:
             "schema": f'"{schema}"',
             "epoch": f"${arguments + 1}::text",
             "clock": f"${arguments + 2}::bigint" if injected else _SERVER_CLOCK,
-            "token": expression(schema, "1", f"${arguments + 2}::bigint" if injected else "NULL"),
+            "token": token_expression(schema, "1", f"${arguments + 2}::bigint" if injected else "NULL"),
             "granted": _GRANTED,
         }
         return text.format(held=_HELD.format(**known), **known)
@@ -104,7 +104,7 @@ def statements_of(schema: str, *, injected: bool) -> Statements:
     return Statements(written(_TAKE, 7), written(_FREE, 6), written(_EXTEND, 7))
 
 
-def run(driver: psycopg.Connection[Any], text: str, *values: Any) -> psycopg.RawCursor[Any]:
+def run_statement(driver: psycopg.Connection[Any], text: str, *values: Any) -> psycopg.RawCursor[Any]:
     """Run one of the statements."""
     return psycopg.RawCursor(driver).execute(cast("Any", text), [as_text(value) for value in values])
 

@@ -24,7 +24,7 @@ def key_of(*names: str) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(names).encode()).digest()[:8], "big", signed=True)
 
 
-def show(
+def show_sign(
     driver: psycopg.Connection[Any], info: MutableMapping[Any, Any], place: tuple[str, str], session: str | None
 ) -> None:
     """Hold the lock of ``session`` on a connection, and no other; ``info`` remembers which one that is."""
@@ -39,7 +39,7 @@ def show(
         cursor.execute(HIDE, [str(key_of(*place, shown))])
 
 
-def present(tx: Transaction, place: tuple[str, str], sessions: Sequence[str]) -> set[str] | None:
+def list_present(tx: Transaction, place: tuple[str, str], sessions: Sequence[str]) -> set[str] | None:
     """Return those of ``sessions`` whose lock is held, or waited for; ``None``: this server copies another one."""
     keys = {key_of(*place, session): session for session in sessions}
     rows = tx.send("held_signs", signs=list(keys)).rows

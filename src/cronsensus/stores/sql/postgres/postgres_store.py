@@ -22,9 +22,9 @@ from cronsensus.stores.sql.postgres import at_once
 from cronsensus.stores.sql.postgres import postgres_locks as one_statement
 from cronsensus.stores.sql.postgres.postgres_dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.postgres.postgres_driver import PATIENCE, BoundedConnection, open_connection
-from cronsensus.stores.sql.postgres.postgres_presence import present, show
+from cronsensus.stores.sql.postgres.postgres_presence import list_present, show_sign
 from cronsensus.stores.sql.postgres.postgres_url import read_url
-from cronsensus.stores.sql.postgres.postgres_wait_queues import NotificationQueues, channel_of, tell
+from cronsensus.stores.sql.postgres.postgres_wait_queues import NotificationQueues, channel_of, notify_waiters
 from cronsensus.stores.sql.postgres.postgres_wake import Wake
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
@@ -66,11 +66,11 @@ class PostgresStore(PresenceStore):
             given=(url, clock),
             where=self._url.where,
             dialect=self._postgres,
-            connect=self._open,
+            connect=self._open_driver,
             lend=lambda: open_connection(self._url, lent=True),
         )
         self._place = (self._url.schema, namespace)
-        self._wake_ups = Wake(self._open, self._place)
+        self._wake_ups = Wake(self._open_driver, self._place)
         self._unusual_until = float("-inf")
         """Until then work is claimed as ever."""
 
@@ -105,13 +105,13 @@ class PostgresStore(PresenceStore):
     def _step_in_one_trip(self, session: str, step: Step) -> Done | None:
         """Return the answer; ``None``: the step is to be taken as any other. Nothing was written then."""
         if (ended := at_once.only_end(step)) is not None:
-            with self._glancing() as tx:
-                return at_once.close(tx, *ended)
+            with self._glance_transaction() as tx:
+                return at_once.close_one(tx, *ended)
         if len(step.plans) == 1:
-            with self._glancing() as tx:
+            with self._glance_transaction() as tx:
                 found = at_once.only_plan(tx, step, step.plans[0])
                 if found is not None and not at_once.was_closed(driver_of(tx.connection)):
-                    return at_once.fire(tx, session, *found)
+                    return at_once.fire_one(tx, session, *found)
         if (wanted := at_once.only_want(self._definitions, step)) is not None:
             return self._take_due(session, *wanted)
         return None
@@ -119,10 +119,10 @@ class PostgresStore(PresenceStore):
     def _take_due(self, session: str, want: Want, known: dict[str, JobSpec]) -> Done | None:
         if PATIENCE.monotonic() < self._unusual_until:
             return None
-        with self._glancing() as tx:
+        with self._glance_transaction() as tx:
             if at_once.was_closed(driver_of(tx.connection)):
                 return None
-            taken = at_once.take(tx, session, want, known)
+            taken = at_once.start_due(tx, session, want, known)
         if taken is None:
             self._unusual_until = PATIENCE.monotonic() + GENERAL_CLAIM_FOR
             return None
@@ -151,12 +151,12 @@ class PostgresStore(PresenceStore):
             if at_once.was_closed(driver_of(tx.connection)):
                 return None  # its first trip tells, and is repeated
             self._hint_behind(tx)
-            made = at_once.enqueue(tx, called)
+            made = at_once.enqueue_one(tx, called)
         look = Looked(tx.now, asked_at, self._dialect.monotonic())
-        if self._clock_watch.compare(look) is None:
-            self._clock_watch.keep(look)
+        if self._clock_watch.compare_reading(look) is None:
+            self._clock_watch.keep_reading(look)
         else:
-            with suppress(StoreError), self._writing():  # it finds the same, and writes it down
+            with suppress(StoreError), self._write_transaction():  # it finds the same, and writes it down
                 pass
         return made
 
@@ -172,22 +172,22 @@ class PostgresStore(PresenceStore):
         super()._register_presence(session)
         self._wake_ups.register_presence(session)
 
-    def _show(self, connection: Connection, session: str) -> bool:
-        if not self._postgres.pooled:
-            show(driver_of(connection), connection.info, self._place, session)
-        return not self._postgres.pooled
+    def _show_sign(self, connection: Connection, session: str) -> bool:
+        if not self._postgres.is_pooled:
+            show_sign(driver_of(connection), connection.info, self._place, session)
+        return not self._postgres.is_pooled
 
-    def _present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
-        return None if self._postgres.pooled else present(tx, self._place, sessions)
+    def _list_present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
+        return None if self._postgres.is_pooled else list_present(tx, self._place, sessions)
 
     def _notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
-        self._tell(self._wake_ups.tell)
+        self._notify_nodes(self._wake_ups.notify_listeners)
 
     def _hint_behind(self, tx: Transaction) -> Pending:
         return tx.send_behind("hint", channel=self._wake_ups.channel, sender=self._wake_ups.name)
 
-    def _tell(self, tell: Callable[[BoundedConnection], None]) -> None:
+    def _notify_nodes(self, tell: Callable[[BoundedConnection], None]) -> None:
         self._on_idle(lambda connection: tell(driver_of(connection)))
 
     # --- locks --------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class PostgresStore(PresenceStore):
             return None if self._is_locked(wanted) else self._lock_with_care(wanted, turn)
         given = (self.namespace, name, holder, session, ttl // _MICROSECOND, limit, turn)
         for _ in range(2):  # the place that seemed free was taken in this moment: look again
-            answer = self._run(self._statements.take, *given).fetchone()
+            answer = self._run_statement(self._lock_statements.take, *given).fetchone()
             alive, seemed_free, token, place = cast("tuple[bool, bool, int | None, int]", answer)
             if session is not None and not alive:
                 raise not_alive(session)
@@ -212,22 +212,22 @@ class PostgresStore(PresenceStore):
 
     @repeated
     def _is_locked(self, wanted: sql_locks.Wanted) -> bool:
-        with self._reading() as tx:
+        with self._read_transaction() as tx:
             return sql_locks.is_taken(tx, wanted)
 
     @repeated
     def _lock_with_care(self, wanted: sql_locks.Wanted, turn: int) -> LockGrant | None:
-        with self._writing() as tx:
+        with self._write_transaction() as tx:
             driver_of(tx.connection).execute("SELECT pg_advisory_xact_lock(%s)", [turn], prepare=False)
-            return sql_locks.lock(tx, wanted)
+            return sql_locks.take_lock(tx, wanted)
 
     @repeated
     def _extend(self, grant: LockGrant, ttl: timedelta) -> bool:
         """Extend a lock that is still held, in one statement."""
         if self._is_pooled():
             return super()._extend(grant, ttl)
-        given = (*self._granted(grant), ttl // _MICROSECOND)
-        return self._run(self._statements.extend, *given).rowcount == 1
+        given = (*self._encode_grant(grant), ttl // _MICROSECOND)
+        return self._run_statement(self._lock_statements.extend, *given).rowcount == 1
 
     def _unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held, in one statement, and then notify the first waiter.
@@ -238,13 +238,13 @@ class PostgresStore(PresenceStore):
         """
         if self._is_pooled():
             return super()._unlock(grant)
-        given = self._granted(grant)
+        given = self._encode_grant(grant)
         cut: TryAgain | None = None
         try:
-            freed = self._run(self._statements.free, *given).rowcount == 1
+            freed = self._run_statement(self._lock_statements.free, *given).rowcount == 1
         except TryAgain as error:
             cut = error
-            freed = self._run(self._statements.free, *given).rowcount == 1
+            freed = self._run_statement(self._lock_statements.free, *given).rowcount == 1
         if freed or cut is not None:
             self._wake_next(grant.name)
         if not freed and cut is not None:
@@ -254,44 +254,44 @@ class PostgresStore(PresenceStore):
             ) from cut
         return freed
 
-    def _granted(self, grant: LockGrant) -> tuple[Any, ...]:
+    def _encode_grant(self, grant: LockGrant) -> tuple[Any, ...]:
         return self.namespace, grant.name, grant.place, grant.token, grant.holder, grant.session or ""
 
-    def _run(self, text: str, *values: Any) -> RawCursor[Any]:
+    def _run_statement(self, text: str, *values: Any) -> RawCursor[Any]:
         """Run a statement that is a transaction by itself."""
-        with self._glancing() as tx:
-            return one_statement.run(driver_of(tx.connection), text, *values, *self._postgres.clock_arguments)
+        with self._glance_transaction() as tx:
+            return one_statement.run_statement(driver_of(tx.connection), text, *values, *self._postgres.clock_arguments)
 
     def _is_pooled(self) -> bool:
         """Whether a pooler stands between; found out by connecting, where no connection of this process has yet."""
         if not self._postgres.knows_pooler:
             with self._errors_explained():
-                self._connections.give_back(self._connections.take())
-        return self._postgres.pooled
+                self._connections.give_back(self._connections.acquire_connection())
+        return self._postgres.is_pooled
 
     @property
-    def _statements(self) -> one_statement.Statements:
+    def _lock_statements(self) -> one_statement.Statements:
         return one_statement.statements_of(self._url.schema, injected=self._given[1] is not None)
 
     def _wait_queues(self) -> WaitQueues:
-        if self._postgres.pooled:  # a pooler passes no notification on
+        if self._postgres.is_pooled:  # a pooler passes no notification on
             return WaitQueues()
-        return NotificationQueues(self._open, channel_of(*self._place), explained=self._errors_explained)
+        return NotificationQueues(self._open_driver, channel_of(*self._place), explained=self._errors_explained)
 
     def _wake_next(self, name: str) -> None:
         """Notify all waiters of a lock."""
-        if not self._postgres.pooled:
-            self._tell(lambda driver: tell(driver, channel_of(*self._place), name))
+        if not self._postgres.is_pooled:
+            self._notify_nodes(lambda driver: notify_waiters(driver, channel_of(*self._place), name))
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def _check_writable(self) -> None:
         """Try to write: a standby, or a user without rights, is found now rather than by the first job."""
-        with self._writing() as tx:
+        with self._write_transaction() as tx:
             tx.take_tokens(1)
             tx.send("touch")
 
-    def _open(self) -> BoundedConnection:
+    def _open_driver(self) -> BoundedConnection:
         driver = open_connection(self._url)
         self._postgres.note_pooler(pooled=driver.pooled)
         return driver

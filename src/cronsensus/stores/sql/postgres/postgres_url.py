@@ -101,7 +101,7 @@ def read_url(url: str) -> PostgresUrl:
             raise InvalidOption(f"the URL {mask(head)} cannot be read: {port!r} is no port number")
     parsed = PostgresUrl({**_DEFAULTS, **known})
     if "schema" in options:
-        parsed = replace(parsed, schema=_identifier(options["schema"]))
+        parsed = replace(parsed, schema=_read_identifier(options["schema"]))
     if "timeout" in options:
         timeout = parse_duration(options["timeout"], what="timeout").total_seconds()
         if timeout < _LEAST_TIMEOUT:
@@ -114,7 +114,7 @@ def read_url(url: str) -> PostgresUrl:
     return parsed
 
 
-def _identifier(name: str) -> str:
+def _read_identifier(name: str) -> str:
     if not _IDENTIFIER.fullmatch(name) or name.lower().startswith("pg_"):
         raise InvalidOption(
             f"schema={name!r}: use up to 63 letters, digits and underscores, not beginning with a digit or pg_"

@@ -32,7 +32,7 @@ class NotificationQueues(WaitQueues):
         *,
         explained: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Listen to ``channel``; nothing is opened before the first ``join``. ``explained`` translates errors."""
+        """Listen to ``channel``; nothing is opened before the first ``join_queue``. ``explained`` translates errors."""
         super().__init__()
         self._connect = connect
         self._explained = explained
@@ -43,7 +43,7 @@ class NotificationQueues(WaitQueues):
         self._told: list[str] = []
         self._poller = Poller(self._hang_up)
 
-    def join(self, name: str) -> None:
+    def join_queue(self, name: str) -> None:
         """Join the queue; from here on, unlocks are received."""
         with self._explained(), self._lock:
             self._joined.add(name)
@@ -70,23 +70,23 @@ class NotificationQueues(WaitQueues):
             StoreUnavailable: the connection broke. Notifications since then are lost; open another one and join again.
         """
         with self._explained():
-            return self._receive(timeout)
+            return self._receive_once(timeout)
 
-    def _receive(self, timeout: float) -> list[str]:
+    def _receive_once(self, timeout: float) -> list[str]:
         until = PATIENCE.monotonic() + max(0.0, timeout)
         if self._poller.is_closed():
             return []
         with self._poller:
             while not self._poller.is_closed():
                 driver = self._driver
-                if driver is not None and (told := self._heard(driver)):
+                if driver is not None and (told := self._read_notifications(driver)):
                     return told
                 files = [] if driver is None else [driver.pgconn.socket]
                 if not self._poller.wait(files, until) and PATIENCE.monotonic() >= until:
                     break
         return []
 
-    def _heard(self, driver: BoundedConnection) -> list[str]:
+    def _read_notifications(self, driver: BoundedConnection) -> list[str]:
         """Take the notifications that came in; return the locks among them that are waited for here."""
         driver.pgconn.consume_input()
         while (told := driver.pgconn.notifies()) is not None:
@@ -113,6 +113,6 @@ def channel_of(schema: str, namespace: str) -> str:
     return "cronsensus_lock_" + hashlib.sha256(f"{schema}\0{namespace}".encode()).hexdigest()[:32]
 
 
-def tell(driver: psycopg.Connection[object], channel: str, name: str) -> None:
+def notify_waiters(driver: psycopg.Connection[object], channel: str, name: str) -> None:
     """Notify all waiters of a lock."""
     psycopg.RawCursor(driver).execute(_TELL, [channel, name])

@@ -20,7 +20,7 @@ from cronsensus.process.this_process import begin_anew
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
-from cronsensus.stores.sql.postgres.pipeline import has_pipeline, run
+from cronsensus.stores.sql.postgres.pipeline import has_pipeline, run_pipeline
 from cronsensus.stores.sql.postgres.postgres_driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.postgres_presence import HIDE, SHOW, key_of
 
@@ -59,26 +59,26 @@ class Wake:
         if self._poller.is_closed():
             return False
         with self._poller:
-            return self._wait(PATIENCE.monotonic() + max(0.0, timeout))
+            return self._wait_until(PATIENCE.monotonic() + max(0.0, timeout))
 
-    def _wait(self, until: float) -> bool:
+    def _wait_until(self, until: float) -> bool:
         while not self._poller.is_closed():
-            driver = self._listen()
+            driver = self._start_listening()
             try:
                 if driver.pooled:
                     self._poller.wait([], until)
                 else:
-                    self._show(driver)
+                    self._show_sign(driver)
                     # A notification that came with another answer was read already; the socket has nothing to read
                     # then.
-                    if self._heard(driver):
+                    if self._read_notifications(driver):
                         return True
                     if self._poller.wait([driver.pgconn.socket], until):
-                        if self._heard(driver):
+                        if self._read_notifications(driver):
                             return True
                     else:
                         self._ask_if_silent(driver)
-                        if self._heard(driver):
+                        if self._read_notifications(driver):
                             return True
             except psycopg.Error:
                 self._hang_up()
@@ -86,7 +86,7 @@ class Wake:
                     return False
                 # Cut off. Reconnect at once, because peers take a missing sign of life for a death. Notifications since
                 # then are lost, so this counts as one. If it fails, the caller waits.
-                self._show(self._listen())
+                self._show_sign(self._start_listening())
                 return True
             if PATIENCE.monotonic() >= until:
                 break
@@ -102,7 +102,7 @@ class Wake:
             return
         try:
             if has_pipeline():
-                run(driver, ())
+                run_pipeline(driver, ())
             else:
                 driver.execute("SELECT 1", prepare=False)
         except psycopg.Error:
@@ -111,12 +111,12 @@ class Wake:
             raise
         self._heard_at = PATIENCE.monotonic()
 
-    def _listen(self) -> BoundedConnection:
+    def _start_listening(self) -> BoundedConnection:
         if self._driver is None:
             driver = self._connect()
             try:
                 if not driver.pooled:
-                    driver.add_notify_handler(self._note)
+                    driver.add_notify_handler(self._note_notification)
                     driver.execute(f'LISTEN "{self.channel}"', prepare=False)
             except BaseException:
                 driver.close()
@@ -124,7 +124,7 @@ class Wake:
             self._driver, self._shown, self._heard_at = driver, None, PATIENCE.monotonic()
         return self._driver
 
-    def _show(self, driver: BoundedConnection) -> None:
+    def _show_sign(self, driver: BoundedConnection) -> None:
         """Hold the lock of the registered session, and no other."""
         wanted = self._registered
         if wanted == self._shown or driver.pooled:
@@ -136,7 +136,7 @@ class Wake:
             cursor.execute(HIDE, [str(key_of(*self._place, self._shown))])
         self._shown = wanted
 
-    def _heard(self, driver: BoundedConnection) -> bool:
+    def _read_notifications(self, driver: BoundedConnection) -> bool:
         """Read the notifications that came in; ``True`` if one is from another handle."""
         driver.pgconn.consume_input()
         while (notification := driver.pgconn.notifies()) is not None:
@@ -144,7 +144,7 @@ class Wake:
         hinted, self._hinted = self._hinted, False
         return hinted
 
-    def _note(self, notification: psycopg.Notify) -> None:
+    def _note_notification(self, notification: psycopg.Notify) -> None:
         self._take_in(notification.payload)
 
     def _take_in(self, payload: str) -> None:
@@ -158,7 +158,7 @@ class Wake:
 
     # --- notifying ----------------------------------------------------------------------------------------------------
 
-    def tell(self, driver: psycopg.Connection[object]) -> None:
+    def notify_listeners(self, driver: psycopg.Connection[object]) -> None:
         """Notify all listeners."""
         psycopg.RawCursor(driver).execute(_TELL, [self.channel, self.name])
 

@@ -15,10 +15,10 @@ def as_text(value: Any) -> str | None:
         return str.__str__(
             value
         )  # what the driver would make of an enumeration, or of a class of the user's, is its own
-    return array(value) if isinstance(value, (list, tuple)) else str(value)
+    return array_text(value) if isinstance(value, (list, tuple)) else str(value)
 
 
-def array(values: Sequence[Any]) -> str:
+def array_text(values: Sequence[Any]) -> str:
     """Return an array's text; elements are numbers, text or ``None``.
 
     Those of a step are hundreds of one kind, and need no look at each.
@@ -28,13 +28,13 @@ def array(values: Sequence[Any]) -> str:
         return "{" + ",".join(map(str, values)) + "}"
     if kinds == {str} and not _NEEDS_ESCAPE.search("".join(values)):
         return '{"' + '","'.join(values) + '"}'
-    return "{" + ",".join(map(_element, values)) + "}"
+    return "{" + ",".join(map(_element_text, values)) + "}"
 
 
 _NEEDS_ESCAPE = re.compile(r'["\\]')
 
 
-def _element(value: Any) -> str:
+def _element_text(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, str):

@@ -59,7 +59,7 @@ Turn = Callable[[], AbstractContextManager[object]]
 
 
 @contextmanager
-def turn(driver: sqlite3.Connection) -> Iterator[None]:
+def write_turn(driver: sqlite3.Connection) -> Iterator[None]:
     """Have SQLite's write lock, and write nothing into the database."""
     driver.execute("BEGIN IMMEDIATE")
     try:
@@ -108,12 +108,12 @@ class Epoch:
     """One handle's part in it. Safe to share between threads.
 
     Attributes:
-        text: the epoch, since ``enter``.
+        text: the epoch, since ``enter_epoch``.
         why_not: why no lock can be held here, and the own boot id has to do; empty: one is held.
     """
 
     def __init__(self, database: Path, *, may_be_remote: bool = False) -> None:
-        """Take part for ``database``; nothing is opened before ``enter``.
+        """Take part for ``database``; nothing is opened before ``enter_epoch``.
 
         ``may_be_remote``: its file system may be a network's, whose locks may outlive a boot.
         """
@@ -125,35 +125,35 @@ class Epoch:
         self.text = ""
         self.why_not = "no connection was opened yet"
 
-    def enter(self, turn: Turn) -> None:
-        """Find out the epoch, and hold it until ``leave``; at once, if this handle or this process does so already.
+    def enter_epoch(self, turn: Turn) -> None:
+        """Find out the epoch, and hold it until ``leave_epoch``; at once, if this process does so already.
 
         ``turn()`` is entered where one process after the other must do so.
 
         Raises:
             StoreUnavailable: it cannot be told, or not be held.
         """
-        if self._is_held() or self._share():
+        if self._is_held() or self._share_held():
             return
-        if self._cannot():
+        if self._is_unavailable():
             self.text = boot_id()
             return
         try:
-            if not self._join(boot_id()):
+            if not self._join_epoch(boot_id()):
                 with turn():
                     self._begin_or_adopt(boot_id())
         except OSError as error:
             if error.errno not in _CANNOT_LOCK:
-                raise self._explained(error) from error
+                raise self._explain_error(error) from error
             self.text, self.why_not = boot_id(), f"locks on files do not work there ({error.strerror})"
-            self._warn()
+            self._warn_once()
 
-    def leave(self) -> None:
+    def leave_epoch(self) -> None:
         """Hold it no more, unless another handle of this process does. Idempotent."""
         with _lock:
             self._held = None
 
-    def mend(self) -> None:
+    def mend_file(self) -> None:
         """Lock the file that is under the name now, if the other one was removed. In one's turn.
 
         Raises:
@@ -164,9 +164,9 @@ class Epoch:
             return
         try:
             with _lock:
-                self._replace(held)
+                self._replace_file(held)
         except OSError as error:
-            raise self._explained(error) from error
+            raise self._explain_error(error) from error
 
     # --- which one ----------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Epoch:
         held = self._held
         return held is not None and held.file is not None
 
-    def _cannot(self) -> bool:
+    def _is_unavailable(self) -> bool:
         """Whether to go by the boot id alone: nothing is written here, or the kernel's locks are not its alone."""
         if not _HAS_FLOCK:
             self.why_not = "this system has no flock"
@@ -186,7 +186,7 @@ class Epoch:
             self.why_not = ""
         return bool(self.why_not)
 
-    def _share(self) -> bool:
+    def _share_held(self) -> bool:
         """Hold what this process holds already."""
         with _lock:
             held = _held.get(self._path)
@@ -195,20 +195,20 @@ class Epoch:
             self._held, self.text, self.why_not = held, held.text, ""
             return True
 
-    def _join(self, own: str) -> bool:
+    def _join_epoch(self, own: str) -> bool:
         """Hold an epoch that is of the own boot id; ``False``: another one is, or none."""
         with _lock:
             if _held.get(self._path) is not None:
-                return self._share()
+                return self._share_held()
             try:
                 file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 return False
             try:
                 # Before the lock is taken, too: none may be held by a process that does not know the text to be good.
-                joins = _read(file) == own and _try_lock(file, fcntl.LOCK_SH) and _read(file) == own
+                joins = _read_epoch(file) == own and _try_lock(file, fcntl.LOCK_SH) and _read_epoch(file) == own
                 if joins:
-                    self._keep(file, own)
+                    self._keep_file(file, own)
                     return True
             except BaseException:
                 os.close(file)
@@ -220,16 +220,16 @@ class Epoch:
         with _lock:
             held = _held.get(self._path)
             if held is None:
-                self._keep(*self._take(own))
+                self._keep_file(*self._lock_in_turn(own))
             else:
-                self._replace(held)
-                self._share()
+                self._replace_file(held)
+                self._share_held()
 
-    def _replace(self, held: _Held) -> None:
+    def _replace_file(self, held: _Held) -> None:
         """Hold the file that is under the name now with the same text, in place of one that was removed."""
         if held.is_at(self._path):
             return
-        file, text = self._take(held.text)
+        file, text = self._lock_in_turn(held.text)
         if text != held.text:
             os.close(file)
             raise StoreUnavailable(
@@ -239,19 +239,19 @@ class Epoch:
         held.let_go()
         held.hold(file)
 
-    def _keep(self, file: int, text: str) -> None:
+    def _keep_file(self, file: int, text: str) -> None:
         self._held = _held[self._path] = _Held(file, text)
         self.text = text
 
-    def _take(self, wanted: str) -> tuple[int, str]:
+    def _lock_in_turn(self, wanted: str) -> tuple[int, str]:
         """Lock the file in one's turn; return it, and its text: ``wanted`` if no process holds it."""
         for _ in range(_TRIES):
-            file = self._open()
+            file = self._open_file()
             try:
-                text = _read(file)
+                text = _read_epoch(file)
                 if _try_lock(file, fcntl.LOCK_EX):
                     if text != wanted:
-                        _write(file, wanted)
+                        _write_epoch(file, wanted)
                     text = wanted
                 elif text is None:
                     raise StoreUnavailable(
@@ -272,16 +272,16 @@ class Epoch:
             os.close(file)
         raise StoreUnavailable(f"{self._path} is removed as often as it is made; see which program does that")
 
-    def _open(self) -> int:
+    def _open_file(self) -> int:
         """Open the file; make it, for the users of the database, if there is none. In one's turn."""
         try:
             return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            return self._make()
+            return self._make_file()
         except PermissionError:
             return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def _make(self) -> int:
+    def _make_file(self) -> int:
         """Make the file under another name first: a death in between leaves none that others may not open."""
         new = self._path.with_name(self._path.name + ".new")
         new.unlink(missing_ok=True)
@@ -294,7 +294,7 @@ class Epoch:
             raise
         return file
 
-    def _warn(self) -> None:
+    def _warn_once(self) -> None:
         if self._path not in _warned:
             _warned.add(self._path)
             _log.warning(
@@ -304,9 +304,9 @@ class Epoch:
                 self.why_not,
             )
 
-    def _explained(self, error: OSError) -> Exception:
+    def _explain_error(self, error: OSError) -> Exception:
         if error.errno in _FULL:
-            return sqlite_errors.full(self._database)
+            return sqlite_errors.disk_full_error(self._database)
         if error.errno in {errno.EACCES, errno.EPERM, errno.EBADF}:
             return StoreUnavailable(
                 f"{self._path} may not be read and written by this user, who may write {self._database.name}; "
@@ -324,13 +324,13 @@ def _try_lock(file: int, kind: int) -> bool:
     return True
 
 
-def _read(file: int) -> str | None:
+def _read_epoch(file: int) -> str | None:
     """Return the epoch in a file; ``None``: there is none, or not a whole one."""
     found = _TEXT.match(os.pread(file, 256, 0))
     return found[1].decode("ascii") if found else None
 
 
-def _write(file: int, text: str) -> None:
+def _write_epoch(file: int, text: str) -> None:
     """Write the epoch. No sync: after a power cut the text may be any, as its locks are gone."""
     said = f"{text}\n{_NOTE}".encode()
     os.pwrite(file, said, 0)
@@ -347,7 +347,7 @@ def _in_child() -> None:
     _lock = threading.RLock()
 
 
-def _before() -> None:
+def _before_fork() -> None:
     _lock.acquire()
 
 
@@ -355,4 +355,4 @@ def _in_parent() -> None:
     _lock.release()
 
 
-begin_anew(_in_child, before=_before, in_parent=_in_parent)
+begin_anew(_in_child, before=_before_fork, in_parent=_in_parent)

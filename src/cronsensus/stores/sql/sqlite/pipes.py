@@ -34,10 +34,12 @@ def make_pipe(database: Path, name: str) -> Path:
     except FileExistsError:
         pass
     else:
-        _give(directory, owner, mode | (mode & 0o444) >> 2)  # to enter a directory one needs x where a file needs r
+        _give_to_owner(
+            directory, owner, mode | (mode & 0o444) >> 2
+        )  # to enter a directory one needs x where a file needs r
     pipe = directory / name
     os.mkfifo(pipe)
-    _give(pipe, owner, mode)
+    _give_to_owner(pipe, owner, mode)
     return pipe
 
 
@@ -46,7 +48,7 @@ def open_to_listen(pipe: Path) -> int:
     return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
 
 
-def tell(pipe: Path) -> bool:
+def write_notification(pipe: Path) -> bool:
     """Write a notification into a pipe; ``False``: it has no reader. Never blocks.
 
     Raises:
@@ -75,10 +77,10 @@ def tell(pipe: Path) -> bool:
 
 def share_as(path: Path, owner: os.stat_result) -> None:
     """Give a file beside the database to the users of the database."""
-    _give(path, owner, stat.S_IMODE(owner.st_mode) & 0o666)
+    _give_to_owner(path, owner, stat.S_IMODE(owner.st_mode) & 0o666)
 
 
-def _give(path: Path, owner: os.stat_result, mode: int) -> None:
+def _give_to_owner(path: Path, owner: os.stat_result, mode: int) -> None:
     with contextlib.suppress(PermissionError):  # only root may change the owner, and only a member the group
         os.chown(path, owner.st_uid if os.geteuid() == 0 else -1, owner.st_gid)
     path.chmod(mode)

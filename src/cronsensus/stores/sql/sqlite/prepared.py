@@ -35,7 +35,7 @@ class Prepared:
     order: tuple[str, ...]
     _make: Callable[[tuple[Any, ...]], Any] | None = field(default=None)
 
-    def values(self, parameters: Mapping[str, Any]) -> list[Any]:
+    def order_values(self, parameters: Mapping[str, Any]) -> list[Any]:
         """Return the values as the text wants them."""
         flat = dict(parameters)
         for name, value in parameters.items():
@@ -43,13 +43,13 @@ class Prepared:
                 flat.update((f"{name}_{number}", one) for number, one in enumerate(value, 1))
         return [flat[name] for name in self.order]
 
-    def run(self, driver: sqlite3.Connection, parameters: Mapping[str, Any]) -> sqlite3.Cursor:
+    def run_statement(self, driver: sqlite3.Connection, parameters: Mapping[str, Any]) -> sqlite3.Cursor:
         """Run the statement."""
-        return driver.execute(self.text, self.values(parameters))
+        return driver.execute(self.text, self.order_values(parameters))
 
-    def rows(self, driver: sqlite3.Connection, parameters: Mapping[str, Any]) -> list[Any]:
+    def read_rows(self, driver: sqlite3.Connection, parameters: Mapping[str, Any]) -> list[Any]:
         """Run a query and return its rows, with columns by name and by place."""
-        cursor = self.run(driver, parameters)
+        cursor = self.run_statement(driver, parameters)
         found = cursor.fetchall()
         if not found:
             return found
@@ -72,7 +72,7 @@ def prepare_rows(query: Query, more: tuple[str, ...]) -> tuple[str, Callable[[Se
 def prepare_query(query: Query, values: Mapping[str, Any]) -> Prepared:
     """Return a statement by name, for lists as long as these."""
     lengths = tuple([len(values[name]) for name in _lists_of(query)])
-    return _prepare_query(query, lengths) if max(lengths, default=0) <= LONGEST_LIST else _compile(query, lengths)
+    return _prepare_query(query, lengths) if max(lengths, default=0) <= LONGEST_LIST else _compile_query(query, lengths)
 
 
 @cache
@@ -80,7 +80,7 @@ def _lists_of(query: Query) -> tuple[str, ...]:
     return tuple(LIST.findall(query.text))
 
 
-def _compile(query: Query, lengths: tuple[int, ...]) -> Prepared:
+def _compile_query(query: Query, lengths: tuple[int, ...]) -> Prepared:
     left = iter(lengths)
 
     def listed(match: re.Match[str]) -> str:
@@ -90,4 +90,4 @@ def _compile(query: Query, lengths: tuple[int, ...]) -> Prepared:
     return Prepared(_PLACED.sub("?", text), tuple(_PLACED.findall(text)))
 
 
-_prepare_query = cache(_compile)
+_prepare_query = cache(_compile_query)

@@ -70,14 +70,14 @@ class SqliteDialect(Dialect):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def opened(self, connection: Connection) -> None:
+    def note_opened(self, connection: Connection) -> None:
         """Note which file was opened."""
         file = self.url.path.stat()
         connection.info["file"] = (file.st_dev, file.st_ino)
 
     def begin_read(self, connection: Connection) -> None:
         """Begin on one snapshot; a reader waits for no writer, but for a recovery after a crash."""
-        driver = _driver(connection)
+        driver = _driver_of(connection)
         self._set_busy_timeout(connection, driver, round(self.url.busy_timeout * 1000))
         self._check_same_file(connection)
         driver.execute("BEGIN")
@@ -95,7 +95,7 @@ class SqliteDialect(Dialect):
         self._begin_write(connection, aside=ASIDE)
 
     def _begin_write(self, connection: Connection, aside: float = 0.0) -> None:
-        driver = _driver(connection)
+        driver = _driver_of(connection)
         self._set_busy_timeout(connection, driver, 0)
         self._check_same_file(connection)
         self._write_lock_queue.step_back()
@@ -106,14 +106,14 @@ class SqliteDialect(Dialect):
         if not begun:
             self._wait_to_begin(driver)
         if self.epoch is not None:
-            self.epoch.mend()
+            self.epoch.mend_file()
 
     def _wait_to_begin(self, driver: sqlite3.Connection) -> None:
         deadline = PATIENCE.monotonic() + self.url.busy_timeout
         with self._write_lock_queue.waiting() as wait:
             while not _try_to_begin(driver):
                 if PATIENCE.monotonic() >= deadline:
-                    raise sqlite_errors.busy(self.url.path, self.url.busy_timeout)
+                    raise sqlite_errors.busy_error(self.url.path, self.url.busy_timeout)
                 wait(BETWEEN_TRIES * random.uniform(0.5, 1.0))
 
     def end_write(self) -> None:
@@ -130,9 +130,9 @@ class SqliteDialect(Dialect):
         try:
             found = self.url.path.stat()
         except FileNotFoundError:
-            raise sqlite_errors.replaced(self.url.path) from None
+            raise sqlite_errors.replaced_error(self.url.path) from None
         if (found.st_dev, found.st_ino) != connection.info["file"]:
-            raise sqlite_errors.replaced(self.url.path)
+            raise sqlite_errors.replaced_error(self.url.path)
 
     def lock_migrations(self, connection: Connection) -> None:
         """Do nothing: the one write lock is held already."""
@@ -148,11 +148,11 @@ class SqliteDialect(Dialect):
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def query(self, name: str) -> Query:
+    def find_query(self, name: str) -> Query:
         """Return a statement by its name."""
         return queries_of("sqlite")[name]
 
-    def send(
+    def send_statements(
         self,
         connection: Connection,
         queue: Sequence[Pending],
@@ -161,22 +161,24 @@ class SqliteDialect(Dialect):
         commit: bool,  # noqa: ARG002 - nothing waits until the end
     ) -> None:
         """Run each statement by itself: nothing crosses a network."""
-        driver = _driver(connection)
+        driver = _driver_of(connection)
         for one in queue:
             if one.given is not None:
                 text, pick = prepare_rows(one.query, tuple(one.values))
                 more = tuple(one.values.values())
                 rows = [pick(row + more) for row in one.given] if more else list(map(pick, one.given))
-                one.answer(NONE, self.run_many(connection, text, rows))
+                one.receive_answer(NONE, self.run_many(connection, text, rows))
             elif one.query.text.startswith(("SELECT", "WITH")):
-                read = partial(prepare_query(one.query, one.values).rows, driver, one.values)
-                found = self._readable(driver, read)
-                one.answer(found, len(found))
+                read = partial(prepare_query(one.query, one.values).read_rows, driver, one.values)
+                found = self._read_safely(driver, read)
+                one.receive_answer(found, len(found))
             else:
-                one.answer(NONE, prepare_query(one.query, one.values).run(driver, one.values).rowcount)
-            one.require()
+                one.receive_answer(
+                    NONE, prepare_query(one.query, one.values).run_statement(driver, one.values).rowcount
+                )
+            one.require_count()
 
-    def _readable(self, driver: sqlite3.Connection, read: Callable[[], Sequence[AnyRow]]) -> Sequence[AnyRow]:
+    def _read_safely(self, driver: sqlite3.Connection, read: Callable[[], Sequence[AnyRow]]) -> Sequence[AnyRow]:
         try:
             return read()
         except sqlite3.OperationalError as error:
@@ -191,19 +193,19 @@ class SqliteDialect(Dialect):
 
     def run_many(self, connection: Connection, text: str, rows: list[Any]) -> int:
         """Run a text for each row, straight to the driver; a single row is no batch."""
-        driver = _driver(connection)
+        driver = _driver_of(connection)
         cursor = driver.execute(text, rows[0]) if len(rows) == 1 else driver.executemany(text, rows)
         return cursor.rowcount
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
-    def translate(self, error: Exception) -> StoreError | None:
+    def translate_error(self, error: Exception) -> StoreError | None:
         """Return what an error of the driver means to the user."""
-        return sqlite_errors.translate(error, self.url.path, self.url.busy_timeout)
+        return sqlite_errors.translate_error(error, self.url.path, self.url.busy_timeout)
 
-    def describe(self, connection: Connection) -> dict[str, Any]:
+    def describe_settings(self, connection: Connection) -> dict[str, Any]:
         """Return the settings that matter."""
-        driver = _driver(connection)
+        driver = _driver_of(connection)
 
         def pragma(name: str) -> Any:
             return driver.execute(f"PRAGMA {name}").fetchone()[0]
@@ -244,6 +246,6 @@ def _as_escapes(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")
 
 
-def _driver(connection: Connection) -> sqlite3.Connection:
+def _driver_of(connection: Connection) -> sqlite3.Connection:
     """Return the driver's own connection."""
     return cast("sqlite3.Connection", connection.driver)

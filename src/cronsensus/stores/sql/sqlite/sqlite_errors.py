@@ -34,7 +34,7 @@ def is_busy(error: BaseException | None) -> bool:
     return primary_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def busy(path: Path, seconds: float) -> StoreBusy:
+def busy_error(path: Path, seconds: float) -> StoreBusy:
     """Return the error for a write lock that did not come free in time."""
     return StoreBusy(
         f"{path} stayed locked by another process for {seconds:g} s; if none is hung (see: fuser -v '{path}'), "
@@ -42,20 +42,20 @@ def busy(path: Path, seconds: float) -> StoreBusy:
     )
 
 
-def translate(error: BaseException, path: Path, seconds: float) -> StoreError | None:
+def translate_error(error: BaseException, path: Path, seconds: float) -> StoreError | None:
     """Return what ``error``, met while working on ``path``, means to the user; ``None``: it is a mistake of ours."""
     text = str(error)
     match primary_code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
-            return busy(path, seconds)
+            return busy_error(path, seconds)
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return cannot_open(path, text)
         case sqlite3.SQLITE_READONLY:
             return read_only(path)
         case sqlite3.SQLITE_FULL:
-            return full(path)
+            return disk_full_error(path)
         case sqlite3.SQLITE_IOERR:
-            return full(path) if _free_bytes(path) < _LITTLE else _io_error(path, error)
+            return disk_full_error(path) if _free_bytes(path) < _LITTLE else _io_error(path, error)
         case sqlite3.SQLITE_NOTADB:
             return StoreCorrupt(
                 f"{path} is not an SQLite database; give another path in the URL, "
@@ -84,18 +84,18 @@ def cannot_open(path: Path, text: str) -> StoreError:
     if not path.parent.is_dir():
         return StoreRefused(f"{path} cannot be opened: {path.parent} is not a directory; correct the path in the URL")
     if not path.exists():
-        if not _may(path.parent, os.W_OK) or _mounted_read_only(path.parent):
+        if not _is_allowed(path.parent, os.W_OK) or _mounted_read_only(path.parent):
             return StoreReadOnly(
                 f"{path} cannot be created: {path.parent} is read-only for this user; "
                 "choose another path or allow writing"
             )
         return no_schema(path)
-    if not _may(path, os.R_OK):
+    if not _is_allowed(path, os.R_OK):
         return StoreRefused(f"{path} may not be read by this user; allow it: chmod u+rw '{path}' (or chown)")
     if is_read_only(path):
         return read_only(path)
     if _free_bytes(path) < _LITTLE:
-        return full(path)
+        return disk_full_error(path)
     return StoreUnavailable(
         f"{path} cannot be opened ({text}); check the limit of open files (ulimit -n) and the file's owner"
     )
@@ -103,16 +103,16 @@ def cannot_open(path: Path, text: str) -> StoreError:
 
 def is_read_only(path: Path) -> bool:
     """Whether this process may only read the file: by its rights or those of the directory, or by the mount."""
-    return not _may(path, os.W_OK) or not _may(path.parent, os.W_OK) or _mounted_read_only(path)
+    return not _is_allowed(path, os.W_OK) or not _is_allowed(path.parent, os.W_OK) or _mounted_read_only(path)
 
 
 def read_only(path: Path) -> StoreReadOnly:
     """Return the error for a file, directory or mount that cannot be written."""
-    if path.exists() and not _may(path, os.W_OK):
+    if path.exists() and not _is_allowed(path, os.W_OK):
         return StoreReadOnly(
             f"{path} can be read but not written by this user; allow it: chmod u+w '{path}' (or chown)"
         )
-    if not _may(path.parent, os.W_OK):
+    if not _is_allowed(path.parent, os.W_OK):
         return StoreReadOnly(
             f"{path} cannot be written: SQLite keeps its journal beside it and {path.parent} is read-only for "
             f"this user; allow it: chmod u+w '{path.parent}' (or chown)"
@@ -122,7 +122,7 @@ def read_only(path: Path) -> StoreReadOnly:
     )
 
 
-def full(path: Path) -> StoreFull:
+def disk_full_error(path: Path) -> StoreFull:
     """Return the error for a disk without space."""
     return StoreFull(
         f"{path}: no space left to write (df -h '{path.parent}'); free some, or keep less: cronsensus db prune. "
@@ -143,7 +143,7 @@ def no_schema(path: Path) -> SchemaMissing:
     )
 
 
-def replaced(path: Path) -> StoreUnavailable:
+def replaced_error(path: Path) -> StoreUnavailable:
     """Return the error for a file that was deleted or exchanged while it was in use."""
     return StoreUnavailable(
         f"{path} was deleted or replaced while in use, so what is written now would be lost; restart this process "
@@ -158,7 +158,7 @@ def _io_error(path: Path, error: BaseException) -> StoreUnavailable:
     )
 
 
-def _may(path: Path, what: int) -> bool:
+def _is_allowed(path: Path, what: int) -> bool:
     """Whether this process may do that, by the user that it acts as."""
     return os.access(path, what, effective_ids=os.access in os.supports_effective_ids)
 

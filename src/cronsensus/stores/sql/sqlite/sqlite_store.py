@@ -11,7 +11,7 @@ from cronsensus.process.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import sqlite_errors
-from cronsensus.stores.sql.sqlite.epoch import turn
+from cronsensus.stores.sql.sqlite.epoch import write_turn
 from cronsensus.stores.sql.sqlite.sqlite_dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.sqlite_url import read_url
 from cronsensus.stores.sql.sqlite.sqlite_wait_queues import PipeQueues, wake_next
@@ -48,7 +48,7 @@ class SqliteStore(SqlStore):
             given=(url, clock),
             where=str(self._url.path),
             dialect=dialect,
-            connect=self._open,
+            connect=self._open_driver,
         )
         self._wake_ups = Wake(self._url.path, namespace)
         dialect.wakes = self._wake_ups.supported
@@ -68,7 +68,7 @@ class SqliteStore(SqlStore):
         self._wake_ups.close()
         super()._close()
         if self._sqlite.epoch is not None:
-            self._sqlite.epoch.leave()
+            self._sqlite.epoch.leave_epoch()
 
     def _wait(self, timeout: float) -> bool:
         """Wait for a hint."""
@@ -92,12 +92,12 @@ class SqliteStore(SqlStore):
         # SQLite begins a write on a file that it opened for reading, and complains at the first change.
         if sqlite_errors.is_read_only(self._url.path):
             raise sqlite_errors.read_only(self._url.path)
-        with self._writing():
+        with self._write_transaction():
             pass
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def _open(self) -> sqlite3.Connection:
+    def _open_driver(self) -> sqlite3.Connection:
         """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back."""
         url = self._url
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -131,7 +131,7 @@ class SqliteStore(SqlStore):
             driver.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT}")
             driver.execute("PRAGMA temp_store=memory")
             if self._sqlite.epoch is not None:
-                self._sqlite.epoch.enter(lambda: turn(driver))
+                self._sqlite.epoch.enter_epoch(lambda: write_turn(driver))
         except BaseException:
             driver.close()
             raise

@@ -21,7 +21,14 @@ from pathlib import Path
 from cronsensus.process.this_process import begin_anew
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.poller import Poller
-from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
+from cronsensus.stores.sql.sqlite.pipes import (
+    NAMELESS,
+    SUPPORTED,
+    directory_of,
+    make_pipe,
+    open_to_listen,
+    write_notification,
+)
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import SystemClock
 
@@ -34,7 +41,7 @@ class PipeQueues(WaitQueues):
     """One process's places in the wait queues. Without named pipes it receives nothing."""
 
     def __init__(self, database: Path, namespace: str) -> None:
-        """Wait for locks of a namespace; nothing is made before the first ``join``."""
+        """Wait for locks of a namespace; nothing is made before the first ``join_queue``."""
         super().__init__()
         self._database = database
         self._directory = directory_of(database)
@@ -44,7 +51,7 @@ class PipeQueues(WaitQueues):
         self._poller = Poller(lambda: None)
         _all.add(self)
 
-    def join(self, name: str) -> None:
+    def join_queue(self, name: str) -> None:
         """Join the queue."""
         with self._lock:
             if self._poller.is_closed() or not SUPPORTED or self._is_queued(name):
@@ -131,7 +138,7 @@ def wake_next(database: Path, namespace: str, name: str) -> None:
             called = directory / (NAMELESS + found.name)
             with contextlib.suppress(OSError):
                 found.rename(called)
-                told = tell(called)
+                told = write_notification(called)
                 called.unlink(missing_ok=True)
                 if told:
                     return

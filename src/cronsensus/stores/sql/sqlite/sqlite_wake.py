@@ -20,7 +20,14 @@ import threading
 from pathlib import Path
 
 from cronsensus.process.interrupts import Event
-from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
+from cronsensus.stores.sql.sqlite.pipes import (
+    NAMELESS,
+    SUPPORTED,
+    directory_of,
+    make_pipe,
+    open_to_listen,
+    write_notification,
+)
 
 _STARTING_FOR = 60.0
 _MOST_LISTENERS = 256
@@ -146,12 +153,12 @@ class Wake:
             names = [name for name in os.listdir(self._directory) if name.startswith(self._prefix)]  # noqa: PTH208
             for name in names[:_MOST_LISTENERS]:
                 if name != self._name:
-                    self._tell(self._directory / name)
+                    self._notify_listener(self._directory / name)
 
-    def _tell(self, path: Path) -> None:
+    def _notify_listener(self, path: Path) -> None:
         """Notify one listener. A pipe without a reader has lost its owner, so it is removed."""
         with contextlib.suppress(OSError):
-            if not tell(path):
+            if not write_notification(path):
                 path.unlink(missing_ok=True)
 
     # --- the end ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cronsensus.stores.sql.sqlite.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
+from cronsensus.stores.sql.sqlite.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, write_notification
 from cronsensus.timing.clock import SystemClock
 
 NAME = "writers"
@@ -73,7 +73,7 @@ class WriteLockQueue:
         """Notify the waiters that the lock is free."""
         if self._supported:
             try:
-                if tell(self._pipe):
+                if write_notification(self._pipe):
                     self._notified_at = _CLOCK.monotonic()
             except OSError:
                 self._supported = False
