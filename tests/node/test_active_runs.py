@@ -290,24 +290,24 @@ def test_what_an_executor_refuses_to_start_has_failed(scene, caplog):
 
 def test_what_was_claimed_ahead_begins_at_its_time_and_in_its_order(scene):
     active_runs, now = scene.active_runs, scene.clock.monotonic()
-    active_runs.begin_due()
+    active_runs.start_due()
     active_runs.start_claim_at(now + 2, scene.claim(1), scene.lease)
     assert scene.events == ["work"]
     active_runs.start_claim_at(now + 1, scene.claim(2), scene.lease)
     assert scene.events == ["work"], "told once, where there was nothing"
     assert (active_runs.active_count, active_runs.slots_taken) == (2, 4)
-    assert active_runs.begins_in == 1
-    active_runs.begin_due()
+    assert active_runs.starts_in == 1
+    active_runs.start_due()
     assert scene.thread.calls == []
     scene.clock.advance(1)
-    active_runs.begin_due()
+    active_runs.start_due()
     assert [call.claim.id for call in scene.thread.calls] == [2]
     assert active_runs._held[2, 102].since == now
     scene.clock.advance(3)
-    assert active_runs.begins_in == 0
-    active_runs.begin_due()
+    assert active_runs.starts_in == 0
+    active_runs.start_due()
     assert [call.claim.id for call in scene.thread.calls] == [2, 1]
-    assert active_runs.begins_in is None
+    assert active_runs.starts_in is None
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
     assert scene.thread.stopped == [(1, "lease lost: nobody knows it", True)]
     found = active_runs.disown_run((2, 102), "nobody knows it")
     assert found is not None
-    assert (found.id, active_runs.begins_in) == (2, None)
+    assert (found.id, active_runs.starts_in) == (2, None)
     assert (2, 102) not in active_runs._held
     assert active_runs.disown_run((2, 102), "nobody knows it") is None
 

@@ -330,7 +330,7 @@ def test_claims_of_which_one_cannot_be_asked_about_all_go_back_and_none_is_settl
     monkeypatch.setattr(Waking, "store", bench.claims)
     bench.waking.on_told = lambda: None
     bench.takes(2)
-    assert (len(bench.active_runs.list_open_claims()), bench.active_runs.begins_in) == (2, None)
+    assert (len(bench.active_runs.list_open_claims()), bench.active_runs.starts_in) == (2, None)
     bench.waking.wake_due()
     bench.active_runs.collect_endings()
     assert not bench.active_runs.report.unsent_ends

@@ -332,7 +332,7 @@ def test_paused_job_refuses_a_nominal_time_and_grants_a_key(claims, store, monke
 def test_claim_with_another_payload_is_given_back(claims, store):
     first = replace(WANTED, fingerprint=payload("1"))
     held, _ = taken(claims, first)
-    claims.let_go(held)
+    claims.settle_unneeded(held)
     with pytest.raises(PayloadMismatch, match="an attempt that was cut off"):
         claims._of_this_payload(taken(claims, first)[0], replace(WANTED, fingerprint=payload("2")))
     assert [one.state for one in recorded(claims)] == [State.PENDING]

@@ -116,6 +116,6 @@ class PresenceStore(SqlStore):
             except BaseException:
                 self._connections.throw_away(connection)
                 raise
-            self._connections.give_back(connection)
+            self._connections.release_connection(connection)
             return answer
         return None
