@@ -39,10 +39,10 @@ class ByHand:
         self.soon: list[float] = []
         self.wakes = 0
 
-    def add(self, member: object) -> None:
+    def add_member(self, member: object) -> None:
         self.members.append(member)
 
-    def remove(self, member: object) -> Callable[[float], None]:
+    def remove_member(self, member: object) -> Callable[[float], None]:
         if member in self.members:
             self.members.remove(member)
         return self.joined.append
@@ -53,7 +53,7 @@ class ByHand:
     def beat_in(self, seconds: float) -> None:
         self.soon.append(seconds)
 
-    def wake(self) -> None:
+    def wake_thread(self) -> None:
         self.wakes += 1
 
 

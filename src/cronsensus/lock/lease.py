@@ -154,7 +154,7 @@ class LeaseRef(Gone):
     def mark_lost(self, why: str) -> None:
         """Pass on that the session is over."""
         if (lease := self()) is not None:
-            lease.lose(why)
+            lease.mark_lost(why)
         else:  # dropped, and about to be freed: that is done, and the backend may be closed by then
             self.mark_released()
 
