@@ -312,7 +312,7 @@ from cronsensus.stores import open_store
 store = open_store(sys.argv[1])
 store.migrate()
 host = SessionHost(store, SystemClock(), name="here")
-host.pin()
+host.pin_session()
 if not os.fork():
     sys.exit()
 os.wait()

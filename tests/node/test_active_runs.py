@@ -176,7 +176,7 @@ def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(sc
     assert (bool(active_runs), active_runs.has_unsent_ends, active_runs.list_open_claims()) == (True, False, {(2, 102)})
     assert not active_runs.send_report("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED] * 2
-    assert [one for one in scene.run_log.told if one[0] == "settled"]
+    assert [one for one in scene.run_log.told if one[0] == "log_end"]
     assert KEY not in active_runs._held
 
 

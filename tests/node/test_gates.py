@@ -75,7 +75,7 @@ def test_what_its_gate_lets_through_begins_on_the_thread_that_asked(scene: AtGat
     assert scene.begun == [1]
     scene.next_round()
     assert (scene.begun, scene.active_runs.list_open_claims()) == ([1], {KEY})
-    assert len(scene.run_log.of("started")) == 1
+    assert len(scene.run_log.of("log_starts")) == 1
 
 
 def test_what_is_claimed_ahead_begins_at_its_time_and_not_when_its_gate_says_yes() -> None:

@@ -41,7 +41,7 @@ def test_a_slot_passes_to_what_is_reserved_when_an_attempt_ends(scene):
     scene.active_runs.receive_ending(scene.thread.calls[-1], RETURNED)
     assert started(scene) == [1, 2, 3]
     assert scene.events == ["wake"], "half of it is left: time for more"
-    assert [one for one in scene.run_log.told if one[0] == "begins"]
+    assert [one for one in scene.run_log.told if one[0] == "log_reserved_start"]
 
 
 def test_what_is_reserved_begins_in_free_slots(scene):

@@ -162,7 +162,7 @@ def test_settled_claim_is_dropped_and_waiters_are_notified(claims, clock):
     watched: Any = claims._monitor
     assert watched.told == [("monitor_lease", held), ("drop_lease", held)]
     number = held.claim.id
-    assert claims.waiters.told == [("wake", number), ("tell", number, ("ran_for", 2.0), ("attempt", 1))]
+    assert claims.waiters.told == [("wake_calls", number), ("notify_of_end", number, ("ran_for", 2.0), ("attempt", 1))]
     assert [one.state for one in recorded(claims)] == [State.SUCCEEDED]
 
 
@@ -297,7 +297,7 @@ def losing(claims, monkeypatch):
         tries.append(wanted)
         return NotWon.LOST
 
-    monkeypatch.setattr(claims, "_try", lose)
+    monkeypatch.setattr(claims, "_try_acquire", lose)
     return tries
 
 
