@@ -109,8 +109,8 @@ class Bus:
             else:
                 self._queue.put(event)
             if self._over is None:
-                self._begin()
-        self._tell_dropped()
+                self._start_thread()
+        self._log_dropped()
 
     @property
     def span(self) -> Callable[[str], AbstractContextManager[object]] | None:
@@ -144,7 +144,7 @@ class Bus:
         if over is not None and threading.get_ident() != self._thread:  # a subscriber may stop its scheduler
             over.wait(timeout)
 
-    def _begin(self) -> None:
+    def _start_thread(self) -> None:
         try:
             # One call of C, which waits for nothing. The start of a ``Thread`` waits until it runs.
             _thread.start_new_thread(self._start, ())
@@ -155,19 +155,19 @@ class Bus:
 
     def _start(self) -> None:
         try:
-            threading.Thread(target=self._turn, name="cronsensus-events", daemon=True).start()
+            threading.Thread(target=self._deliver_next, name="cronsensus-events", daemon=True).start()
         except RuntimeError:
             with self._lock:
                 self._over = None
 
-    def _turn(self) -> None:
+    def _deliver_next(self) -> None:
         self._thread = threading.get_ident()
         while True:
             event = None
             with suppress(queue.Empty):
                 event = self._queue.get(timeout=IDLE_SECONDS)
             if event is not None:
-                self._tell(event)
+                self._deliver_event(event)
                 continue
             with self._lock:
                 if not self._queue.empty():
@@ -177,7 +177,7 @@ class Bus:
                 over.set()
             return
 
-    def _tell(self, event: Event) -> None:
+    def _deliver_event(self, event: Event) -> None:
         kind = type(event)
         for function in self._subscribers.get(kind, ()):
             self._busy = function
@@ -189,9 +189,9 @@ class Bus:
                     what = "%s raised when it was told of %s; it goes on being told, and this is not logged again"
                     _log.exception(what, _name(function), kind.name)
         self._busy = None
-        self._tell_dropped()
+        self._log_dropped()
 
-    def _tell_dropped(self) -> None:
+    def _log_dropped(self) -> None:
         if self.dropped == self._told:
             return
         with self._lock:

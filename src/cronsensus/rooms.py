@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cronsensus.after.room import make_after
-from cronsensus.batching.room import make_batching
+from cronsensus.after.room import make_after_room
+from cronsensus.batching.room import make_batching_room
 from cronsensus.node.hooks import Room
 
-ROOMS: tuple[Room, ...] = (make_batching, make_after)
+ROOMS: tuple[Room, ...] = (make_batching_room, make_after_room)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 from cronsensus.bus import Bus
 from cronsensus.config import OnStoreLoss, Settings, load_settings
 from cronsensus.declared.declarations import Declarations, declare
-from cronsensus.declared.functions import look_at
+from cronsensus.declared.functions import inspect_function
 from cronsensus.errors import ConfigurationError, CronsensusError, InvalidDuration, InvalidOption, MissingExtra
 from cronsensus.jobs.acting import Acts
 from cronsensus.jobs.definitions import Definitions
@@ -190,7 +190,7 @@ class Scheduler:
             lambda: self._declared.retired,
         )
         for one in made.by_name.values():
-            function = look_at(made.function_of(one), name=JOB + one.name, executor="thread")
+            function = inspect_function(made.function_of(one), name=JOB + one.name, executor="thread")
             self._declared.add_job(declare(function, None, (), None, OPTIONS))
         self._lifecycle.on_declared = made.ensure_runs
 

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
-from cronsensus.alerts.conditions import Expected, look_at_jobs, look_at_nodes, look_at_waiting
+from cronsensus.alerts.conditions import Expected, find_job_conditions, find_node_conditions, find_waiting_conditions
 from cronsensus.alerts.events import MOST_SEEN, Event, read_events, read_mark
 from cronsensus.alerts.message_words import MOST_TOLD, write_subject, write_text
 from cronsensus.alerts.muting import list_muted, mute_job, unmute_job
@@ -400,11 +400,11 @@ def test_an_idle_node_whose_process_ended_is_told_before_its_lease_has_run_out_a
     ended = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     spec = replace(a_session("gone"), host=host_identity(), pid=ended.pid, pid_started=started_at(ended.pid) or 0)
     store.open_session(spec, lease=timedelta(minutes=10))
-    assert look_at_nodes(store, {}, store.now()) == ([], {})
+    assert find_node_conditions(store, {}, store.now()) == ([], {})
     ended.communicate()
-    [event], wrong = look_at_nodes(store, {}, store.now())
+    [event], wrong = find_node_conditions(store, {}, store.now())
     assert (event.event, event.node) == ("node_lost", "node of gone")
-    assert look_at_nodes(store, wrong, store.now()) == ([], wrong)
+    assert find_node_conditions(store, wrong, store.now()) == ([], wrong)
     alerts = Alerts([], lambda: store)
     told: list[Event] = []
     mark = structs.replace(read_mark(store), wrong=wrong)
@@ -422,7 +422,7 @@ def test_times_that_no_node_decides_and_work_that_waits_are_told_once_and_when_t
 
     def seen(begun: dict[str, int]) -> tuple[list[Event], dict[str, int]]:
         now = cluster.store.now()
-        return look_at_waiting(cluster.store, begun, now, stalled=True, backlog=timedelta(minutes=10))
+        return find_waiting_conditions(cluster.store, begun, now, stalled=True, backlog=timedelta(minutes=10))
 
     assert seen({}) == ([], {})
     [made] = cluster.store.enqueue([Item(job="work")])
@@ -442,7 +442,10 @@ def test_times_that_no_node_decides_and_work_that_waits_are_told_once_and_when_t
 def test_what_another_release_looks_for_is_not_over_because_this_one_does_not():
     cluster = HandCluster()
     begun, now = {"stalled:backup": 1}, cluster.store.now()
-    assert look_at_waiting(cluster.store, begun, now, stalled=False, backlog=timedelta(minutes=10)) == ([], begun)
+    assert find_waiting_conditions(cluster.store, begun, now, stalled=False, backlog=timedelta(minutes=10)) == (
+        [],
+        begun,
+    )
 
 
 def test_of_very_many_jobs_that_are_overdue_none_is_told_twice():
@@ -451,9 +454,9 @@ def test_of_very_many_jobs_that_are_overdue_none_is_told_twice():
     cluster.store.define_jobs([JobSpec(name=name, function=name, trigger=None) for name in names], release="r1")
     cluster.advance(60)
     expected = {name: Expected(within=timedelta(seconds=1)) for name in names}
-    events, wrong = look_at_jobs(cluster.store, expected, {}, cluster.store.now())
+    events, wrong = find_job_conditions(cluster.store, expected, {}, cluster.store.now())
     assert len(events) == len(names)
-    assert look_at_jobs(cluster.store, expected, wrong, cluster.store.now()) == ([], wrong)
+    assert find_job_conditions(cluster.store, expected, wrong, cluster.store.now()) == ([], wrong)
 
 
 # --- what a deploy has lost -------------------------------------------------------------------------------------------

@@ -402,7 +402,7 @@ def test_overlapping_long_ranges_and_what_lies_in_them_are_duplicates(first):
     ledger.pass_seconds(1)
     ledger.add_range(max(first, 1), first + 2999, 3000 - (first == 0))
     ledger.add_range(5000, 5001, 2)
-    at_4000 = ledger.store._create(
+    at_4000 = ledger.store._create_occurrence(
         ledger.job(), "x", Origin.SCHEDULE, ledger.store.now(), ledger.store.now(), scheduled_for=START + 4000 * SECOND
     )
     report = ledger.audit()
@@ -428,7 +428,7 @@ def test_a_backfill_of_what_had_succeeded_is_a_duplicate():
     ledger = Ledger(tick())
     ledger.pass_seconds(20)
     now = ledger.store.now()
-    ledger.store._create(ledger.job(), "again", Origin.BACKFILL, now, now, scheduled_for=START + 5 * SECOND)
+    ledger.store._create_occurrence(ledger.job(), "again", Origin.BACKFILL, now, now, scheduled_for=START + 5 * SECOND)
     report = ledger.audit()
     assert kinds(report) == ["duplicate"]
     assert "backfilled" in report.findings[0].sentence
@@ -534,7 +534,9 @@ def test_an_occurrence_of_no_nominal_time_is_a_stray():
     ledger.pass_seconds(20)
     at_half = START + timedelta(seconds=7.5)
     now = ledger.store.now()
-    ledger.store._create(ledger.job(), scheduled_key(at_half), Origin.SCHEDULE, now, now, scheduled_for=at_half)
+    ledger.store._create_occurrence(
+        ledger.job(), scheduled_key(at_half), Origin.SCHEDULE, now, now, scheduled_for=at_half
+    )
     report = ledger.audit()
     assert kinds(report) == ["stray"]
     assert (report.strays, report.expected) == (1, 20)
@@ -553,7 +555,7 @@ def test_a_run_under_a_trigger_that_no_longer_held_is_a_stray():
     ledger.store.define_jobs([tick(every("2s"))], release="r1")
     ledger.pass_seconds(10)
     now = ledger.store.now()
-    ledger.store._create(ledger.job(), "x", Origin.SCHEDULE, now, now, scheduled_for=START + 13 * SECOND)
+    ledger.store._create_occurrence(ledger.job(), "x", Origin.SCHEDULE, now, now, scheduled_for=START + 13 * SECOND)
     assert kinds(ledger.audit()) == ["stray"]
 
 
@@ -563,7 +565,7 @@ def test_an_occurrence_of_a_retired_job_is_a_stray():
     ledger.store.retire("tick", by="me", why="test")
     ledger.pass_seconds(10)
     now = ledger.store.now()
-    ledger.store._create(ledger.job(), "x", Origin.SCHEDULE, now, now, scheduled_for=START + 13 * SECOND)
+    ledger.store._create_occurrence(ledger.job(), "x", Origin.SCHEDULE, now, now, scheduled_for=START + 13 * SECOND)
     assert kinds(ledger.audit()) == ["stray"]
 
 
@@ -575,7 +577,7 @@ def test_audit_finds_a_scheduled_occurrence_in_a_pause_as_stray():
     ledger.clock.advance(3)
     now = ledger.store.now()
     at_7 = START + 7 * SECOND
-    ledger.store._create(ledger.job(), scheduled_key(at_7), Origin.SCHEDULE, now, now, scheduled_for=at_7)
+    ledger.store._create_occurrence(ledger.job(), scheduled_key(at_7), Origin.SCHEDULE, now, now, scheduled_for=at_7)
     ledger.job().watermark = at_7
     report = ledger.audit()
     assert "stray" in kinds(report)
@@ -695,7 +697,7 @@ def test_audit_leaves_an_occurrence_before_a_backdated_pause_open():
     assert all("while the job was paused" in note for note in report.notes)
     now = ledger.store.now()
     at_12 = START + 12 * SECOND
-    ledger.store._create(ledger.job(), scheduled_key(at_12), Origin.SCHEDULE, now, now, scheduled_for=at_12)
+    ledger.store._create_occurrence(ledger.job(), scheduled_key(at_12), Origin.SCHEDULE, now, now, scheduled_for=at_12)
     ledger.job().watermark = at_12
     assert "stray" in kinds(ledger.audit())
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from cronsensus import Scheduler, every
-from cronsensus.alerts.conditions import Expected, look_at_jobs, look_at_waiting
+from cronsensus.alerts.conditions import Expected, find_job_conditions, find_waiting_conditions
 from cronsensus.alerts.events import read_events, read_mark
 from cronsensus.cli.run import _greet
 from cronsensus.insight.doctor import examine
@@ -63,14 +63,14 @@ def test_alerts_tell_of_the_standstill_once_and_overdue_is_not_hidden_by_a_succe
     cluster: HandCluster,
 ) -> None:
     now = cluster.store.now()
-    events, wrong = look_at_waiting(cluster.store, {}, now, stalled=True, backlog=None)
+    events, wrong = find_waiting_conditions(cluster.store, {}, now, stalled=True, backlog=None)
     assert [(one.event, one.job) for one in events] == [("stalled", "tick")]
     assert "stands still until" in events[0].reason
-    assert look_at_waiting(cluster.store, wrong, now, stalled=True, backlog=None) == ([], wrong)
+    assert find_waiting_conditions(cluster.store, wrong, now, stalled=True, backlog=None) == ([], wrong)
     expected = {"tick": Expected(within=timedelta(hours=1))}
-    events, wrong = look_at_jobs(cluster.store, expected, {}, now)
+    events, wrong = find_job_conditions(cluster.store, expected, {}, now)
     assert [one.event for one in events] == ["overdue"]
-    assert look_at_jobs(cluster.store, expected, wrong, now) == ([], wrong)
+    assert find_job_conditions(cluster.store, expected, wrong, now) == ([], wrong)
 
 
 def test_a_failure_after_the_clock_was_set_back_is_told_and_those_before_it_are_not_told_again() -> None:

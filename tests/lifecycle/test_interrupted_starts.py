@@ -191,8 +191,8 @@ def test_whole_act_is_done_once_however_often_its_caller_is_interrupted():
     def scenario(cut: CutCall) -> None:
         done: list[int] = []
         act = Whole(lambda: done.append(1), "whole")
-        cut(act.begin)
-        act.begin()
+        cut(act.start_act)
+        act.start_act()
         assert act.wait(60)
         act.answer()
         assert done == [1]
@@ -203,7 +203,7 @@ def test_whole_act_is_done_once_however_often_its_caller_is_interrupted():
 def test_withdrawn_act_is_never_done():
     act = Whole(lambda: 1 / 0, "whole")
     assert act.withdraw()
-    act.begin()
+    act.start_act()
     assert not act.withdraw()
     act.forked()
     assert act.wait(0.0)
@@ -213,7 +213,7 @@ def test_withdrawn_act_is_never_done():
 
 def test_error_of_a_whole_act_is_raised_in_the_caller():
     act = Whole(lambda: 1 / 0, "whole")
-    act.begin()
+    act.start_act()
     assert act.wait(60)
     with pytest.raises(ZeroDivisionError):
         act.answer()

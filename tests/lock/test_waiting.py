@@ -40,7 +40,7 @@ class Place(WaitQueues):
     def join_queue(self, name: str) -> None:
         self._note("join", name)
 
-    def leave(self, name: str) -> None:
+    def leave_queue(self, name: str) -> None:
         self._note("leave", name)
 
     def wake_next(self, name: str) -> None:
@@ -99,7 +99,7 @@ def test_notification_wakes_the_first_waiter_and_the_queue_is_joined_for_the_nex
 def test_notification_without_a_waiter_is_passed_on(queue, place):
     one = waiter(queue)
     one.join_queue()
-    one.leave()
+    one.leave_queue()
     place.tell("name")
     place.wait_until(("call next", "name"))
 
@@ -120,7 +120,7 @@ def test_notification_of_a_waiter_that_gives_up_goes_to_the_next_here_or_elsewhe
 def test_waiter_that_left_does_not_join_again_from_a_late_thread(queue, place):
     """A task was cancelled while a thread of the pool was about to join in line for it."""
     gone, one = waiter(queue), waiter(queue)
-    gone.leave()
+    gone.leave_queue()
     gone.join_queue()
     one.join_queue()
     place.tell("name")
@@ -166,7 +166,7 @@ def test_notification_after_the_last_waiter_left_is_received(queue, place):
     assert one.wait(PATIENCE)
     with queue._changed:  # the thread, which rests, cannot see that somebody stood here for a moment
         one.join_queue()
-        one.leave()
+        one.leave_queue()
     place.tell("name")
     place.wait_until(("call next", "name"))
 
@@ -195,7 +195,7 @@ def test_polling_waiter_backs_off():
     clock = ManualClock()
     waiting, looks = PollingWaiter(clock), []
     for _ in range(40):
-        looks.append(waiting.look_again)
+        looks.append(waiting.seconds_to_retry)
         clock.advance(looks[-1])
     assert looks[0] <= POLLS[0] * 1.25
     assert looks[-1] >= POLLS[1] * 0.75
@@ -225,7 +225,7 @@ def test_holders_are_not_read_at_each_try(monkeypatch):
             clock.advance(timedelta(seconds=SEEN_FOR))
             assert backends[1].try_lock(other._request, waiting) is None
             assert len(asked) == 2
-            assert waiting.look_again <= 10
+            assert waiting.seconds_to_retry <= 10
     finally:
         for backend in backends:
             backend.close()

@@ -76,7 +76,7 @@ class Asked:
         self.seconds: list[float] = []
         self.closed = False
 
-    def after(self, seconds: float, action: Any) -> None:
+    def call_after(self, seconds: float, action: Any) -> None:
         self.seconds.append(round(seconds, 6))
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class TimerByHand:
         self.ahead: list[tuple[float, int, Callable[[], None]]] = []
         self.done = 0
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def call_after(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self.ahead, (self.clock.monotonic() + seconds, len(self.ahead) + self.done, action))
 
     def advance(self, seconds: float) -> None:

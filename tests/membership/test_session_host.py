@@ -50,7 +50,7 @@ def test_a_lock_that_is_taken_and_released_all_the_time_does_not_wake_the_thread
     host._heartbeat._wake = wake = Counted()
     try:
         kept = Held(host.pin_session().session)
-        host._look_at_store(host.store)
+        host._check_store(host.store)
         host.unpin_session()
         for turn in range(20):
             assert wake.waited_for.wait(PATIENCE), "the thread does not come to rest"

@@ -39,10 +39,10 @@ class ByHand:
         self.soon: list[float] = []
         self.wakes = 0
 
-    def add(self, member: object) -> None:
+    def add_member(self, member: object) -> None:
         self.members.append(member)
 
-    def remove(self, member: object) -> Callable[[float], None]:
+    def remove_member(self, member: object) -> Callable[[float], None]:
         if member in self.members:
             self.members.remove(member)
         return self.joined.append
@@ -53,7 +53,7 @@ class ByHand:
     def beat_in(self, seconds: float) -> None:
         self.soon.append(seconds)
 
-    def wake(self) -> None:
+    def wake_thread(self) -> None:
         self.wakes += 1
 
 
@@ -312,7 +312,7 @@ from cronsensus.stores import open_store
 store = open_store(sys.argv[1])
 store.migrate()
 host = SessionHost(store, SystemClock(), name="here")
-host.pin()
+host.pin_session()
 if not os.fork():
     sys.exit()
 os.wait()
@@ -339,20 +339,20 @@ def test_session_ends_with_its_process_and_not_with_a_forked_child_of_it(tmp_pat
 
 
 def test_store_is_asked_which_it_is_a_while_after_the_session_was_opened(scene: Scene) -> None:
-    assert scene.host._look_at_store(scene.store) == LONGEST_WAIT, "there is no session"
+    assert scene.host._check_store(scene.store) == LONGEST_WAIT, "there is no session"
     lease = scene.host.pin_session()
-    assert scene.host._look_at_store(scene.store) == KNOWS_AFTER
+    assert scene.host._check_store(scene.store) == KNOWS_AFTER
     assert "identity" not in scene.store.asked
     scene.clock.advance(KNOWS_AFTER)
-    assert scene.host._look_at_store(scene.store) == LONGEST_WAIT
+    assert scene.host._check_store(scene.store) == LONGEST_WAIT
     assert scene.store.asked.count("identity") == 1
-    assert scene.host._look_at_store(scene.store) == LONGEST_WAIT
+    assert scene.host._check_store(scene.store) == LONGEST_WAIT
     assert scene.store.asked.count("identity") == 1
     lease.mark_lost()
     scene.host._loss._session = ""
-    assert scene.host._look_at_store(scene.store) == LONGEST_WAIT, "it is over"
+    assert scene.host._check_store(scene.store) == LONGEST_WAIT, "it is over"
     scene.host.close()
-    assert scene.host._look_at_store(scene.store) == LONGEST_WAIT, "it is gone"
+    assert scene.host._check_store(scene.store) == LONGEST_WAIT, "it is gone"
     assert scene.store.asked.count("identity") == 1
 
 
@@ -361,10 +361,10 @@ def test_store_that_cannot_say_which_it_is_is_asked_again_and_missing_tables_are
     stopping.host._loss._session = "before"
     stopping.store.raises = {"identity": StoreUnavailable("away")}
     stopping.clock.advance(KNOWS_AFTER)
-    assert stopping.host._look_at_store(stopping.store) == ASK_AGAIN
+    assert stopping.host._check_store(stopping.store) == ASK_AGAIN
     assert first.lost == []
     stopping.store.raises = {"identity": SchemaMismatch("no tables")}
-    assert stopping.host._look_at_store(stopping.store) == ASK_AGAIN
+    assert stopping.host._check_store(stopping.store) == ASK_AGAIN
     assert first.lost == ["the store was emptied"]
 
 
@@ -375,8 +375,8 @@ def test_loss_that_is_found_is_told_to_the_store_and_soon(scene: Scene) -> None:
     scene.clock.advance(TRUST)
     scene.hold()
     scene.clock.advance(KNOWS_AFTER)
-    assert scene.host._look_at_store(scene.store) == SOONEST
-    scene.host._look_at_store(scene.store)
+    assert scene.host._check_store(scene.store) == SOONEST
+    scene.host._check_store(scene.store)
     assert [entry.action for entry in scene.store.trail(target="")].count(STORE_EMPTIED) == 1
 
 

@@ -283,7 +283,7 @@ ARGUED: dict[str, str] = {
     "(self._members or store is None)": "thread and handle are set and taken away together; said again for mypy",
     "membership/heartbeat.py: Heartbeat.remove_member: self._members or thread is None or store is None → "
     "(self._members or thread is None)": "thread and handle are set and taken away together; said again for mypy",
-    "membership/session_host.py: SessionHost._look_at_store: lease is None or opened is None or lease.lost or "
+    "membership/session_host.py: SessionHost._check_store: lease is None or opened is None or lease.lost or "
     "self._loss.session == lease.session → (lease is None or lease.lost or self._loss.session == lease.session)": (
         "when a session was opened is noted before its lease; said again for mypy"
     ),

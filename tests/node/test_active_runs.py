@@ -128,7 +128,7 @@ class Scene:
 def committed(call: Call, *, surely: bool = True) -> None:
     """Let a run have committed a transaction of its own, or perhaps."""
     call.run._run_transaction = SimpleNamespace(  # type: ignore[assignment]
-        committed=surely, may_have_committed=True, verdict=lambda ending: ending
+        committed=surely, may_have_committed=True, effective_ending=lambda ending: ending
     )
 
 
@@ -176,7 +176,7 @@ def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(sc
     assert (bool(active_runs), active_runs.has_unsent_ends, active_runs.list_open_claims()) == (True, False, {(2, 102)})
     assert not active_runs.send_report("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED] * 2
-    assert [one for one in scene.run_log.told if one[0] == "settled"]
+    assert [one for one in scene.run_log.told if one[0] == "log_end"]
     assert KEY not in active_runs._held
 
 
@@ -290,24 +290,24 @@ def test_what_an_executor_refuses_to_start_has_failed(scene, caplog):
 
 def test_what_was_claimed_ahead_begins_at_its_time_and_in_its_order(scene):
     active_runs, now = scene.active_runs, scene.clock.monotonic()
-    active_runs.begin_due()
+    active_runs.start_due()
     active_runs.start_claim_at(now + 2, scene.claim(1), scene.lease)
     assert scene.events == ["work"]
     active_runs.start_claim_at(now + 1, scene.claim(2), scene.lease)
     assert scene.events == ["work"], "told once, where there was nothing"
     assert (active_runs.active_count, active_runs.slots_taken) == (2, 4)
-    assert active_runs.begins_in == 1
-    active_runs.begin_due()
+    assert active_runs.starts_in == 1
+    active_runs.start_due()
     assert scene.thread.calls == []
     scene.clock.advance(1)
-    active_runs.begin_due()
+    active_runs.start_due()
     assert [call.claim.id for call in scene.thread.calls] == [2]
     assert active_runs._held[2, 102].since == now
     scene.clock.advance(3)
-    assert active_runs.begins_in == 0
-    active_runs.begin_due()
+    assert active_runs.starts_in == 0
+    active_runs.start_due()
     assert [call.claim.id for call in scene.thread.calls] == [2, 1]
-    assert active_runs.begins_in is None
+    assert active_runs.starts_in is None
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
     assert scene.thread.stopped == [(1, "lease lost: nobody knows it", True)]
     found = active_runs.disown_run((2, 102), "nobody knows it")
     assert found is not None
-    assert (found.id, active_runs.begins_in) == (2, None)
+    assert (found.id, active_runs.starts_in) == (2, None)
     assert (2, 102) not in active_runs._held
     assert active_runs.disown_run((2, 102), "nobody knows it") is None
 
@@ -391,12 +391,12 @@ def test_outcome_of_each_ending(scene, ending, before, becomes):
     outcomes = [one.state.value for one in scene.finished()]
     if outcomes:
         assert outcomes == [becomes]
-        assert [told[1].state.value for told in scene.run_log.of("ended")] == [becomes]
+        assert [told[1].state.value for told in scene.run_log.of("remember_end")] == [becomes]
     else:
         assert scene.gone_back() == [(1, None if becomes == "None" else becomes)]
         assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
         told = [] if becomes == "None" else [(call.claim, call.run.cancel_reason or "the node stops")]
-        assert scene.run_log.of("given_back") == told
+        assert scene.run_log.of("log_release") == told
 
 
 def test_an_end_that_comes_twice_counts_once(scene):
@@ -423,12 +423,12 @@ def test_what_still_runs_when_the_node_ends_is_cut_off_and_what_waits_never_bega
     assert states.pop(3).state is State.SUCCEEDED
     if on_crash == "fail":
         assert (states[1].state, states[1].then.reason) == (State.FAILED, "crashed: the node stops")
-        assert [told[1].id for told in scene.run_log.of("ended")] == [3, 1]
+        assert [told[1].id for told in scene.run_log.of("remember_end")] == [3, 1]
         assert scene.gone_back() == [(2, None)]
     else:
         assert states == {}
         assert sorted(scene.gone_back()) == [(1, "crashed" if lost else "stopped"), (2, None)]
-        assert scene.run_log.of("given_back") == [(call.claim, "the node stops")]
+        assert scene.run_log.of("log_release") == [(call.claim, "the node stops")]
 
 
 # --- what the store has accepted --------------------------------------------------------------------------------------
@@ -472,12 +472,12 @@ def test_what_may_have_gone_back_is_no_refusal_and_is_remembered(scene):
         scene.active_runs.send_report("s1")
     scene.store.error, scene.store.accepts = None, False
     scene.active_runs.send_report("s1")
-    assert scene.run_log.of("refused") == []
+    assert scene.run_log.of("log_refusal") == []
     assert scene.active_runs.report.send_again(KEY)
     scene.active_runs.report.owed.clear()
     scene.active_runs.report.record_release(scene.claim(), None)
     scene.active_runs.send_report("s1")
-    assert scene.run_log.of("refused") == [(1, 101, State.PENDING)]
+    assert scene.run_log.of("log_refusal") == [(1, 101, State.PENDING)]
     assert not scene.active_runs.report.send_again(KEY)
 
 
@@ -486,7 +486,7 @@ def test_what_may_have_run_unheard_of_has_failed(scene):
     scene.active_runs.fail_unknown_claim(claim, "nobody knows")
     (outcome,) = scene.active_runs.report.unsent_ends
     assert (outcome.state, outcome.then.reason) == (State.FAILED, "crashed: nobody knows")
-    assert scene.run_log.of("ended") == [(claim, outcome, None)]
+    assert scene.run_log.of("remember_end") == [(claim, outcome, None)]
 
 
 def test_a_result_that_came_before_the_lease_was_lost_counts(scene):

@@ -146,7 +146,7 @@ def test_a_node_has_as_much_room_as_slots_are_free(bench):
 def test_what_was_won_begins_when_it_is_due(bench, due_in):
     bench.claims.given = [bench.taken(due_in=due_in)]
     assert bench.takes() == 1
-    assert bench.run_log.of("started") == [(bench.claims.given,)]
+    assert bench.run_log.of("log_starts") == [(bench.claims.given,)]
     if due_in:
         assert bench.waits() == pytest.approx([due_in.total_seconds()])
     else:
@@ -275,7 +275,7 @@ def test_adoption_starts_claims_at_their_due_time_and_clears_the_doubt(bench, ru
     bench.claiming.adopt_lost(bench.lease)
     assert not bench.active_runs.in_doubt
     assert bench.active_runs.list_open_claims() == {key(running)}
-    assert len(bench.run_log.of("started")) == 1
+    assert len(bench.run_log.of("log_starts")) == 1
     assert bench.waits() == pytest.approx([due_in.total_seconds()] if due_in else [])
 
 
@@ -330,7 +330,7 @@ def test_claims_of_which_one_cannot_be_asked_about_all_go_back_and_none_is_settl
     monkeypatch.setattr(Waking, "store", bench.claims)
     bench.waking.on_told = lambda: None
     bench.takes(2)
-    assert (len(bench.active_runs.list_open_claims()), bench.active_runs.begins_in) == (2, None)
+    assert (len(bench.active_runs.list_open_claims()), bench.active_runs.starts_in) == (2, None)
     bench.waking.wake_due()
     bench.active_runs.collect_endings()
     assert not bench.active_runs.report.unsent_ends

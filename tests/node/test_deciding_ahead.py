@@ -335,7 +335,7 @@ def test_far_from_the_store_a_pause_within_the_longer_lead_time_comes_too_late(b
     bench.round.run_round()
     bench.store.pause("work", by="ann", why="maintenance")
     assert bench.started() == []
-    bench.clock.advance(bench.round.active_runs.begins_in)
+    bench.clock.advance(bench.round.active_runs.starts_in)
     bench.round.run_round()
     (started,) = bench.started()
     assert timedelta(0) <= bench.clock.now() - started <= timedelta(seconds=1.5 * trip)

@@ -35,7 +35,7 @@ class AtGate(Scene):
 
     def next_round(self) -> None:
         """Do what a round does of it."""
-        self.active_runs.begin_due()
+        self.active_runs.start_due()
         self.active_runs.collect_endings()
 
     @property
@@ -64,7 +64,7 @@ def test_a_claim_at_its_gate_is_held_takes_a_slot_and_is_due_never(scene: AtGate
         (1, 1),
         2 + 1,
     )
-    assert (active_runs.begins_in, bool(active_runs)) == (None, True), "or the node would never look again"
+    assert (active_runs.starts_in, bool(active_runs)) == (None, True), "or the node would never look again"
     scene.clock.advance(3600)
     scene.next_round()
     assert (scene.begun, scene.ends, scene.back) == ([], [], [])
@@ -75,7 +75,7 @@ def test_what_its_gate_lets_through_begins_on_the_thread_that_asked(scene: AtGat
     assert scene.begun == [1]
     scene.next_round()
     assert (scene.begun, scene.active_runs.list_open_claims()) == ([1], {KEY})
-    assert len(scene.run_log.of("started")) == 1
+    assert len(scene.run_log.of("log_starts")) == 1
 
 
 def test_what_is_claimed_ahead_begins_at_its_time_and_not_when_its_gate_says_yes() -> None:
@@ -84,9 +84,9 @@ def test_what_is_claimed_ahead_begins_at_its_time_and_not_when_its_gate_says_yes
     scene.active_runs.start_claim_if_admitted(scene.clock.monotonic() + 5, later, scene.lease)
     scene.waking.on_answer(later, RUN)
     scene.next_round()
-    assert (scene.begun, scene.active_runs.begins_in) == ([], 5)
+    assert (scene.begun, scene.active_runs.starts_in) == ([], 5)
     scene.clock.advance(5)
-    scene.active_runs.begin_meanwhile()
+    scene.active_runs.start_meanwhile()
     assert scene.begun == [2]
 
 
@@ -139,7 +139,7 @@ def test_a_reserved_claim_waits_for_its_gate_and_then_for_a_slot(scene: AtGate) 
     scene.waking.on_answer(reserved, RUN)
     scene.next_round()
     assert (scene.begun, len(scene.active_runs.reserved)) == ([], 1)
-    scene.active_runs.begin_reserved(1)
+    scene.active_runs.start_reserved(1)
     assert scene.begun == [2]
 
 

@@ -82,5 +82,5 @@ def test_node_declares_once_more_after_a_while_and_then_as_long_as_a_newer_relea
     scene.comes = [True, False]
     for seconds, declared in ((SAY_AGAIN, 1), (1, 2), (SAY_AGAIN, 2), (1, 3), (SAY_AGAIN + 1, 3)):
         scene.clock.advance(timedelta(seconds=seconds))
-        scene.own.say_again()
+        scene.own.declare_again()
         assert scene.declared == declared

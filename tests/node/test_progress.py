@@ -66,7 +66,7 @@ def test_what_a_run_says_in_its_transaction_is_left_for_the_transaction(notes, w
     note = notes.held_notes(ONE.id, ONE.token)
     assert note == Note(ONE.id, ONE.token, (1, 2), (line("inside"),), "s")
     notes.note_line(ONE, line("after the last look"))
-    notes.let_go(ONE.id, ONE.token, note)
+    notes.release_notes(ONE.id, ONE.token, note)
     flush(notes, taking)
     assert taking.taken[1:] == [(ONE.id, None, ["after the last look"])]
 
@@ -76,7 +76,7 @@ def test_progress_not_written_in_a_transaction_is_flushed_afterwards(notes, wake
     notes.hold_notes(ONE.id, ONE.token)
     notes.note_line(ONE, line("undone"))
     assert notes.held_notes(ONE.id, ONE.token) is not None
-    notes.let_go(ONE.id, ONE.token)
+    notes.release_notes(ONE.id, ONE.token)
     assert len(wakes) == 1
     assert notes.wanted_in == 0.0
     flush(notes, taking)
@@ -86,7 +86,7 @@ def test_progress_not_written_in_a_transaction_is_flushed_afterwards(notes, wake
 def test_a_run_that_says_nothing_has_nothing_to_be_written(notes):
     notes.hold_notes(ONE.id, ONE.token)
     assert notes.held_notes(ONE.id, ONE.token) is None
-    notes.let_go(ONE.id, ONE.token)
+    notes.release_notes(ONE.id, ONE.token)
     assert notes.wanted_in is None
 
 

@@ -22,29 +22,29 @@ class Ours:
     """What a node holds, as ``Reconciling`` asks for it."""
 
     def __init__(self) -> None:
-        self.in_doubt = self.unsettled = False
+        self.in_doubt = self.has_unsent_ends = False
         self.runs: dict[Key, float] = {}
         self.ended: dict[Key, float] = {}
         self.forgotten_ends: set[Key] = set()
         self.stopped: list[Key] = []
-        self.said = self
+        self.accepted_ends = self
 
-    def said_at(self, key: Key) -> float | None:
+    def accepted_at(self, key: Key) -> float | None:
         return self.ended.get(key)
 
-    def known(self) -> set[Key]:
+    def list_open_claims(self) -> set[Key]:
         return set(self.runs)
 
-    def working(self, session: str) -> dict[Key, float]:
+    def list_held_claims(self, session: str) -> dict[Key, float]:
         return self.runs
 
-    def bounds(self, session: str) -> tuple[int, int]:
+    def bound_run_count(self, session: str) -> tuple[int, int]:
         return 2, 3
 
     def send_again(self, key: Key) -> bool:
         return key not in self.forgotten_ends
 
-    def disown(self, key: Key, why: str) -> Any:
+    def disown_run(self, key: Key, why: str) -> Any:
         self.stopped.append(key)
         return None if key == OTHER else SimpleNamespace(id=key[0], job="work", attempt=1, claimed_at="then")
 
@@ -57,7 +57,7 @@ class Compared:
         self.asked = self.woken = 0
         self.adopted: list[set[Key]] = []
         self.signs: list[tuple[str, Any]] = []
-        claiming = SimpleNamespace(adopt=lambda _, keys: self.adopted.append(keys))
+        claiming = SimpleNamespace(adopt_runs=lambda _, keys: self.adopted.append(keys))
         self.compare = Reconciling(self.clock, self.ours, claiming, wake=self._wake, ask=self._ask)  # type: ignore[arg-type]
         self.compare.on_forgotten = lambda why, at=None: self.signs.append((why, at))
         self.lease = SessionLease(MINE, self.clock)
@@ -138,7 +138,7 @@ def test_look_asks_for_no_renewal_too_often_nor_while_the_node_itself_is_behind(
     scene.clock.advance(0.001)
     assert scene.looks(0) == 1
     scene.clock.advance(ASKED_FOR_EVERY)
-    for behind in ("in_doubt", "unsettled"):
+    for behind in ("in_doubt", "has_unsent_ends"):
         setattr(scene.ours, behind, True)
         assert scene.looks(0) == 0
         setattr(scene.ours, behind, False)

@@ -41,18 +41,18 @@ def test_a_slot_passes_to_what_is_reserved_when_an_attempt_ends(scene):
     scene.active_runs.receive_ending(scene.thread.calls[-1], RETURNED)
     assert started(scene) == [1, 2, 3]
     assert scene.events == ["wake"], "half of it is left: time for more"
-    assert [one for one in scene.run_log.told if one[0] == "begins"]
+    assert [one for one in scene.run_log.told if one[0] == "log_reserved_start"]
 
 
 def test_what_is_reserved_begins_in_free_slots(scene):
     reserve(scene, 1, 2, 3)
     assert scene.events == ["work"], "the lease protects it"
     assert scene.active_runs
-    scene.active_runs.begin_reserved(2)
+    scene.active_runs.start_reserved(2)
     assert started(scene) == [1, 2]
-    scene.active_runs.begin_reserved(0)
+    scene.active_runs.start_reserved(0)
     assert started(scene) == [1, 2]
-    scene.active_runs.begin_reserved(5)
+    scene.active_runs.start_reserved(5)
     assert started(scene) == [1, 2, 3]
     assert scene.active_runs.reserved.start_first(scene.thread.start) is None
 
@@ -71,7 +71,7 @@ def test_nothing_reserved_begins_under_a_lease_that_is_not_trusted(scene):
     call = scene.begun()
     lease.mark_lost()
     scene.active_runs.receive_ending(call, RETURNED)
-    scene.active_runs.begin_reserved(5)
+    scene.active_runs.start_reserved(5)
     assert started(scene) == [1]
     assert len(scene.active_runs.reserved) == 1
 
@@ -89,7 +89,7 @@ def test_what_is_reserved_is_known_and_counted(scene):
 
 def test_what_is_reserved_goes_back_as_if_it_had_not_been_claimed(scene):
     reserve(scene, 1, 2)
-    scene.active_runs.hand_back()
+    scene.active_runs.release_waiting()
     assert scene.active_runs.reserved.waits_for is None
     assert scene.active_runs.send_report("s1")
     assert scene.gone_back() == [(1, None), (2, None)]
@@ -98,7 +98,7 @@ def test_what_is_reserved_goes_back_as_if_it_had_not_been_claimed(scene):
 
 def test_what_a_lost_session_had_reserved_is_dropped_without_a_word(scene):
     reserve(scene, 1, 2)
-    scene.active_runs.hand_back(lost=True)
+    scene.active_runs.release_waiting(lost=True)
     assert not scene.active_runs
     assert not scene.active_runs._held
 
@@ -108,10 +108,10 @@ def test_nothing_reserved_begins_when_the_node_has_ended(scene):
     reserve(scene, 2, 3)
     scene.active_runs.cut_off_all()
     scene.active_runs.receive_ending(call, RETURNED)
-    scene.active_runs.begin_reserved(5)
+    scene.active_runs.start_reserved(5)
     assert started(scene) == [1]
     reserve(scene, 4)
-    scene.active_runs.begin_reserved(5)
+    scene.active_runs.start_reserved(5)
     assert started(scene) == [1], "also what a claim brings that was on its way"
     scene.active_runs.send_report("s1")
     assert {2, 3} <= {number for number, cut in scene.gone_back() if cut is None}
@@ -135,7 +135,7 @@ def test_what_is_cancelled_before_it_begins_goes_back_in_the_next_round(scene):
 def test_what_is_cancelled_and_begins_before_the_next_round_is_stopped_there(scene):
     reserve(scene, 1, 2)
     scene.active_runs.cancel_runs({1: "enough"})
-    scene.active_runs.begin_reserved(2)
+    scene.active_runs.start_reserved(2)
     scene.active_runs.collect_endings()
     assert scene.thread.stopped == [(1, "enough", False)]
     assert not scene.active_runs.send_report("s1")
@@ -162,7 +162,7 @@ def test_what_cannot_be_started_does_not_start_what_comes_after_it(scene, caplog
 
 def test_a_reserved_run_that_goes_on_says_that_it_has_begun(scene):
     reserve(scene, 1, 2)
-    scene.active_runs.begin_reserved(1)
+    scene.active_runs.start_reserved(1)
     assert scene.active_runs.progress_in == pytest.approx(EVERY)
     with scene.active_runs.open_report() as said:
         assert said.notes == ()
@@ -176,7 +176,7 @@ def test_a_reserved_run_that_goes_on_says_that_it_has_begun(scene):
 
 def test_a_reserved_run_that_ends_soon_says_nothing_of_its_beginning(scene):
     reserve(scene, 1)
-    scene.active_runs.begin_reserved(1)
+    scene.active_runs.start_reserved(1)
     scene.active_runs.receive_ending(scene.thread.calls[0], RETURNED)
     scene.clock.advance(EVERY)
     scene.active_runs.send_report("s1")

@@ -290,7 +290,7 @@ def test_slot_that_gets_free_while_all_is_handed_back_begins_a_run_or_leaves_it_
     thread = threading.Thread(target=end)
     thread.start()
     barrier.wait(30)
-    scene.a.round.active_runs.hand_back()
+    scene.a.round.active_runs.release_waiting()
     thread.join(30)
     assert not thread.is_alive()
     back = [one.claim.id for one in scene.a.round.active_runs.report.given_back]

@@ -14,7 +14,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once import acquiring as module
-from cronsensus.once.acquiring import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_AGAIN, _Waiting, acquire, give_back
+from cronsensus.once.acquiring import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_AGAIN, _Waiting, acquire, release_claim
 from cronsensus.once.call_key import CallKey
 from cronsensus.once.waiters import JOIN_AFTER
 from cronsensus.outside.owned_claim import OwnedClaim, Ticket
@@ -32,7 +32,7 @@ class Waiter:
         self.joined = 0
         self.error: Exception | None = None
 
-    def join(self) -> None:
+    def join_queue(self) -> None:
         self.joined += 1
         if self.error is not None:
             raise self.error
@@ -48,21 +48,21 @@ class Fake:
         self.looks: list[Any] = []
         self.waiter = Waiter()
         self.waiters = self
-        self.can_be_told = True
+        self.can_be_notified = True
         self.views: list[SessionView | None] = []
         self.buries = False
         self.gone = False
         self.circle = False
 
-    def take(self, wanted: CallKey, ticket: Ticket) -> Any:
+    def acquire_claim(self, wanted: CallKey, ticket: Ticket) -> Any:
         self.told.append(("take",))
         return self.takes.pop(0)
 
-    def look(self, wanted: CallKey) -> Any:
+    def read_occurrence(self, wanted: CallKey) -> Any:
         self.told.append(("look", wanted.key))
         return self.looks.pop(0)
 
-    def waits(self, chain: Any, name: Any) -> None:
+    def note_waiting(self, chain: Any, name: Any) -> None:
         self.told.append(("waits", chain, name))
         if self.circle:
             raise ConfigurationError("a circle")
@@ -70,14 +70,14 @@ class Fake:
     def waits_no_more(self, chain: Any, name: Any) -> None:
         self.told.append(("waits no more", chain, name))
 
-    def add(self, occurrence: int) -> Waiter:
+    def add_waiter(self, occurrence: int) -> Waiter:
         self.told.append(("add", occurrence))
         return self.waiter
 
-    def remove(self, waiter: Waiter, *, pass_on: bool) -> None:
+    def remove_waiter(self, waiter: Waiter, *, pass_on: bool) -> None:
         self.told.append(("get up", pass_on))
 
-    def holder(self, session: str | None) -> SessionView | None:
+    def find_session(self, session: str | None) -> SessionView | None:
         self.told.append(("holder", session))
         return self.views.pop(0)
 
@@ -88,7 +88,7 @@ class Fake:
     def is_gone(self, session: SessionView | None) -> bool:
         return self.gone
 
-    def let_go(self, held: OwnedClaim) -> None:
+    def settle_unneeded(self, held: OwnedClaim) -> None:
         self.told.append(("let go", held))
 
     def of(self, *names: str) -> list[tuple[Any, ...]]:
@@ -222,11 +222,11 @@ def test_wait_that_ends_in_order_submits_no_cleanup(claims, running, view, monke
 
 
 def test_abandoned_wait_gives_back_only_its_own_claim(claims, running):
-    give_back(running, claims)
-    give_back(None, claims)
+    release_claim(running, claims)
+    release_claim(None, claims)
     assert claims.told == []
     mine = held()
-    give_back(mine, claims)
+    release_claim(mine, claims)
     assert claims.told == [("let go", mine)]
 
 
@@ -287,7 +287,7 @@ def test_wait_backs_off_until_it_joins_the_queue(claims, running):
 
 
 def test_waiting_call_without_notifications_polls_four_times_a_second(claims, running):
-    claims.can_be_told = False
+    claims.can_be_notified = False
     wait = waiting(claims, running)
     for _ in range(40):
         news(wait, claims)
@@ -307,7 +307,7 @@ def test_wait_joins_the_queue_on_time_and_not_again_after_an_error(claims, runni
 
 
 def test_wait_naps_and_does_not_outlast_its_timeout(claims, running):
-    claims.can_be_told = False
+    claims.can_be_notified = False
     wait = waiting(claims, running, 1.0)
     wait._pause = LONGEST_PAUSE
     claims.clock.advance(0.9)

@@ -162,7 +162,7 @@ def test_settled_claim_is_dropped_and_waiters_are_notified(claims, clock):
     watched: Any = claims._monitor
     assert watched.told == [("monitor_lease", held), ("drop_lease", held)]
     number = held.claim.id
-    assert claims.waiters.told == [("wake", number), ("tell", number, ("ran_for", 2.0), ("attempt", 1))]
+    assert claims.waiters.told == [("wake_calls", number), ("notify_of_end", number, ("ran_for", 2.0), ("attempt", 1))]
     assert [one.state for one in recorded(claims)] == [State.SUCCEEDED]
 
 
@@ -297,7 +297,7 @@ def losing(claims, monkeypatch):
         tries.append(wanted)
         return NotWon.LOST
 
-    monkeypatch.setattr(claims, "_try", lose)
+    monkeypatch.setattr(claims, "_try_acquire", lose)
     return tries
 
 
@@ -332,7 +332,7 @@ def test_paused_job_refuses_a_nominal_time_and_grants_a_key(claims, store, monke
 def test_claim_with_another_payload_is_given_back(claims, store):
     first = replace(WANTED, fingerprint=payload("1"))
     held, _ = taken(claims, first)
-    claims.let_go(held)
+    claims.settle_unneeded(held)
     with pytest.raises(PayloadMismatch, match="an attempt that was cut off"):
         claims._of_this_payload(taken(claims, first)[0], replace(WANTED, fingerprint=payload("2")))
     assert [one.state for one in recorded(claims)] == [State.PENDING]

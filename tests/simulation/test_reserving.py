@@ -30,7 +30,7 @@ def happened(monkeypatch):
     monkeypatch.setattr(reserving, "STALLED", LONG)
     monkeypatch.setattr(round, "STALLED", LONG)
     happened = Counter[str]()
-    reserve, hand_back, begin = ActiveRuns.reserve_claims, ActiveRuns.hand_back, ActiveRuns._begin_reserved
+    reserve, hand_back, begin = ActiveRuns.reserve_claims, ActiveRuns.release_waiting, ActiveRuns._start_reserved
 
     def noted_reserve(active_runs, claims, lease):
         happened["reserved"] += len(claims)
@@ -46,8 +46,8 @@ def happened(monkeypatch):
         return begun
 
     monkeypatch.setattr(ActiveRuns, "reserve_claims", noted_reserve)
-    monkeypatch.setattr(ActiveRuns, "hand_back", noted_hand_back)
-    monkeypatch.setattr(ActiveRuns, "_begin_reserved", noted_begin)
+    monkeypatch.setattr(ActiveRuns, "release_waiting", noted_hand_back)
+    monkeypatch.setattr(ActiveRuns, "_start_reserved", noted_begin)
     return happened
 
 

@@ -158,7 +158,7 @@ class Place:
                     return int(cursor.fetchall()[0][0])
             case _:
                 with redis.Redis.from_url(self.url.partition("?")[0]) as client:
-                    return int(client.pubsub_numsub(store._keyspace.sign(session))[0][1])
+                    return int(client.pubsub_numsub(store._keyspace.sign_channel(session))[0][1])
 
     def cut(self, ports: set[int]) -> None:
         """Have the server end the connections that come from these ports, as an administrator may."""

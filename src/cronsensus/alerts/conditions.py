@@ -84,7 +84,7 @@ def find_dropped_jobs(
     return events, expected
 
 
-def look_at_jobs(
+def find_job_conditions(
     store: Store, expected: Mapping[str, Expected], begun: Mapping[str, int], now: datetime
 ) -> tuple[list[Event], dict[str, int]]:
     """Return what began to be wrong, and what is over; and all that is wrong now, with the time at which it began.
@@ -184,10 +184,10 @@ def _too_slow(one: Occurrence | Glance, takes: timedelta, now: datetime) -> Even
     )
 
 
-def look_at_waiting(
+def find_waiting_conditions(
     store: Store, begun: Mapping[str, int], now: datetime, *, stalled: bool, backlog: timedelta | None
 ) -> tuple[list[Event], dict[str, int]]:
-    """Return what began to wait, or to be decided again; and all that waits too long, as ``look_at_jobs`` does.
+    """Return what began to wait, or to be decided again; and all that waits too long, as ``find_job_conditions`` does.
 
     Args:
         store: where it is on record.
@@ -211,7 +211,7 @@ def look_at_waiting(
     return events, _bound_conditions(wrong)
 
 
-def look_at_nodes(store: Store, begun: Mapping[str, int], now: datetime) -> tuple[list[Event], dict[str, int]]:
+def find_node_conditions(store: Store, begun: Mapping[str, int], now: datetime) -> tuple[list[Event], dict[str, int]]:
     """Return the nodes that are gone although their lease has time; and all that is wrong now.
 
     Args:

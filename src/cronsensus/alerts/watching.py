@@ -21,10 +21,10 @@ from cronsensus.alerts.alert import Alert
 from cronsensus.alerts.conditions import (
     Expected,
     find_dropped_jobs,
+    find_job_conditions,
+    find_node_conditions,
+    find_waiting_conditions,
     in_rows,
-    look_at_jobs,
-    look_at_nodes,
-    look_at_waiting,
     opened_by,
 )
 from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, read_events, read_mark
@@ -208,13 +208,13 @@ class Alerts:
             over = {f"overdue:{name}" for name in mark.dropped if name not in dropped and self._is_gone(store, name)}
             wrong = {key: at for key, at in wrong.items() if key not in over}
         retired = {one.key: to_micros(one.at) for one in events}
-        more, wrong = look_at_jobs(store, {**expected, **dropped}, wrong, now)
+        more, wrong = find_job_conditions(store, {**expected, **dropped}, wrong, now)
         events += more
         if stalled or backlog is not None:
-            more, wrong = look_at_waiting(store, wrong, now, stalled=stalled, backlog=backlog)
+            more, wrong = find_waiting_conditions(store, wrong, now, stalled=stalled, backlog=backlog)
             events += more
         if nodes:
-            more, wrong = look_at_nodes(store, wrong, now)
+            more, wrong = find_node_conditions(store, wrong, now)
             events += more
         slow = {one.key: to_micros(one.at) for one in events if one.event == "slow"}
         seen = {key: at for key, at in mark.seen.items() if key in slow or not key.startswith(SLOW)}

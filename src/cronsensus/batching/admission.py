@@ -62,7 +62,7 @@ class BatchAdmission(Admission):
         tolerances = {claim.parent: self._tolerance_of(claim) for claim in claims if claim.parent is not None}
         asked_at, doubts = self._clock.monotonic(), self._doubts
         found = store.children(list(tolerances), limit=max(one.stop_after or 1 for one in tolerances.values()))
-        over = {batch for batch, children in found.items() if begins_nothing(children, tolerances[batch])}
+        over = {batch for batch, children in found.items() if starts_nothing(children, tolerances[batch])}
         for batch in over:
             self.close_batch(batch)
         with self._lock:
@@ -97,6 +97,6 @@ class BatchAdmission(Admission):
         return tolerance_of(self._registry.get(claim.spec.function))
 
 
-def begins_nothing(children: Children, tolerance: Tolerance) -> bool:
+def starts_nothing(children: Children, tolerance: Tolerance) -> bool:
     """Whether no item of a batch is begun any more: it is over, gone, or enough of its items have failed."""
     return children.state is None or children.state.final or tolerance.stops(children)

@@ -91,7 +91,7 @@ class _Attempt:
 
     def run_here(self, *_: Any, run: BaseRun, **__: Any) -> Any:
         """Do what comes next, on this thread."""
-        self._look_back()
+        self._read_earlier()
         while self._next_phase() == "list":
             self._write_all(run, self._list_items(run))
         collect = self._batch.collect
@@ -103,7 +103,7 @@ class _Attempt:
         """Do what comes next, on an event loop; what asks the store does so on a thread."""
         import asyncio
 
-        await asyncio.to_thread(self._look_back)
+        await asyncio.to_thread(self._read_earlier)
         while await asyncio.to_thread(self._next_phase) == "list":
             await self._write_all_on_loop(run)
         collect = self._batch.collect
@@ -116,7 +116,7 @@ class _Attempt:
     def _typed_results(self) -> Results:
         return Results(self._store, (*self._before, self._claim.id), self._types)
 
-    def _look_back(self) -> None:
+    def _read_earlier(self) -> None:
         """Find the batches that this one is the retry of, the oldest first.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple, cast
 
-from cronsensus.batching.admission import BatchAdmission, begins_nothing
+from cronsensus.batching.admission import BatchAdmission, starts_nothing
 from cronsensus.batching.batch import tolerance_of
 from cronsensus.model.batch import phase
 from cronsensus.model.ends import Parked, Then
@@ -58,7 +58,7 @@ class BatchWaker(Waker):
         found = store.children(list(tolerances), limit=max(FEW, *stops) if stops else FEW)
         self.pause = PAUSE[all(one.open >= FEW for one in found.values())]
         for number, children in found.items():
-            if begins_nothing(children, tolerances[number]):
+            if starts_nothing(children, tolerances[number]):
                 self._admission.close_batch(number)
         return [
             number

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cronsensus.declared.functions import look_at
+from cronsensus.declared.functions import inspect_function
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobSpec
 from cronsensus.payload.codec import dumps
@@ -38,7 +38,7 @@ class Parameter:
 
 def parameters_of(function: Callable[..., Any], *, executor: str) -> list[Parameter] | None:
     """Return the parameters of a job's function, without its ``Run``; ``None``: a form cannot have all of them."""
-    signature = look_at(function, name="job", executor=executor).signature
+    signature = inspect_function(function, name="job", executor=executor).signature
     if signature is None or any(each.kind not in _NAMED for each in signature.parameters.values()):
         return None
     try:

@@ -89,7 +89,7 @@ class Function:
         return ""
 
 
-def look_at(function: Callable[..., Any], *, name: str | None, executor: str | None) -> Function:
+def inspect_function(function: Callable[..., Any], *, name: str | None, executor: str | None) -> Function:
     """Return what is to know about ``function``.
 
     Args:

@@ -12,7 +12,7 @@ from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node, takes_work
 from cronsensus.insight.sentences import Clause
 from cronsensus.insight.time_words import brief, counted, relative
-from cronsensus.membership.liveness import can_tell, own_start, process_state
+from cronsensus.membership.liveness import can_judge, own_start, process_state
 from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -177,4 +177,4 @@ def _as_seen_here(life: Life, one: SessionView, node: str | None) -> Life:
 
 def _is_elsewhere(one: Living | SessionView, node: str | None) -> bool:
     """Whether this host is the ``node`` asked for, and the session is of another process table."""
-    return node == os.uname().nodename and bool(own_start()) and not can_tell(one.host)
+    return node == os.uname().nodename and bool(own_start()) and not can_judge(one.host)

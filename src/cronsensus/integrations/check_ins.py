@@ -75,7 +75,7 @@ def sentry(scheduler: Scheduler, *, jobs: str | Sequence[str] = "*") -> None:
         ) from error
     known = {"begun": "in_progress", "succeeded": "ok", "failed": "error"}
 
-    def tell(event: RunStarted | RunEnded, status: Status) -> None:
+    def send_check_in(event: RunStarted | RunEnded, status: Status) -> None:
         spec = scheduler.declared.spec_here(event.job)
         capture_checkin(
             monitor_slug=slug_of(event.job),
@@ -85,7 +85,7 @@ def sentry(scheduler: Scheduler, *, jobs: str | Sequence[str] = "*") -> None:
             monitor_config=None if spec is None else cast("Any", monitor_of(spec)),
         )
 
-    _listen(scheduler, jobs, tell)
+    _listen(scheduler, jobs, send_check_in)
 
 
 def healthchecks(scheduler: Scheduler, url: str, *, jobs: str | Sequence[str] = "*") -> None:
@@ -107,13 +107,13 @@ def healthchecks(scheduler: Scheduler, url: str, *, jobs: str | Sequence[str] = 
     ends = {"begun": "/start", "succeeded": "", "failed": "/fail"}
     pinging = _Pinging()
 
-    def tell(event: RunStarted | RunEnded, status: Status) -> None:
+    def send_check_in(event: RunStarted | RunEnded, status: Status) -> None:
         check = f"{url.rstrip('/')}/{quote(slug_of(event.job))}{ends[status]}"
         error = event.error if isinstance(event, RunEnded) else None
         said = "" if error is None else f"{error.type}: {error.message}"
         pinging.send(f"{check}?create=1&rid={_id_of(event)}", said.encode()[:10_000])
 
-    _listen(scheduler, jobs, tell)
+    _listen(scheduler, jobs, send_check_in)
 
 
 def slug_of(job: str) -> str:
@@ -196,11 +196,11 @@ class _Pinging:
         self._waiting.append((url, body))
         self._asked.set()
         if self._thread is None or not self._thread.is_alive():  # the first time, or in a fork
-            self._thread = threading.Thread(target=self._turn, name="cronsensus-check-ins", daemon=True)
+            self._thread = threading.Thread(target=self._ping_next, name="cronsensus-check-ins", daemon=True)
             self._thread.start()
             atexit.register(self._idle.wait, CATCH_UP)  # else the last run of a process that leaves looks lost
 
-    def _turn(self) -> None:
+    def _ping_next(self) -> None:
         while True:
             self._asked.wait()
             self._asked.clear()

@@ -245,7 +245,7 @@ class RedlockQueues(WaitQueues):
                     subscription.close()
         self._begun.set()
 
-    def leave(self, name: str) -> None:
+    def leave_queue(self, name: str) -> None:
         """Leave the queue."""
         with self._lock:
             self._joined.discard(name)

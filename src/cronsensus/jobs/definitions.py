@@ -18,7 +18,7 @@ from cronsensus.declared.declarations import (
     require_room_for_jitter,
     require_trigger,
 )
-from cronsensus.declared.functions import Function, look_at, refuse_method
+from cronsensus.declared.functions import Function, inspect_function, refuse_method
 from cronsensus.errors import ConfigurationError, DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
 from cronsensus.jobs.acting import Acts
 from cronsensus.jobs.job import Declare, Job
@@ -126,7 +126,7 @@ class Definitions:
 
         def decorate(function: Callable[..., Any]) -> Any:
             plain = function.function if isinstance(function, Job) else function
-            looked_at = look_at(plain, name=name, executor=executor)
+            looked_at = inspect_function(plain, name=name, executor=executor)
             refuse_method(looked_at)
             batch = read_batch(looked_at, of_batch, tuple(args), kwargs or {})
             if batch is not None:
@@ -173,7 +173,7 @@ class Definitions:
 
         def register(one: F) -> F:
             plain = one.function if isinstance(one, Job) else one
-            looked_at = look_at(plain, name=name, executor=executor)
+            looked_at = inspect_function(plain, name=name, executor=executor)
             refuse_method(looked_at)
             self._declared.add_function(looked_at)
             return one
@@ -376,7 +376,7 @@ class Definitions:
                 f"add_job needs a function that every node can find by name: {error}. Or put @scheduler.function() "
                 "above it, where every node imports it"
             ) from None
-        looked_at = look_at(function, name=None, executor=None)
+        looked_at = inspect_function(function, name=None, executor=None)
         self._declared.add_function(looked_at)
         return looked_at
 

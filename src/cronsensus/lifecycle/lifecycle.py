@@ -14,8 +14,8 @@ from cronsensus.declared.declarations import Declarations
 from cronsensus.errors import ConfigurationError, CronsensusError, StoreError, StoreUnavailable, UnknownJob
 from cronsensus.lifecycle.participation import Participation
 from cronsensus.lifecycle.retirement import (
+    log_retired,
     record_meant,
-    tell_of_retired,
     warn_of_nothing,
     warn_of_strangers,
     warn_of_twice_declared,
@@ -30,7 +30,7 @@ from cronsensus.opened.opened_store import OpenedStore
 from cronsensus.opened.scheduler_setup import Setup
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
-from cronsensus.process.twins import begin_on_a_thread
+from cronsensus.process.twins import start_on_a_thread
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores.base import Store
 from cronsensus.timing.durations import Duration, parse_duration
@@ -155,7 +155,7 @@ class Lifecycle:
             raise
 
     def _try_again_while(self, wait: Duration | None) -> Tries:
-        self.part.look_around()
+        self.part.identify_process()
         if self.waits:
             raise ConfigurationError(
                 "this scheduler is started already, and waits for its store; stop() it before starting it again"
@@ -211,7 +211,7 @@ class Lifecycle:
         import asyncio
 
         # Stopping goes on when the caller is cancelled: half a stop would leave the session to die of its lease.
-        return await asyncio.shield(begin_on_a_thread(self.stop, drain_timeout))
+        return await asyncio.shield(start_on_a_thread(self.stop, drain_timeout))
 
     def run(self, drain_timeout: Duration | None = None, *, wait: Duration = 0) -> bool:
         """Take part until told to stop: the whole of a worker's main program.
@@ -369,7 +369,7 @@ class Lifecycle:
             _log.info("changed for all nodes: %s%s", _some_names(defined.changed), rest)
         if defined.moved:
             _log.info("due at another time by the zone rules of this machine: %s", _some_names(defined.moved))
-        tell_of_retired(store, defined, retire_after)
+        log_retired(store, defined, retire_after)
         warn_of_strangers(store.namespace, defined)
         self._told_twice |= warn_of_twice_declared(store, self._told_twice)
         if not (defined.created or defined.changed or defined.unchanged or self._told_of_nothing):

@@ -34,7 +34,7 @@ from cronsensus.process.forking import is_being_spawned, left_to_the_parent, min
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.process.this_process import catch_up
-from cronsensus.process.twins import begin_on_a_thread
+from cronsensus.process.twins import start_on_a_thread
 from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.durations import format_duration
 
@@ -95,7 +95,7 @@ class Participation:
         return self._node is None and self._stopping is None and not self._start_on
 
     @staticmethod
-    def look_around() -> None:
+    def identify_process() -> None:
         """Find out which process this is, before anything is begun in it.
 
         Raises:
@@ -124,7 +124,7 @@ class Participation:
         if in_child_process() or is_being_spawned():
             _log.debug("not started: this process is a child of one that takes part, and imports its module once more")
             return False
-        self.look_around()
+        self.identify_process()
         start = start or Start()
         if not start.begin_start():
             return False
@@ -153,17 +153,17 @@ class Participation:
                 # On this thread, also where a signal handler raises in it: these are the application's own functions.
                 self._prepare(loop, lambda: start.is_given_up or bool(self._stops) or self._asked())
                 if threading.current_thread() is threading.main_thread():
-                    self._begin_undisturbed(start, loop)
+                    self._start_undisturbed(start, loop)
                 else:
                     self._start_here(start, loop)
             finally:
                 self._start_on.clear()
 
-    def _begin_undisturbed(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
+    def _start_undisturbed(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
         begin = Whole(lambda: self._start_here(start, loop), "cronsensus-start")
         self._undisturbed[begin] = None
         try:
-            begin.begin()
+            begin.start_act()
             begin.wait()
         except BaseException:
             start.give_up()
@@ -204,15 +204,15 @@ class Participation:
 
         start = Start()
         try:
-            await asyncio.shield(begin_on_a_thread(self.start, asyncio.get_running_loop(), None, start))
+            await asyncio.shield(start_on_a_thread(self.start, asyncio.get_running_loop(), None, start))
         except (asyncio.CancelledError, GeneratorExit) as error:
             # The thread cannot be recalled; it must not leave a running node behind, however often the task is
             # cancelled, or dropped.
             start.give_up()
             undo = Whole(lambda: self.undo_start(start, None), "cronsensus-stop")
-            undo.begin()
+            undo.start_act()
             if isinstance(error, asyncio.CancelledError):
-                await begin_on_a_thread(undo.wait)
+                await start_on_a_thread(undo.wait)
             raise
 
     def stop(self, drain: timedelta) -> bool:
@@ -234,7 +234,7 @@ class Participation:
             try:
                 if raised is not None:
                     here.end_drain()
-                stop.begin()
+                stop.start_act()
                 stop.wait()
                 break
             except BaseException as error:  # noqa: BLE001 - a signal handler's; raised below
@@ -265,7 +265,7 @@ class Participation:
         if node is None:
             return not inside and stopping.wait(drain)
         if inside:
-            Whole(lambda: self._finish_stop(stopping, drain), "cronsensus-stop").begin()
+            Whole(lambda: self._finish_stop(stopping, drain), "cronsensus-stop").start_act()
             _log.info("a job stops this node: it takes nothing new, and leaves when what runs has ended")
             return False
         self._finish_stop(stopping, drain)

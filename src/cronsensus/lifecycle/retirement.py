@@ -24,7 +24,7 @@ _COMMON = 0.2
 """Two releases of one application have more of their jobs in common than this share."""
 
 
-def tell_of_retired(store: Store, defined: DefineResult, retire_after: timedelta) -> None:
+def log_retired(store: Store, defined: DefineResult, retire_after: timedelta) -> None:
     """Log the jobs that were just retired; as a warning, with the number of runs, where some of their work waits."""
     if not defined.retired:
         return

@@ -30,10 +30,10 @@ def acquire(
 async def aacquire(backend: LockBackend, request: LockRequest, patience: float | None) -> Lease | None:
     """Do what ``acquire`` does without blocking the event loop."""
     waits = patience is None or patience > 0
-    lease = await on_worker(lambda: backend.try_lock(request, look=not waits), _give_back)
+    lease = await on_worker(lambda: backend.try_lock(request, look=not waits), _release_grant)
     if lease is not None or not waits:
         return lease
-    return await adrive_flow(_acquire_by_waiting(backend, request, patience), _give_back)
+    return await adrive_flow(_acquire_by_waiting(backend, request, patience), _release_grant)
 
 
 def _acquire_by_waiting(backend: LockBackend, request: LockRequest, patience: float | None) -> Flow[Lease | None]:
@@ -66,13 +66,13 @@ def _try_lock(backend: LockBackend, request: LockRequest, waiter: Waiter) -> Lea
 
 def _wait_for_reason(backend: LockBackend, waiter: Waiter, until: float) -> Generator[Pause, bool, None]:
     """Wait for a reason to try again: a notification, a dead holder, the next poll, or the timeout."""
-    look_at = min(until, backend.clock.monotonic() + waiter.look_again)
+    look_at = min(until, backend.clock.monotonic() + waiter.seconds_to_retry)
     while (left := look_at - backend.clock.monotonic()) > 0:
         if (yield Pause(waiter, min(left, NAP))) or waiter.is_abandoned():
             return
 
 
-def _give_back(answer: object) -> None:
+def _release_grant(answer: object) -> None:
     """Release what was acquired for a caller that was cancelled."""
     if isinstance(answer, Lease):
         answer.abandon()

@@ -17,10 +17,10 @@ from typing import Any
 
 from cronsensus.errors import CronsensusError, LeaseLost, NotTheHolder, StoreError
 from cronsensus.lock.worker_pool import (
-    begin_holding,
     call_surely,
     end_holding,
     on_worker,
+    start_holding,
     submit_act,
     submit_drop,
     when_gone,
@@ -89,7 +89,7 @@ class LeaseRef(Gone):
         """Return a reference to ``lease``."""
         ref = cls(lease, when_gone())
         ref.session, ref._backend, ref._left, ref._of_thread = lease.session, backend, lease.__dict__, None
-        begin_holding(ref)
+        start_holding(ref)
         return ref
 
     def ends_with(self, thread: dict[LeaseRef, None]) -> None:
@@ -122,7 +122,7 @@ class LeaseRef(Gone):
         lease: Lease | None = self()
         return lease is None or lease.released or not lease.trusted
 
-    def let_go(self) -> None:
+    def mark_released(self) -> None:
         """Note that the lease was released: its collection needs no act any more."""
         self._left = None
         self._stop_holding()
@@ -140,7 +140,7 @@ class LeaseRef(Gone):
         lease = object.__new__(Lease)
         lease.__dict__ = left
         if lease.released:
-            self.let_go()
+            self.mark_released()
         elif lease.ends_with_its_owner and lease.trusted:
             lease.abandon("its Lock object was dropped; keep it for as long as the lock is to be held")
         else:
@@ -154,9 +154,9 @@ class LeaseRef(Gone):
     def mark_lost(self, why: str) -> None:
         """Pass on that the session is over."""
         if (lease := self()) is not None:
-            lease.lose(why)
+            lease.mark_lost(why)
         else:  # dropped, and about to be freed: that is done, and the backend may be closed by then
-            self.let_go()
+            self.mark_released()
 
     def thread_ended(self) -> None:
         """Pass on that the thread ended that it is bound to."""
@@ -343,7 +343,7 @@ class Lease:
         ref = self.ref
         if ref is not None:
             self._backend.forget_lease(ref)
-            ref.let_go()
+            ref.mark_released()
             self.ref = None  # or Python would still call it when this is collected
 
     def abandon(self, why: str = "") -> None:

@@ -124,7 +124,7 @@ class LocalQueue:
                 if name in self._waiting or name not in self._joined:
                     return
                 self._joined.discard(name)
-            remote.leave(name)
+            remote.leave_queue(name)
 
     def close(self) -> None:
         """Leave all queues, and end the thread."""
@@ -230,7 +230,7 @@ class QueuedWaiter(Waiter):
         """Join the queue."""
         self._queue.join_queue(self)
 
-    def leave(self) -> None:
+    def leave_queue(self) -> None:
         """Leave the queue."""
         self._queue.leave_queue(self)
 

@@ -10,7 +10,7 @@ from cronsensus.errors import ConfigurationError, InvalidOption
 from cronsensus.lock.backend import LockBackend
 from cronsensus.lock.clients import Client, is_client, url_of
 from cronsensus.lock.in_store import StoreLockBackend
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
@@ -128,4 +128,4 @@ def _in_child() -> None:
     _backends.clear()
 
 
-begin_anew(_in_child)
+start_anew(_in_child)

@@ -71,12 +71,12 @@ class Waiter:
         finally:
             self._on_wake = None
 
-    def leave(self) -> None:
+    def leave_queue(self) -> None:
         """Leave the queue. Asks no store."""
 
     def give_up(self) -> None:
         """Leave without the lock, and pass an unused notification on to another waiter. Asks no store."""
-        self.leave()
+        self.leave_queue()
 
     def has_acquired(self) -> None:
         """Leave with the lock. May ask the store; never raises."""
@@ -97,7 +97,7 @@ class Waiter:
         self._ends_at = now + min(ends, default=float("inf"))
 
     @property
-    def look_again(self) -> float:
+    def seconds_to_retry(self) -> float:
         """Return the seconds without a notification after which to try all the same."""
         if self._holders:
             return min(self.at_most, max(0.0, self._ends_at - self._clock.monotonic()))
@@ -119,12 +119,12 @@ class PollingWaiter(Waiter):
         self._since = clock.monotonic()
 
     @property
-    def look_again(self) -> float:
+    def seconds_to_retry(self) -> float:
         """Return the seconds until the next try."""
         waited = self._clock.monotonic() - self._since
         # Jitter, so that waiters that began together do not poll together.
         self.at_most = max(POLLS[0], min(POLLS[1], waited / 4)) * random.uniform(0.75, 1.25)
-        return super().look_again
+        return super().seconds_to_retry
 
 
 def _resolve_future(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:

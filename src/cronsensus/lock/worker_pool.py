@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from cronsensus.process.background import Act, Background, Gone
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 
 Answer = TypeVar("Answer")
 
@@ -47,7 +47,7 @@ def when_gone() -> Callable[[Gone], None]:
     return _pool.when_gone
 
 
-def begin_holding(what: Gone) -> None:
+def start_holding(what: Gone) -> None:
     """Keep a reference to ``what``, and a thread for its act and for ``submit_drop``."""
     _pool.held[what] = None
     _pool.need_one()
@@ -98,12 +98,12 @@ async def call_surely(act: Callable[[], Answer]) -> Answer:
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
-        done.add_done_callback(_look_at_the_error)
+        done.add_done_callback(_retrieve_error)
         await asyncio.wait([done])
         raise
 
 
-def _look_at_the_error(done: asyncio.Future[Answer]) -> None:
+def _retrieve_error(done: asyncio.Future[Answer]) -> None:
     if not done.cancelled() and (error := done.exception()) is not None:
         _log.warning("what a cancelled task still had to do failed: %s", error)
 
@@ -120,4 +120,4 @@ def _in_child() -> None:
     _renewing = Background("cronsensus-lock-renewal", most=THREADS, log=_log)
 
 
-begin_anew(_in_child)
+start_anew(_in_child)

@@ -49,7 +49,7 @@ class LeaseMonitor:
         self._watched[one] = 0.0
         at = self._clock.monotonic() + one.expires_in
         if at < self._looks_at:
-            self._look_at(at)
+            self._check_one(at)
 
     def drop_lease(self, one: Trusted) -> None:
         """Monitor this lease no more."""
@@ -60,7 +60,7 @@ class LeaseMonitor:
         self._watched.clear()
         self.timer.close()
 
-    def _look_at(self, at: float) -> None:
+    def _check_one(self, at: float) -> None:
         # The deadline first: a signal handler may raise in between, and a time without a deadline would never come.
         self.timer.call_after(max(SOONEST, at - self._clock.monotonic()), lambda: self._check_lease(at))
         self._looks_at = at
@@ -79,4 +79,4 @@ class LeaseMonitor:
                 at = self._watched[one] = now + again
             next_at = min(next_at, at)
         if next_at < self._looks_at:
-            self._look_at(next_at)
+            self._check_one(next_at)

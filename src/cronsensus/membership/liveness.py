@@ -92,7 +92,7 @@ def process_state(host: str | None, pid: int, started: int | None) -> ProcessSta
     ``None`` whenever this host cannot tell. ``stopped`` is by a signal; what a debugger or a frozen control group holds
     still, runs.
     """
-    if not can_tell(host) or not started:
+    if not can_judge(host) or not started:
         return None
     try:
         if started_at(pid) != started:
@@ -104,7 +104,7 @@ def process_state(host: str | None, pid: int, started: int | None) -> ProcessSta
         return None
 
 
-def can_tell(host: str | None) -> bool:
+def can_judge(host: str | None) -> bool:
     """Return whether processes of ``host`` are those that this process sees, and it sees itself in /proc.
 
     That may belong to another namespace, or be missing.

@@ -33,7 +33,7 @@ from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.session import of_this_process, open_session
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
@@ -317,7 +317,7 @@ class SessionHost:
             return LONGEST_WAIT
         if renewer is None:
             return LONGEST_WAIT
-        waits = [renewer.renew(store), self._look_at_store(store)]
+        waits = [renewer.renew(store), self._check_store(store)]
         return min(waits) if unneeded is None else min(*waits, unneeded)
 
     def list_resources(self) -> Collection[Resource]:
@@ -325,7 +325,7 @@ class SessionHost:
         with self._lock:
             return list(self._held)
 
-    def _look_at_store(self, store: Store) -> float:
+    def _check_store(self, store: Store) -> float:
         """Ask which store this is, and record losses; return the seconds until that is due again."""
         with self._lock:
             lease, opened = self._lease, self._opened
@@ -361,4 +361,4 @@ def _in_child() -> None:
 
 
 atexit.register(_at_exit)
-begin_anew(_in_child)
+start_anew(_in_child)

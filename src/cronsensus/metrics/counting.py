@@ -78,7 +78,7 @@ class Counting:
 
     def collect(self) -> Iterator[Metric]:
         """Yield what was counted: by this process, or by all that share the folder of ``PROMETHEUS_MULTIPROC_DIR``."""
-        self._take_stats()
+        self._count_stats()
         for family in _list_families(self._registry):
             if family.name.startswith("cronsensus_"):
                 family.samples = [one for one in family.samples if not one.name.endswith("_created")]
@@ -113,7 +113,7 @@ class Counting:
             self._verbs.labels(event.verb).observe(event.seconds)
         if event.error is not None and _is_store_error(event.error):
             self._errors.inc()
-        self._take_stats()
+        self._count_stats()
 
     def _count_run(self, job: str, verdict: str, by: int = 1) -> None:
         if not is_internal(job):
@@ -127,14 +127,14 @@ class Counting:
         self._labels.add(job)
         return job
 
-    def _take_stats(self) -> None:
+    def _count_stats(self) -> None:
         """Add what the node has counted itself since; another node, after a new start, begins at zero."""
         scheduler = self._scheduler()
         if scheduler is not None:
             with self._lock:
-                self._take_stats_of(scheduler)
+                self._count_stats_of(scheduler)
 
-    def _take_stats_of(self, scheduler: Scheduler) -> None:
+    def _count_stats_of(self, scheduler: Scheduler) -> None:
         node, seen = self._seen
         stats = scheduler.stats or node  # one that has left may have counted since
         if stats is not node:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from cronsensus.alerts.conditions import look_at_nodes
+from cronsensus.alerts.conditions import find_node_conditions
 from cronsensus.alerts.events import RANGES_AGAIN, Mark, read_events
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
@@ -211,7 +211,7 @@ class Troubles:
             self._mark = Mark(begin, ranges, begin, ranges)
         events, self._mark = read_events(store, self._mark)
         # The lease of an idle node may have minutes yet when its process is gone.
-        gone, self._gone = look_at_nodes(store, self._gone, now)
+        gone, self._gone = find_node_conditions(store, self._gone, now)
         for one in (*events, *gone):  # each oldest first
             if one.job is not None and one.event in {"failed", "missed"}:
                 self.last.pop((one.event, one.job), None)

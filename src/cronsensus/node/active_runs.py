@@ -241,7 +241,7 @@ class ActiveRuns:
             self._timed_out.append(self._clock.monotonic())
         # What was given up on a blocked loop keeps its slot, and an internal job had none.
         frees = ending.kind != "timed_out" and not is_internal(call.claim.job)
-        passed_on = self.reserved and frees and self._begin_reserved()
+        passed_on = self.reserved and frees and self._start_reserved()
         if not passed_on or self.reserved.is_half_empty:
             self._wake()
 
@@ -325,7 +325,7 @@ class ActiveRuns:
                 self._start_call(call)
 
     def start_claim_at(self, at: float, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
-        """Start a run in the first ``begin_due`` that comes at or after ``at`` (monotonic seconds)."""
+        """Start a run in the first ``start_due`` that comes at or after ``at`` (monotonic seconds)."""
         self._hold_claim(Ahead(claim, lease, self._clock.monotonic(), at, begin=begin))
 
     def start_claim_if_admitted(self, at: float, claim: Claim, lease: SessionLease) -> None:
@@ -347,10 +347,10 @@ class ActiveRuns:
             held.then_at = None
             self._answers.append((claim, answer))
         if isinstance(answer, Begin):
-            self.begin_meanwhile()
+            self.start_meanwhile()
         self._wake()
 
-    def _take_in_answers(self) -> None:
+    def _process_answers(self) -> None:
         """Settle the claims that may not begin, and reserve those that wait for a slot as well."""
         while self._answers:
             claim, answer = self._answers.popleft()
@@ -374,25 +374,25 @@ class ActiveRuns:
             calls = [self._call_of(claim, lease, begin) for claim, begin in claims]
             self.reserved.add_calls([call for call in calls if call is not None], lease)
 
-    def begin_reserved(self, slots: int) -> None:
+    def start_reserved(self, slots: int) -> None:
         """Begin what is reserved in so many free slots."""
-        while slots > 0 and self.reserved and self._begin_reserved():
+        while slots > 0 and self.reserved and self._start_reserved():
             slots -= 1
 
-    def _begin_reserved(self) -> bool:
+    def _start_reserved(self) -> bool:
         """Begin what was reserved first; ``False``: there is nothing that can be begun now."""
         call = self.reserved.start_first(self._start_call)
         if call is not None:
             self._run_log.log_reserved_start(call.claim)
         return call is not None
 
-    def hand_back(self, *, lost: bool = False) -> None:
+    def release_waiting(self, *, lost: bool = False) -> None:
         """Give back what is reserved; what a ``lost`` session had reserved is not this node's any more."""
         for claim in self.reserved.withdraw_all():
             if not lost:
                 self.release_claim(claim)
 
-    def begin_due(self) -> None:
+    def start_due(self) -> None:
         """Start what waits and whose time has come, or give it back."""
         while due := self._list_due():
             for key in due:
@@ -400,7 +400,7 @@ class ActiveRuns:
                 if call is not None:
                     self._start_call(call)
 
-    def begin_meanwhile(self) -> None:
+    def start_meanwhile(self) -> None:
         """Do so on another thread than that of the rounds, which waits for the store; give back nothing."""
         for key in self._list_due():
             call = self._make_running(key, only_able=True)
@@ -429,8 +429,8 @@ class ActiveRuns:
             return call
 
     @property
-    def begins_in(self) -> float | None:
-        """Return the seconds until ``begin_due`` has something to do; ``None``: nothing waits for a time."""
+    def starts_in(self) -> float | None:
+        """Return the seconds until ``start_due`` has something to do; ``None``: nothing waits for a time."""
         at = min((held.at for _, held in self._list_held() if isinstance(held, Ahead)), default=math.inf)
         return None if at == math.inf else max(0.0, at - self._clock.monotonic())
 
@@ -554,7 +554,7 @@ class ActiveRuns:
         for key, one in self._list_held():
             if isinstance(one, Ahead) and self._withdraw_ahead(key) is not None:
                 self.release_claim(one.claim)
-        self.hand_back()
+        self.release_waiting()
         for key, run in self._list_running():
             self._cut_off(run.call, crashed=run.call.run.lease_lost.is_set())
             del self._held[key]
@@ -562,7 +562,7 @@ class ActiveRuns:
     def collect_endings(self) -> None:
         """Decide what follows the endings and answers that came in, and what was cancelled before it began."""
         refused = [self._waking.refused.popleft() for _ in range(len(self._waking.refused))]
-        self._take_in_answers()  # also those that came before the refusals: what they reserve is refused
+        self._process_answers()  # also those that came before the refusals: what they reserve is refused
         while self._unwanted:
             key, reason = self._unwanted.popleft()
             if (claim := self._withdraw_claim(key)) is not None:

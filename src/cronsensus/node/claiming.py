@@ -141,10 +141,10 @@ class Claiming:
     ) -> None:
         """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
         free, asked = self._admit_claims(claims, lease)
-        self._begin_all(free, lease, claimed_by, sample)
+        self._start_admitted(free, lease, claimed_by, sample)
         # After what is free to begin: the store is asked about these.
         for claim in asked:
-            self._active_runs.start_claim_if_admitted(self._begins_at(claim, claimed_by, sample), claim, lease)
+            self._active_runs.start_claim_if_admitted(self._start_time(claim, claimed_by, sample), claim, lease)
         if asked:
             self._waking.ask_about_claims(asked, claims)
 
@@ -163,7 +163,7 @@ class Claiming:
                     self._active_runs.end_claim(claim, then)
         return free, asked
 
-    def _begin_all(
+    def _start_admitted(
         self, free: Sequence[Admitted], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
         for claim, begin in free:
@@ -172,7 +172,7 @@ class Claiming:
             if claim.due_at <= claim.claimed_at:
                 self._active_runs.start_claim(claim, lease, begin)
             else:
-                self._active_runs.start_claim_at(self._begins_at(claim, claimed_by, sample), claim, lease, begin)
+                self._active_runs.start_claim_at(self._start_time(claim, claimed_by, sample), claim, lease, begin)
         if reserved := [one for one in free if one[0].reserved]:
             self._active_runs.reserve_claims(reserved, lease)
         if free:
@@ -185,7 +185,7 @@ class Claiming:
             self.on_forgotten(why, claim.claimed_at)
 
     @staticmethod
-    def _begins_at(claim: Claim, claimed_by: float, sample: ClockSample | None) -> float:
+    def _start_time(claim: Claim, claimed_by: float, sample: ClockSample | None) -> float:
         """Return when a claim begins, in monotonic seconds; ``claimed_by``: when this node had its ``claimed_at``."""
         if claim.due_at <= claim.claimed_at:
             return claimed_by
@@ -210,7 +210,7 @@ class Claiming:
         known = self._active_runs.list_open_claims() | self._active_runs.accepted_ends.keys()
         for claim in unheard_of(self._store, lease.session, known):
             _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
-            self._begin_adopted(claim, lease)
+            self._start_adopted(claim, lease)
         self._active_runs.in_doubt = False
 
     def adopt_runs(self, lease: SessionLease, keys: Collection[Key]) -> None:
@@ -227,9 +227,9 @@ class Claiming:
                 self._active_runs.fail_unknown_claim(claim, UNRECORDED)
                 continue
             _log.warning("occurrence %d of %r is held by this node, which had not heard of it", claim.id, claim.job)
-            self._begin_adopted(claim, lease)
+            self._start_adopted(claim, lease)
 
-    def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
+    def _start_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
         free, asked = self._admit_claims([claim], lease)
         if not free and not asked:

@@ -92,7 +92,7 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
     if not facts.draining and now >= memory.look_at - INSTANT:
         if (wait := memory.herd.waits_for_slots(facts.room, now)) > INSTANT:
             return Sleep(0.0 if facts.unsettled else wait), memory
-        return Look(_lead_seconds(memory), memory.herd.looked_at_jobs(facts.room), memory.herd.partition), memory
+        return Look(_lead_seconds(memory), memory.herd.job_limit(facts.room), memory.herd.partition), memory
     if facts.unsettled:
         return Sleep(0.0), memory
     wait = facts.watch if facts.draining else memory.look_at - now

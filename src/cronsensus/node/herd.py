@@ -37,7 +37,7 @@ class Herd(NamedTuple):
         """Return for how many seconds to wait before more is fired."""
         return self.fired_at + FULL - now if self.partition is not None and room < LEAST_DUE else 0.0
 
-    def looked_at_jobs(self, room: int) -> int:
+    def job_limit(self, room: int) -> int:
         """Return how many jobs to look at."""
         return MOST_DUE if self.partition is None else min(MOST_DUE, max(LEAST_DUE, room))
 

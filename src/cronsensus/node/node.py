@@ -32,7 +32,7 @@ from cronsensus.node.run import BaseRun
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.stats import NodeStats
 from cronsensus.process.interrupts import Event
-from cronsensus.process.logger import Logger, flush, say_aloud
+from cronsensus.process.logger import Logger, flush, log_aloud
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
@@ -207,7 +207,7 @@ class Node:
             thread.start()
             self._threads.append(thread)
         self._heartbeat.add_member(self._renewer)
-        self._timer.call_after(STUCK_LOOK, self._look_at_rounds)
+        self._timer.call_after(STUCK_LOOK, self._watch_rounds)
 
     def is_running(self, run: BaseRun | None) -> bool:
         """Whether ``run`` is one of those that this node runs now."""
@@ -268,9 +268,9 @@ class Node:
             executor.close()
         self._timer.close()
         for thread in self._threads[1:]:
-            thread.join(max(SOONEST, self._left_to_leave))
-        ended(max(SOONEST, self._left_to_leave))
-        flush(min(LAST_WORDS, max(SOONEST, self._left_to_leave)))
+            thread.join(max(SOONEST, self._seconds_to_leave))
+        ended(max(SOONEST, self._seconds_to_leave))
+        flush(min(LAST_WORDS, max(SOONEST, self._seconds_to_leave)))
         self._left = True
         self._store.close()
 
@@ -279,10 +279,10 @@ class Node:
         if not self._threads:
             last_words()
             return True
-        return ended_within(max(LEAVING / 4, self._left_to_leave), last_words)
+        return ended_within(max(LEAVING / 4, self._seconds_to_leave), last_words)
 
     @property
-    def _left_to_leave(self) -> float:
+    def _seconds_to_leave(self) -> float:
         return self._leaving_until - self._clock.monotonic()
 
     def _stop_what_can_be_stopped(self) -> None:
@@ -295,11 +295,11 @@ class Node:
 
     def _run_rounds(self) -> None:
         try:
-            self._turn_until_stopped()
+            self._run_until_stopped()
         except BaseException as error:  # noqa: BLE001 - told, and the node ends
             self._give_up(f"its rounds were ended by {type(error).__name__}", stuck=False)
 
-    def _turn_until_stopped(self) -> None:
+    def _run_until_stopped(self) -> None:
         # What dies before its session says that it shows a sign of life keeps its runs until its lease ends.
         if self._store.capabilities.hosts == "many":
             self._renewed.wait(FIRST_RENEWAL)
@@ -338,7 +338,7 @@ class Node:
 
     # --- a node that cannot go on ------------------------------------------------------------------------------------
 
-    def _look_at_rounds(self) -> None:
+    def _watch_rounds(self) -> None:
         """See to it that rounds that do not go on are noticed: the lease would be renewed, and nothing ever settled.
 
         Runs on the watchdog's thread.
@@ -353,7 +353,7 @@ class Node:
             why = f"a round has not come to its end for {STUCK_LOOK * STUCK_LOOKS:.0f} seconds; it is at:\n{where}"
             self._give_up(why, stuck=True)
             return
-        self._timer.call_after(STUCK_LOOK, self._look_at_rounds)
+        self._timer.call_after(STUCK_LOOK, self._watch_rounds)
 
     def _give_up(self, why: str, *, stuck: bool) -> None:
         """Renew no more, say so, and have the node stopped. What runs is for others to take over.
@@ -373,7 +373,7 @@ class Node:
             self.round.active_runs.lose_session(lease)
         self.end_drain()
         words = f"node {self._settings.name} cannot go on and ends, what it ran is for others to take over: {why}"
-        say_aloud(words)
+        log_aloud(words)
         _log.aside.critical("%s", words)
         threading.Thread(target=self._on_failed, name="cronsensus-end", daemon=True).start()
 

@@ -102,7 +102,7 @@ class ProgressBuffer:
     # --- held back for a run's transaction ----------------------------------------------------------------------------
 
     def hold_notes(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
-        """Keep what a run says until ``let_go``; when this returns, nothing of it is on its way to the store.
+        """Keep what a run says until ``release_notes``; when this returns, nothing of it is on its way to the store.
 
         Args:
             occurrence: of the run.
@@ -131,7 +131,7 @@ class ProgressBuffer:
             session = session or before.session
         return Note(*key, progress, lines, session) if progress is not None or lines else None
 
-    def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None:
+    def release_notes(self, occurrence: int, token: int, written: Note | None = None) -> None:
         """Forget what its transaction has ``written``; what else waits of the run goes the usual way."""
         key = occurrence, token
         with self._lock:

@@ -122,7 +122,7 @@ class Reconciling:
         for key in sorted(missing & again):
             self._stop_run(key)
         if strange & again:
-            self._take_up(lease, strange & again)
+            self._adopt_runs(lease, strange & again)
         now = self._clock.monotonic()
         self._set_right = {key: at for key, at in self._set_right.items() if now - at < SETTLE_TIME}
         self._set_right.update(dict.fromkeys(self._suspects & again, now))
@@ -156,7 +156,7 @@ class Reconciling:
                 "occurrence %d of %r (attempt %d) is stopped: %s", claim.id, claim.job, claim.attempt, FORGOTTEN
             )
 
-    def _take_up(self, lease: SessionLease, keys: set[Key]) -> None:
+    def _adopt_runs(self, lease: SessionLease, keys: set[Key]) -> None:
         unheard_of = set()
         for key in sorted(keys):
             if self._active_runs.send_again(key):

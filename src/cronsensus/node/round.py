@@ -236,9 +236,9 @@ class Round:
         """Do one round; return the seconds until the next, if nothing wakes the node before."""
         self.stats.steps += 1
         # Before anything that waits for the store: this is the moment that they were claimed ahead for.
-        self.active_runs.begin_due()
+        self.active_runs.start_due()
         try:
-            with self._begun_meanwhile():
+            with self._starting_meanwhile():
                 wait = self._try_round()
         except StoreEmptied:
             wait = self._stop_for_good()  # later helps no more than now
@@ -249,7 +249,7 @@ class Round:
                 _log.info("the store answers again after %d failed rounds", self._troubles)
                 self._troubles = 0
         waits = [wait]
-        if (begins_in := self.active_runs.begins_in) is not None:
+        if (begins_in := self.active_runs.starts_in) is not None:
             waits.append(begins_in)
         if (reserved_for := self.active_runs.reserved.waits_for) is not None:
             waits.append(max(0.0, STALLED - reserved_for))
@@ -258,9 +258,9 @@ class Round:
         return self._planned
 
     @contextlib.contextmanager
-    def _begun_meanwhile(self) -> Iterator[None]:
+    def _starting_meanwhile(self) -> Iterator[None]:
         """Have what waits for its time begun by the timer, while this thread may wait for the store."""
-        after, soon = self._after, self.active_runs.begins_in
+        after, soon = self._after, self.active_runs.starts_in
         if after is None or soon is None or soon > SOON:
             yield
             return
@@ -268,8 +268,8 @@ class Round:
         deadlines: list[Cancellable] = []
 
         def begin_and_rearm() -> None:
-            self.active_runs.begin_meanwhile()
-            following = self.active_runs.begins_in
+            self.active_runs.start_meanwhile()
+            following = self.active_runs.starts_in
             if following is not None and 0 < following <= SOON:
                 deadlines.append(after(following, begin_and_rearm))
 
@@ -286,10 +286,10 @@ class Round:
         lease = self._trusted_session()
         self.watch.record_losses(self._store)
         self.reconciling.correct_differences(lease)
-        look = self._until_look(lease)
+        look = self._seconds_to_look(lease)
         if isinstance(look, Sleep):
             return look.seconds
-        view, sample = self._look(lease, look)
+        view, sample = self._read_view(lease, look)
         begun_at = self._clock.monotonic()
         firing = decide.plan_firing(self._memory, view, self._collect_facts(lease), begun_at)
         fired = self._carry_out(lease, firing, view, sample)
@@ -304,12 +304,12 @@ class Round:
         rest, self._memory = decide.next_step(self._memory, facts, now, worked=True)
         return rest.seconds if isinstance(rest, Sleep) else 0.0
 
-    def _until_look(self, lease: SessionLease) -> Look | Sleep:
+    def _seconds_to_look(self, lease: SessionLease) -> Look | Sleep:
         """Do what needs no look."""
         worked = False
         notified, self.notified = self.notified, False
         self.active_runs.collect_endings()
-        self.active_runs.begin_reserved(self._claiming.free_slots)
+        self.active_runs.start_reserved(self._claiming.free_slots)
         while True:
             facts = self._collect_facts(lease, notified=notified)
             step, self._memory = decide.next_step(self._memory, facts, self._clock.monotonic(), worked=worked)
@@ -317,7 +317,7 @@ class Round:
                 case Adopt():
                     self._claiming.adopt_lost(lease)
                 case Release():
-                    self.active_runs.hand_back(lost=lease.is_lost)
+                    self.active_runs.release_waiting(lost=lease.is_lost)
                 case Work():
                     self._carry_out_work(lease, step)
                     worked = True
@@ -338,7 +338,7 @@ class Round:
         facts, now = self._collect_facts(lease), self._clock.monotonic()
         self._memory = decide.note_work(self._memory, facts, now, want=work.want, claimed=len(done.claims), again=again)
 
-    def _look(self, lease: SessionLease, look: Look) -> tuple[View, ClockSample]:
+    def _read_view(self, lease: SessionLease, look: Look) -> tuple[View, ClockSample]:
         """Look, and take in what concerns what this node holds."""
         asked = lease.note_request()
         self.asked = False
@@ -362,7 +362,7 @@ class Round:
 
     def _carry_out(self, lease: SessionLease, firing: Firing, view: View, sample: ClockSample) -> Fired:
         """Bring plans and claim, in one step where both are wanted; start what was claimed."""
-        self._tell_not_planned(firing)
+        self._log_not_planned(firing)
         if not (firing.plans or firing.want or firing.internal):
             return Fired()
         try:
@@ -391,7 +391,7 @@ class Round:
         if careful.set_aside != before.set_aside:
             _log.error("job %r cannot be fired, and is left alone for a minute: %s", plans[0].job, error)
 
-    def _tell_not_planned(self, firing: Firing) -> None:
+    def _log_not_planned(self, firing: Firing) -> None:
         for job, error in firing.not_planned:
             if (job.id, job.revision) not in self._not_planned:
                 self._not_planned.add((job.id, job.revision))
@@ -412,7 +412,7 @@ class Round:
             # Also where they failed for good: what waited behind them may go on. It is claimed without another look.
             again = bool(taken)
             self.notified |= again
-        self._session.say_again()
+        self._session.declare_again()
         if upkeep.sweep:
             self.waking.request_sweep()
         if upkeep.prune:
@@ -465,7 +465,7 @@ class Round:
                 self._know_store(lease)
                 return lease
             self._lose_session(lease)
-            self.active_runs.hand_back(lost=True)
+            self.active_runs.release_waiting(lost=True)
         self.watch.check_store(self._store)
         self._refuse_if_halted()
         lease = self._session.open_session()

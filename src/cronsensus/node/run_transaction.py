@@ -63,7 +63,7 @@ class HeldProgress(Protocol):
     def held_notes(self, occurrence: int, token: int) -> Note | None:
         """Return what waits."""
 
-    def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None:
+    def release_notes(self, occurrence: int, token: int, written: Note | None = None) -> None:
         """Forget what is written, and let the rest be written as ever."""
 
 
@@ -147,7 +147,7 @@ class RunTransaction:
         finally:
             if self._state is _State.OPEN:
                 self._state = _State.NONE
-            self._progress_buffer.let_go(self._claim.id, self._claim.token, written)
+            self._progress_buffer.release_notes(self._claim.id, self._claim.token, written)
 
     def keep_result(self, result: Any) -> None:
         """Keep the result for the end of the block; ``Run.complete``."""
@@ -176,7 +176,7 @@ class RunTransaction:
         except BaseException:
             if not again:
                 self._state = _State.NONE
-                self._progress_buffer.let_go(self._claim.id, self._claim.token)
+                self._progress_buffer.release_notes(self._claim.id, self._claim.token)
             raise
         self._result = text
 
@@ -204,12 +204,12 @@ class RunTransaction:
         """Return the ending to settle, when the run's code has ended."""
         state = self._state
         if state is _State.COMMITTED:
-            self._say_what_is_not_recorded(ending)
+            self._log_not_recorded(ending)
             return structs.replace(
                 ending, kind="returned", result=self._result, error=None, reason=None, retry_after=None
             )
         if state is _State.PLEDGED:
-            self._progress_buffer.let_go(self._claim.id, self._claim.token)
+            self._progress_buffer.release_notes(self._claim.id, self._claim.token)
         if (state is _State.PLEDGED or state is _State.DOUBTFUL) and ending.kind == "returned":
             cut_off = state is _State.DOUBTFUL and self._cut_off_by is not None
             return structs.replace(ending, kind="raised", result=None, error=UNCOMMITTED, cut_off=cut_off)
@@ -238,7 +238,7 @@ class RunTransaction:
             "lease from being renewed: do slow work before it, or give the scheduler a longer lease"
         )
 
-    def _say_what_is_not_recorded(self, ending: Ending) -> None:
+    def _log_not_recorded(self, ending: Ending) -> None:
         what = f"occurrence {self._claim.id} of {self._claim.job!r} succeeded with its transaction"
         if ending.kind != "returned":
             words = _format_error(ending.error, ending.reason or ending.kind)

@@ -82,7 +82,7 @@ class OwnSession:
         """Have the jobs declared once more at the next chance."""
         self._declare_again, self._declared_at = True, self._clock.monotonic() - 2 * SAY_AGAIN
 
-    def say_again(self) -> None:
+    def declare_again(self) -> None:
         """Declare once more, and then now and then what a newer release left aside: it may have gone meanwhile.
 
         What the program always needs besides is seen to as often.

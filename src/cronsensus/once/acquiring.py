@@ -86,10 +86,10 @@ def acquire(  # noqa: PLR0917 - it is one call
     return got
 
 
-def give_back(answer: object, claims: Claims) -> None:
+def release_claim(answer: object, claims: Claims) -> None:
     """Give back what was acquired for a caller that was cancelled."""
     if isinstance(answer, OwnedClaim):
-        claims.let_go(answer)
+        claims.settle_unneeded(answer)
 
 
 def _is_open(got: Got) -> TypeGuard[Occurrence]:
@@ -108,7 +108,7 @@ class _Waiting:
         self._until = float("inf") if patience is None else now + patience
         self._called_off = called_off or (lambda: False)
         self._waiter = claims.waiters.add_waiter(seen.id)
-        self._joins_at = now + JOIN_AFTER if claims.waiters.can_be_told else float("inf")
+        self._joins_at = now + JOIN_AFTER if claims.waiters.can_be_notified else float("inf")
         self._has_joined = self._has_won = self.is_ended = False
         self._pause = FIRST_PAUSE
         self._holder: SessionView | None = None

@@ -117,7 +117,7 @@ class Claims(OutsideClaims):
         found = wanted.differs_from(held.claim.fingerprint)
         if found is None:
             return held
-        self.let_go(held)
+        self.settle_unneeded(held)
         raise wanted.payload_mismatch(found, "an attempt that was cut off", None)
 
     def read_occurrence(self, wanted: CallKey) -> Occurrence | None:
@@ -146,7 +146,7 @@ class Claims(OutsideClaims):
         if held is not None:
             if not held.is_left:
                 return False
-            self.let_go(held)
+            self.settle_unneeded(held)
             return True
         if asked or seen.session is None:
             return False
@@ -164,7 +164,7 @@ class Claims(OutsideClaims):
             left = [one for one in self._asked if one.is_left]
             behind = [held for held in self._held.values() if held.is_left]
         for held in behind:
-            self.let_go(held)
+            self.settle_unneeded(held)
         for one in left:
             try:
                 found = self.store.occurrences(OccurrenceFilter(job=one.wanted.spec.name, key=one.wanted.key), limit=1)

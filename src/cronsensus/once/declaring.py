@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Never, overload
 
 from cronsensus.declared.declarations import log_other_meanings
-from cronsensus.declared.functions import Function, look_at
+from cronsensus.declared.functions import Function, inspect_function
 from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
 from cronsensus.model.job import JobSpec, OnCrash, Policies, check_choice, unknown_option
 from cronsensus.once.choices import OnBusy, OnError, OnMismatch
@@ -139,7 +139,7 @@ class Guards:
             if callable(key) and (args or kwargs or not callable(function)):
                 # `key` is the function, and this is a call of what it became.
                 raise _missing_parentheses("once", "key='charge:{order_id}'")
-            looked_at = inspect_function(function, name)
+            looked_at = inspect_guarded(function, name)
             signature = _callers_signature(looked_at, transaction=transaction)
             key_of = KeyOf(key, looked_at.name, signature)
             fingerprint_of = FingerprintOf(payload, looked_at.name, signature)
@@ -205,7 +205,7 @@ class Guards:
         options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
 
         def decorate(function: Callable[..., Any]) -> Any:
-            looked_at = inspect_function(function, name)
+            looked_at = inspect_guarded(function, name)
             log_other_meanings(looked_at.name, trigger)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
@@ -261,12 +261,12 @@ class Guards:
         return guarded
 
 
-def inspect_function(function: Callable[..., Any], name: str | None) -> Function:
+def inspect_guarded(function: Callable[..., Any], name: str | None) -> Function:
     """Return what is to know of a function that is to be guarded."""
     from cronsensus.once.once import Once
 
     plain = function.function if isinstance(function, Once) else function
-    looked_at = look_at(plain, name=name, executor=None)
+    looked_at = inspect_function(plain, name=name, executor=None)
     if looked_at.registered.run_parameter is not None:
         raise UnsupportedFunction(
             f"{looked_at.name} ({looked_at.place}) asks for a Run by {looked_at.registered.run_parameter!r}, but it is "

@@ -35,7 +35,7 @@ from cronsensus.model.states import State
 from cronsensus.node.executors.result import describe_error
 from cronsensus.node.run import BaseRun, current_run, enter_run
 from cronsensus.node.run_transaction import UNCOMMITTED
-from cronsensus.once.acquiring import Got, acquire, give_back
+from cronsensus.once.acquiring import Got, acquire, release_claim
 from cronsensus.once.call_key import CallKey
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims
@@ -285,7 +285,7 @@ class Once(Generic[P, R_co]):
         outer, chain = current_run(), _chain.get()
         wanted = await on_worker(partial(self._asked_for, claims, how, args, kwargs, chain, _key_of_run(outer)))
         flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names_of_held(chain, claims))
-        got = await adrive_flow(flow, lambda answer: give_back(answer, claims))
+        got = await adrive_flow(flow, lambda answer: release_claim(answer, claims))
         if not isinstance(got, OwnedClaim):
             return self._recorded_answer(wanted, got, how.on_busy)
         try:

@@ -35,7 +35,7 @@ class Waiters:
         return bool(self._waiters)
 
     @property
-    def can_be_told(self) -> bool:
+    def can_be_notified(self) -> bool:
         """Whether the store has notifications."""
         return can_notify(self._store())
 
@@ -62,7 +62,7 @@ class Waiters:
             waiter: from ``add_waiter``.
             pass_on: wake all waiters here, and the next process if the notification went to this one alone.
         """
-        waiter.leave()
+        waiter.leave_queue()
         occurrence = _waited_for(waiter)
         with self._lock:
             waiters = self._waiters.get(occurrence, set())
@@ -79,7 +79,7 @@ class Waiters:
     def notify_of_end(self, occurrence: int, *, ran_for: float, attempt: int) -> None:
         """Notify other processes of an occurrence's end, if one of them can be in its queue. Never raises."""
         # A call that waited for an earlier attempt too may have waited for longer than this one ran.
-        if (ran_for > TELL_AFTER or attempt > 1) and self.can_be_told:
+        if (ran_for > TELL_AFTER or attempt > 1) and self.can_be_notified:
             self._store().wake_next(_queue_of(occurrence))
 
     def wake_calls(self, occurrence: int) -> None:

@@ -283,7 +283,7 @@ class OutsideClaims:
             self.drop_settled(held, accepted=answer.accepted)
         return [answers[end.id, end.token] for end in ends.values()]
 
-    def let_go(self, held: OwnedClaim) -> None:
+    def settle_unneeded(self, held: OwnedClaim) -> None:
         """Settle what nobody here needs: record what is known of its end, or give back what never began."""
         if not held.record_end():
             held.owed = True
@@ -294,11 +294,11 @@ class OutsideClaims:
         ticket.over = True
         held = ticket.held
         if held is not None and not self.crossed_a_fork:
-            self.let_go(held)
+            self.settle_unneeded(held)
 
     def drop_settled(self, held: OwnedClaim, *, accepted: bool = False) -> None:
         """Drop a claim that the store has settled; ``accepted``: under the end that was sent."""
-        held.let_go_of(accepted=accepted)
+        held.release_claim(accepted=accepted)
         self.drop_claim(held)
 
     def drop_claim(self, held: OwnedClaim) -> None:
@@ -307,7 +307,7 @@ class OutsideClaims:
         self._host.discard_resource(held)
         with self._lock:
             self._held.pop((held.claim.id, held.claim.token), None)
-        held.tell_recorded()
+        held.report_recorded()
 
     # --- holders ------------------------------------------------------------------------------------------------------
 

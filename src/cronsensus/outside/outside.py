@@ -281,7 +281,7 @@ class Outside:
         """Give back what has not begun; another process may take it at once."""
         try:
             won.held.begun = False
-            self._claims.let_go(won.held)
+            self._claims.settle_unneeded(won.held)
         finally:
             self._drop_claim(won)
 
@@ -385,7 +385,7 @@ class Outside:
         except LeaseLost as error:
             for won in ended:
                 _log.warning("the result of %s was refused: %s", won, error)
-                won.held.tell_recorded(accepted=False)
+                won.held.report_recorded(accepted=False)
         except Exception:  # noqa: BLE001 - logged; the claims keep what they are to say
             _log.exception("a mistake in cronsensus; please report it. %d ends are tried again", len(ended))
         for won in ended:

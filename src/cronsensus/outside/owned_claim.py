@@ -143,7 +143,7 @@ class OwnedClaim:
             self._told.append(told)
         return True
 
-    def let_go_of(self, *, accepted: bool = False) -> None:
+    def release_claim(self, *, accepted: bool = False) -> None:
         """Take it out of the ticket of its owner, now that the store knows its end."""
         self.is_over, self._was_accepted = True, accepted and self.is_settled
         ticket = self._ticket()
@@ -181,7 +181,7 @@ class OwnedClaim:
         self.claims.drop_settled(self, accepted=bool(settled) and all(one.accepted for one in settled))
         return True
 
-    def tell_recorded(self, *, accepted: bool | None = None) -> None:
+    def report_recorded(self, *, accepted: bool | None = None) -> None:
         """Tell who wants to know it, once, whether the store has accepted the end; ``None``: as is known of it."""
         try:
             tell = self._told.pop()  # of two threads one gets it
@@ -201,7 +201,7 @@ class _NoNotes:
     def held_notes(self, occurrence: int, token: int) -> Note | None:  # noqa: ARG002 - nothing is held
         return None
 
-    def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None: ...
+    def release_notes(self, occurrence: int, token: int, written: Note | None = None) -> None: ...
 
 
 _NO_PROGRESS = _NoNotes()

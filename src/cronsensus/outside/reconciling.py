@@ -71,9 +71,9 @@ class Reconciliation:
         again = [end if isinstance(end, End) else uncounted_end(*key, session) for key, end in ends.items()]
         if again:
             _log.aside.warning("the store forgot how %d calls ended: it is told again", len(again))
-            self._later(lambda: self._say_again(session, again, ends))
+            self._later(lambda: self._send_again(session, again, ends))
 
-    def _say_again(self, session: str, again: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
+    def _send_again(self, session: str, again: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
         settled: tuple[Settled, ...] = ()
         try:
             settled = self._store.step(session, Step(ends=tuple(again))).settled

@@ -229,10 +229,10 @@ class _Wire:
 
     def _is_typed(self) -> bool:
         if self._typed is None:
-            self._look()
+            self._resolve_type()
         return bool(self._typed)
 
-    def _look(self) -> None:
+    def _resolve_type(self) -> None:
         try:
             holder = SimpleNamespace(__annotations__={"it": self._annotation})
             self._type = typing.get_type_hints(holder, globalns=self._names, include_extras=True)["it"]

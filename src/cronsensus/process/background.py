@@ -172,7 +172,7 @@ class Whole(Generic[Answer]):
         self._errors: list[BaseException] = []
         self._over = Event()
 
-    def begin(self) -> None:
+    def start_act(self) -> None:
         """Start the act unless it was started; a caller that was interrupted in here may call it again."""
         if not self._ticket:
             return

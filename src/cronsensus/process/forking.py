@@ -9,7 +9,7 @@ from types import FrameType, ModuleType
 from typing import NamedTuple, Protocol
 
 from cronsensus.errors import ConfigurationError
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 
 
 class Forkable(Protocol):
@@ -34,7 +34,7 @@ def _forked() -> None:
         part.forked()
 
 
-begin_anew(_forked)
+start_anew(_forked)
 
 
 class Master(NamedTuple):

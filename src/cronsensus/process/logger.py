@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from cronsensus.process.interrupts import Condition
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 from cronsensus.security.masking import mask
 
 ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
@@ -205,7 +205,7 @@ def flush(timeout: float) -> None:
     _writer.flush(timeout)
 
 
-def say_aloud(text: str) -> None:
+def log_aloud(text: str) -> None:
     """Write a line to standard error, past all logging. Never raises."""
     try:
         stream = sys.stderr
@@ -228,7 +228,7 @@ def complain(name: str, level: int, message: object, args: tuple[object, ...], e
     except Exception:  # noqa: BLE001 - what cannot be formatted is named at least
         text, why = "a record", type(error).__name__
     last = "; further errors of this kind are not shown" if _complaints == MOST_COMPLAINTS else ""
-    say_aloud(
+    log_aloud(
         f"logging failed ({why}{last}), the application goes on; what was to be logged: "
         f"{logging.getLevelName(level)} {name}: {text}"
     )
@@ -260,19 +260,19 @@ class _Writer:
             self._open += 1
             if self._thread is not None:
                 return
-            self._thread = threading.Thread(target=self._turn, name="cronsensus-log", daemon=True)
+            self._thread = threading.Thread(target=self._write_next, name="cronsensus-log", daemon=True)
             try:
                 self._thread.start()
                 return
             except RuntimeError:
                 self._thread = None  # no thread can be had, as at the interpreter's end: it is written here
-        self._turn()
+        self._write_next()
 
     def flush(self, timeout: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: not self._open, timeout)
 
-    def _turn(self) -> None:
+    def _write_next(self) -> None:
         while (write := self._next()) is not None:
             self._write(write)
 
@@ -293,7 +293,7 @@ class _Writer:
                 dropped, self._dropped = self._dropped, 0
                 self._changed.notify_all()
         if dropped:
-            say_aloud(f"{dropped} log records were dropped, because a logging handler blocks")
+            log_aloud(f"{dropped} log records were dropped, because a logging handler blocks")
 
 
 _complaints = 0
@@ -305,4 +305,4 @@ def _in_child() -> None:
     _writer = _Writer()  # the other one's lock may have been held, and its thread is the parent's
 
 
-begin_anew(_in_child)
+start_anew(_in_child)

@@ -3,7 +3,7 @@
 A forked child has its parent's objects, and none of its threads: locks may be held by nobody, and connections are the
 parent's. What gevent has patched has its own locks, which hand over to other greenlets; one that was made before the
 patch stops them all. In both cases everything that was made before is made anew. After a fork Python calls what was
-given to ``begin_anew``; after a fork in C, as uWSGI's, and after a patch, a start does, by ``catch_up``.
+given to ``start_anew``; after a fork in C, as uWSGI's, and after a patch, a start does, by ``catch_up``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ThisProcess:
         self.pid = os.getpid()
 
 
-def begin_anew(act: _Act, *, before: _Act | None = None, in_parent: _Act | None = None) -> None:
+def start_anew(act: _Act, *, before: _Act | None = None, in_parent: _Act | None = None) -> None:
     """Call ``act`` in every forked child, and where gevent has patched the process since.
 
     Args:
@@ -64,4 +64,4 @@ def _has_greenlets() -> bool:
 _acts: list[_Act] = []
 _is_patched = _has_greenlets()
 this_process = ThisProcess()
-begin_anew(this_process.ask_again)
+start_anew(this_process.ask_again)

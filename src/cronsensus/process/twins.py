@@ -55,7 +55,7 @@ def require_reason(method: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-def begin_on_a_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+def start_on_a_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
     """Call a function on a thread of the running loop's, in a copy of this context; ``to_thread`` begins when awaited.
 
     So it is no task of its own, which a loop that ends would cancel before it has begun.

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
 from cronsensus.model.job import JobSpec, check_choice, check_name
 from cronsensus.once.choices import OnError
-from cronsensus.once.declaring import Guards, inspect_function, read_options, refuse_unknown, require_parentheses
+from cronsensus.once.declaring import Guards, inspect_guarded, read_options, refuse_unknown, require_parentheses
 from cronsensus.opened.scheduler_setup import Setup
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
-from cronsensus.process.twins import begin_on_a_thread
+from cronsensus.process.twins import start_on_a_thread
 from cronsensus.timing.durations import Duration
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Startups:
         options = read_options(keep, on_busy, on_error, "retry", most, None)
 
         def decorate(function: Callable[..., Any]) -> Any:
-            looked_at = inspect_function(function, name)
+            looked_at = inspect_guarded(function, name)
             try:
                 if looked_at.signature is not None:
                     looked_at.signature.bind()
@@ -158,7 +158,7 @@ class Startups:
             if not over.is_set():
                 self.start_up(loop, over.is_set)
 
-        running = begin_on_a_thread(run)
+        running = start_on_a_thread(run)
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:

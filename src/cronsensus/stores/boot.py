@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 from cronsensus.timing.clock import SystemClock
 
 _LINUX = Path("/proc/sys/kernel/random/boot_id")
@@ -121,4 +121,4 @@ def _in_child() -> None:
     _clock_offset.cache_clear()
 
 
-begin_anew(_in_child)
+start_anew(_in_child)

@@ -31,7 +31,7 @@ def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Ite
     # Not a threading.Timer: a signal handler that raises in its start would leave a hanging thread behind.
     watching = Whole(watch, "cronsensus-connecting")
     try:
-        watching.begin()
+        watching.start_act()
         yield
     finally:
         over.set()

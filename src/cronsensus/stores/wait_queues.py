@@ -27,7 +27,7 @@ class WaitQueues:
     def join_queue(self, name: str) -> None:
         """Join the queue of a lock at its end, unless in it. On return, an unlock is noticed from then on."""
 
-    def leave(self, name: str) -> None:
+    def leave_queue(self, name: str) -> None:
         """Leave the queue of a lock."""
 
     def receive(self, timeout: float) -> list[str]:

@@ -229,13 +229,13 @@ def test_retry_with_a_wrong_duration_is_an_error(run):
 
 def test_a_lost_lock_is_a_failure_but_a_lost_session_is_a_cancellation(run):
     assert ending_of_error(LeaseLost("lock 'reindex'"), run).kind == "raised"
-    run.stop("lease lost", lease_lost=True)
+    run.request_stop("lease lost", lease_lost=True)
     ending = ending_of_error(caught(run.check), run)
     assert (ending.kind, ending.reason, ending.error) == ("cancelled", "lease lost", None)
 
 
 def test_after_a_request_to_stop_an_exception_is_a_cancellation_and_kept(run):
-    run.stop("operator: too slow")
+    run.request_stop("operator: too slow")
     for error in (Cancel("x"), asyncio.CancelledError()):
         ending = ending_of_error(error, run)
         assert (ending.kind, ending.reason, ending.error) == ("cancelled", "operator: too slow", None)

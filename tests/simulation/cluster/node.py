@@ -210,7 +210,7 @@ class Watchdog:
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
 
-    def after(self, seconds: float, action: Callable[[], None]) -> Watched:
+    def call_after(self, seconds: float, action: Callable[[], None]) -> Watched:
         """Call ``action`` unless it is cancelled before."""
         watched = Watched(action)
         self._node.later(self._node.clock.micros(seconds), watched.look)

@@ -211,7 +211,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     line.join_queue(name)
     store.wake_next(name)
     line.join_queue(name)
-    line.leave(name)
+    line.leave_queue(name)
     for read in (store.job, store.history, store.ranges):
         read(name)
     store.occurrence(made.id)

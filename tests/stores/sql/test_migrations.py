@@ -89,7 +89,7 @@ def test_a_store_without_a_schema_is_named_as_such(empty_file, place, open_sqlit
 
 def test_a_newer_schema_is_refused(place, open_sqlite):
     store = open_sqlite()
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         tx.connection.execute("INSERT INTO cronsensus_schema VALUES (999, 'm0999_later', 0)")
     before = tables(place / "jobs.db")
     for verb in (store.check, store.migrate, store.sibling().check):
@@ -101,7 +101,7 @@ def test_a_newer_schema_is_refused(place, open_sqlite):
 @pytest.mark.parametrize("number", [1, 4])
 def test_a_schema_that_no_release_made_is_refused_and_left_alone(number, place, open_sqlite):
     store = open_sqlite()
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         tx.connection.execute(f"DELETE FROM cronsensus_schema WHERE version > {FIRST}")
         tx.connection.execute(f"UPDATE cronsensus_schema SET version = {number}")
     before = tables(place / "jobs.db")

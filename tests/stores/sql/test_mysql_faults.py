@@ -350,14 +350,14 @@ def test_a_row_that_comes_free_in_time_is_waited_for_again(open_mysql, mysql_url
         store.enqueue([Item(job="job", key="mine")])
         claims: list[Any] = []
         thread = threading.Thread(target=lambda: claims.extend(take(store, "s1", 1, {"f"}, lease=LEASE)))
-        packet = store._dialect._packet
+        packet = store._dialect._send_packet
 
         def count(driver: Any, parts: Any) -> Any:
             if any("UPDATE cronsensus_counters" in part.text for part in parts):
                 tries.append(1)
             return packet(driver, parts)
 
-        store._dialect._packet = count
+        store._dialect._send_packet = count
         thread.start()
         eventually(lambda: len(tries) >= 2)
     thread.join(30)

@@ -16,7 +16,7 @@ PLACE = ("database", "namespace")
 
 def present(store: Any, sessions: list[str], place: tuple[str, str] = PLACE) -> set[str] | None:
     """Ask through a handle."""
-    with store._glancing() as tx:
+    with store._glance_transaction() as tx:
         return mysql_presence.list_present(tx, driver_of(tx.connection), place, sessions)
 
 

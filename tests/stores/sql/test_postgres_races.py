@@ -226,7 +226,7 @@ def test_runs_of_a_session_that_another_node_has_locked_are_not_locked(open_post
     [claim] = take(store, "s1", 1, ["f"], lease=LONG)
     mine = {"session": "s1", "space": store.namespace}
     with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE") as other:
-        with store._writing() as tx:
+        with store._write_transaction() as tx:
             assert not tx.send("try_lock_session", **mine, boot=tx.epoch, moment=tx.moment).rows
             assert not tx.send("try_lock_runs", **mine).rows
             assert tx.send("held_runs", **mine).rows

@@ -54,7 +54,7 @@ def test_a_write_that_finds_another_number_of_rows_commits_nothing_and_leaves_th
     before = store.occurrence(mine.id), store.occurrence(other.id)
 
     def close_both() -> None:
-        with store._writing(queued=True) as tx:
+        with store._write_transaction(queued=True) as tx:
             rows = [row(mine, mine.token), row(other, other.token - 1)]
             tx.send_rows("close_runs", rows, one_each=True)
 
@@ -67,7 +67,7 @@ def test_a_write_that_finds_another_number_of_rows_commits_nothing_and_leaves_th
 
 def test_statements_that_wait_are_sent_with_one_whose_answer_is_wanted_and_with_the_end(store: Any) -> None:
     mine, other = claims(store, 2)
-    with store._writing(queued=True) as tx:
+    with store._write_transaction(queued=True) as tx:
         closing = tx.send("lock_runs", ids=[mine.id, other.id], space=tx.namespace)
         tx.send_rows("close_runs", [row(mine, mine.token)], one_each=True)
         assert tx.send("read_run", occurrence=mine.id, space=tx.namespace).rows[0].state == "succeeded"
@@ -104,10 +104,10 @@ def test_a_value_that_no_column_takes_is_refused_and_nothing_is_written(store: A
     if store.capabilities.name == "sqlite":
         return
     (mine,) = claims(store, 1)
-    with pytest.raises(InvalidOption), store._writing(queued=True) as tx:
+    with pytest.raises(InvalidOption), store._write_transaction(queued=True) as tx:
         tx.send_rows("close_runs", [("succeeded", "half \ud800", None, None, 1, 1, mine.id, mine.token)])
     if store.capabilities.name == "postgresql":
-        with pytest.raises(InvalidOption, match="NUL"), store._writing(queued=True) as tx:
+        with pytest.raises(InvalidOption, match="NUL"), store._write_transaction(queued=True) as tx:
             tx.send_rows("close_runs", [("succeeded", "cut\0off", None, None, 1, 1, mine.id, mine.token)])
     assert store.renew("s1", lease=LEASE).held == ((mine.id, mine.token),)
 

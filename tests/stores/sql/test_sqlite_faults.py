@@ -302,8 +302,8 @@ def test_no_space_left(tight):
 
 HOLD = """
 store = SqliteStore(url)
-with store._writing() as tx:
-    tx.connection.execute("INSERT INTO cronsensus_counters VALUES ('unfinished', 1)")
+with store._write_transaction() as tx:
+    tx.connection.execute_text("INSERT INTO cronsensus_counters VALUES ('unfinished', 1)")
     say("holding")
     hear()
 say("done")
@@ -353,7 +353,7 @@ def test_a_lock_whose_holder_is_killed_is_free_at_once_and_its_work_undone(open_
     holder.process.send_signal(signal.SIGKILL)
     holder.process.wait()
     queue(store)
-    with store._reading() as tx:
+    with store._read_transaction() as tx:
         assert not tx.connection.execute("SELECT 1 FROM cronsensus_counters WHERE name = 'unfinished'").fetchall()
 
 
@@ -423,7 +423,7 @@ inside.set()
 thread.join()
 codes = [os.waitpid(child, 0)[1] for child in children]
 store.enqueue([Item(job="queue")])
-with store._reading() as tx:
+with store._read_transaction() as tx:
     [(verdict,)] = tx.connection.execute("PRAGMA integrity_check").fetchall()
 say(f"{codes} {verdict} {len(store.sessions())}")
 store.close()
@@ -518,7 +518,7 @@ def test_a_definition_that_cannot_be_read_stops_no_other_job(damage, open_sqlite
     )
     store.open_session(a_session("s1"), lease=2 * LEASE)
     store.enqueue([Item(job=name) for name in names])
-    with store._writing() as tx:
+    with store._write_transaction() as tx:
         tx.connection.driver.execute("UPDATE cronsensus_jobs SET spec = ? WHERE name = 'broken'", [damage])
     clock.advance(timedelta(minutes=1))
     fresh = store.sibling()
@@ -648,7 +648,7 @@ def test_a_store_describes_itself(open_sqlite, place):
     assert shown["file"] == str(place / "jobs.db")
     assert shown["bytes"] > 0
     assert "power cut may lose" in store.capabilities.survives
-    with store._reading() as tx:
+    with store._read_transaction() as tx:
         assert tx.connection.execute("PRAGMA synchronous").fetchone()[0] == 1
     with open_sqlite()._reading() as tx:
         assert tx.connection.execute("PRAGMA synchronous").fetchone()[0] == 2

@@ -205,7 +205,7 @@ class Guard:
             self._store_wait = None
             if self._participant is None:
                 self._ours._opened.close()  # what a last try may have opened
-        self._give_back_from_loop(left)
+        self._release_from_loop(left)
         answer = self._original["shutdown"](wait)
         if self._participant is not None:
             closing = threading.Thread(target=self._close, args=(self._participant, wait), name="cronsensus-closing")
@@ -319,7 +319,12 @@ class Guard:
         soon = is_memory(self._scheduler, job._jobstore_alias)
         if late:
             self._ask(
-                participant, job, late, "late", lambda got: self._take(executor, job, late, named_at, got), soon=soon
+                participant,
+                job,
+                late,
+                "late",
+                lambda got: self._hand_out(executor, job, late, named_at, got),
+                soon=soon,
             )
         if in_time and full:
             # APScheduler itself tells the listeners.
@@ -330,7 +335,7 @@ class Guard:
             raise MaxInstancesReachedError(job)
 
         def on_answer(got: Answer | Exception) -> None:
-            self._take(executor, job, in_time, named_at, got)
+            self._hand_out(executor, job, in_time, named_at, got)
 
         if in_time and not full:
             if not soon:
@@ -362,7 +367,7 @@ class Guard:
         else:
             then(got)
 
-    def _take(
+    def _hand_out(
         self,
         executor: Any,
         job: Any,
@@ -411,7 +416,12 @@ class Guard:
         with self._lock:
             intent: Intent = "full" if self._is_full(executor, job) else "run"
         self._ask(
-            participant, job, [time], intent, lambda got: self._take(executor, job, [time], named_at, got), soon=True
+            participant,
+            job,
+            [time],
+            intent,
+            lambda got: self._hand_out(executor, job, [time], named_at, got),
+            soon=True,
         )
 
     def _report(self, job: Any, times: Sequence[datetime], got: Answer | Exception) -> None:
@@ -445,7 +455,7 @@ class Guard:
         except RuntimeError as error:
             # The loop is closed: its program ended without a shutdown.
             self._name_no_more(error)
-        self._give_back_from_loop(won)
+        self._release_from_loop(won)
 
     def _submit_on_loop(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
         with self._lock:
@@ -454,12 +464,12 @@ class Guard:
         if kept:  # else a shutdown has given it back
             self._submit_won(executor, view, kept)
 
-    def _give_back_from_loop(self, won: Iterable[Won]) -> None:
+    def _release_from_loop(self, won: Iterable[Won]) -> None:
         """Give back what no loop will submit any more: it is free for other processes at once."""
         with self._lock:
             self._on_loop.difference_update(won)
         for one in won:
-            self._give_back(one)
+            self._release_claims(one)
 
     def _name_no_more(self, error: RuntimeError) -> None:
         """Win nothing more, now that an executor takes nothing any more: this process is about to end."""
@@ -484,7 +494,7 @@ class Guard:
             for one in won:
                 with self._lock:
                     self._won.pop((view.id, one.time), None)
-                self._give_back(one)
+                self._release_claims(one)
             at_once = self._announced.pop(view.id, self) is None
             if isinstance(error, MaxInstancesReachedError):
                 if at_once:
@@ -504,7 +514,7 @@ class Guard:
             return
         self._original["_dispatch_event"](event)
 
-    def _give_back(self, won: Won) -> None:
+    def _release_claims(self, won: Won) -> None:
         participant = self._participant
         if participant is not None:
             participant.submit(lambda: participant.release(won))
@@ -546,7 +556,7 @@ class Guard:
         executor = None if job is None else self._scheduler._executors.get(job.executor)
         if job is None or executor is None:
             _log.info("%s was left by another process, and is no job of this one any more", name)
-            self._give_back(won)
+            self._release_claims(won)
             if self._participant is not None:
                 self._participant.withdraw(name)
             return

@@ -353,7 +353,7 @@ class LoopExecutor(Executor):
                 where = describe_error(error).traceback
             elif attempt.asked is None and is_task_cancelled(error) and not isinstance(attempt.home, _OwnHome):
                 attempt.held_back = ending
-                self._attempts.timer.call_after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
+                self._attempts.timer.call_after(LOOK_EVERY, lambda: self._log_held_back(attempt))
                 return
         else:
             ending = ending_of_value(value, call.registered.types)
@@ -372,7 +372,7 @@ class LoopExecutor(Executor):
                 attempt, failed_ending("RuntimeError", "the job's task ended without a word of how")
             )
 
-    def _tell_held_back(self, attempt: _LoopAttempt) -> None:
+    def _log_held_back(self, attempt: _LoopAttempt) -> None:
         """Report an attempt that was cancelled by other code, as soon as it is known what for."""
         if attempt.held_back is None or not self._attempts.is_open(attempt):
             return
@@ -380,7 +380,7 @@ class LoopExecutor(Executor):
         if not attempt.home.is_turning or attempt.home.is_shut_down:
             self._cut_off(attempt)
         elif attempt.looks < LOOKS_AT_AN_END and attempt.home.is_ending:
-            self._attempts.timer.call_after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
+            self._attempts.timer.call_after(LOOK_EVERY, lambda: self._log_held_back(attempt))
         else:
             self._attempts.end_attempt(attempt, attempt.held_back)
 

@@ -66,7 +66,7 @@ class Home(Protocol):
         """Return its pulse."""
 
     @property
-    def turns(self) -> bool:
+    def is_turning(self) -> bool:
         """Return whether a thread turns it now."""
 
     @property
@@ -103,7 +103,7 @@ class LoopWatch:
         now = self._attempts.clock.monotonic()
         try:
             for home in {attempt.home for attempt in open_}:
-                if home.turns and (seconds := home.pulse.silent_for(now)) >= BLOCKED:
+                if home.is_turning and (seconds := home.pulse.silent_for(now)) >= BLOCKED:
                     _log_blocked_loop(home, [attempt for attempt in open_ if attempt.home is home], seconds)
         finally:
             with self._lock:

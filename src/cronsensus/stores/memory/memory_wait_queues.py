@@ -21,7 +21,7 @@ class MemoryQueues(WaitQueues):
             if not self._closed.is_set():
                 self._space.wait_queues.setdefault(name, {}).setdefault(self)
 
-    def leave(self, name: str) -> None:
+    def leave_queue(self, name: str) -> None:
         """Leave the queue."""
         with self._changed:
             self._space.leave_queue(self, name)

@@ -335,7 +335,7 @@ class RoundVerbs(Handle):
         if row is None:
             return self._answer_again(end)
         now, then = self._now(), unless_cancelled(end.then, row.cancel)
-        self._space.begin_reserved(row, now - end.elapsed)
+        self._space.start_reserved(row, now - end.elapsed)
         error = error_of(then)
         row.error, reason = None if error is None else clean_error(error), cleaned(then.reason)
         if (recorded := recorded_as(then)) is None:
@@ -402,7 +402,7 @@ class RoundVerbs(Handle):
         if row is None:
             return False
         if note.ran is not None:
-            self._space.begin_reserved(row, self._now() - note.ran)
+            self._space.start_reserved(row, self._now() - note.ran)
         if note.progress is not None:
             row.progress = note.progress
         for line in note.lines:

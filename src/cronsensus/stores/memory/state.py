@@ -352,7 +352,7 @@ class Space:
         )
         self._index_row(row)
 
-    def begin_reserved(self, row: OccurrenceRow, at: datetime) -> None:
+    def start_reserved(self, row: OccurrenceRow, at: datetime) -> None:
         """Note when an attempt began, if it is one that was reserved and not known to have begun."""
         if row.reserved and row.started_at is not None:
             row.reserved, row.started_at = False, max(at, row.started_at)

@@ -86,13 +86,13 @@ class Client:
                 # The server was restarted, or another took its place. From EVAL on it knows the script.
                 return self._send_script(connection, (b"EVAL", script.text, *rest), confirmed=confirmed)
 
-        def talk_and_tell(connection: DriverConnection) -> tuple[bytes, int]:
+        def talk_and_report(connection: DriverConnection) -> tuple[bytes, int]:
             answer = talk(connection)
             if tell is not None:
                 tell(connection._sock)  # noqa: SLF001 - it alone is another one after each connect
             return answer
 
-        answer, replicas = self._talk_to_server(talk_and_tell)
+        answer, replicas = self._talk_to_server(talk_and_report)
         if confirmed:
             self._require_replicas(replicas, answer)
         return answer

@@ -8,7 +8,7 @@ import weakref
 from redis import exceptions
 
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
@@ -39,7 +39,7 @@ class Subscription:
         self._sign: bytes | None = None
         self._shown: bytes | None = None
         self._heard_at = 0.0
-        self._poller = Poller(self._let_go)
+        self._poller = Poller(self._release_connection)
         _all.add(self)
 
     def show_sign(self, sign: bytes | None) -> None:
@@ -147,7 +147,7 @@ class Subscription:
             connection.send_command("UNSUBSCRIBE", shown)
         self._shown = wanted
 
-    def _let_go(self) -> None:
+    def _release_connection(self) -> None:
         with self._lock:
             self._hang_up()
         self._route.close()
@@ -176,4 +176,4 @@ def _after_fork_in_child() -> None:
         subscription.after_fork_in_child()
 
 
-begin_anew(_after_fork_in_child)
+start_anew(_after_fork_in_child)

@@ -45,7 +45,7 @@ class RedisQueues(WaitQueues):
         self._begun.set()
         self._write("join_queue", name, self._id)
 
-    def leave(self, name: str) -> None:
+    def leave_queue(self, name: str) -> None:
         """Leave the queue."""
         with self._lock:
             self._joined.discard(name)

@@ -161,7 +161,7 @@ class RoundVerbs(Handle):
             far = max((time, ask.job) for ask in asks for time in ask.times)
             raise too_early(far[1], far[0], from_micros(int(refused.rest))) from None
         except TooFewReplicas as short:
-            self._give_back(unpack_answer(short.answer)[1][-2])
+            self._encode_releases(unpack_answer(short.answer)[1][-2])
             raise
         # One whose definition or arguments cannot be read was given back.
         won = {occurrence_id(one.id): one for one in self._read_claims(session, taken)}
@@ -184,7 +184,7 @@ class RoundVerbs(Handle):
                 )
             except TooFewReplicas as short:
                 if taken := unpack_answer(short.answer)[1]:
-                    self._give_back(taken[-2])
+                    self._encode_releases(taken[-2])
                 raise
             if answer is not False:
                 row: Row = answer
@@ -221,7 +221,7 @@ class RoundVerbs(Handle):
                 if row[1] in known:
                     self._leave_out(row[0], f"run {row[0]} waits, cannot be run, and", error)
         if back:
-            self._give_back(back)
+            self._encode_releases(back)
         return claims
 
     def _leave_out(self, number: str, what: str, error: Exception) -> None:
@@ -230,7 +230,7 @@ class RoundVerbs(Handle):
         self._left_out |= {number: True}
         self._left_out_at = _CLOCK.monotonic()
 
-    def _give_back(self, rows: Sequence[Row]) -> None:
+    def _encode_releases(self, rows: Sequence[Row]) -> None:
         """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""
         try:
             self._write_script(

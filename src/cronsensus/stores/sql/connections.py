@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.process.interrupts import Condition
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 from cronsensus.stores.sql.connection import Connection
 
 MOST_IDLE = 4
@@ -55,7 +55,7 @@ class Connections:
         _all.add(self)
 
     def acquire_connection(self) -> Connection:
-        """Return a connection for this thread alone, until ``give_back`` or ``throw_away``.
+        """Return a connection for this thread alone, until ``release_connection`` or ``throw_away``.
 
         Raises:
             StoreUnavailable: the store was closed.
@@ -80,7 +80,7 @@ class Connections:
         finally:
             self._end_use(opening)
 
-    def give_back(self, connection: Connection) -> None:
+    def release_connection(self, connection: Connection) -> None:
         """Keep a connection that is known to be in order, or close it if enough are idle."""
         with self._changed:
             self._used.discard(connection)
@@ -171,4 +171,4 @@ def _in_child() -> None:
     _forking = threading.Lock()
 
 
-begin_anew(_in_child, before=_before_fork, in_parent=_in_parent)
+start_anew(_in_child, before=_before_fork, in_parent=_in_parent)

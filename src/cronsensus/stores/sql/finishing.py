@@ -120,7 +120,7 @@ def _state_of(row: AnyRow | None, became: tuple[int, State] | None) -> State | N
     return None if row is None else State(row.state)
 
 
-def give_back(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyRow]) -> list[State | None]:
+def release_runs(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyRow]) -> list[State | None]:
     """Give back claims whose attempt was not begun, and say what became of each; ``None``: it is not current.
 
     ``found``: the occurrences, locked. Safe when a takeover happens at the same instant: the UPDATE asks for the token.

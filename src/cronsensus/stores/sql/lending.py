@@ -125,7 +125,7 @@ class Lending:
             self._connections.throw_away(connection)
             raise
         else:
-            self._connections.give_back(connection)
+            self._connections.release_connection(connection)
 
 
 class _Lent(RunTransaction):

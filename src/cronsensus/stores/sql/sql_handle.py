@@ -177,7 +177,7 @@ class SqlHandle(Store):
                         yield self._transaction_on(connection)
                 connection.was_good = True
             except (CronsensusError, LookupError) as error:
-                put = self._connections.give_back if _raised_by_us(error) else self._connections.throw_away
+                put = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
                 put(connection)
                 raise
             except BaseException as error:
@@ -187,7 +187,7 @@ class SqlHandle(Store):
                     raise TryAgain(f"{self._where}: the connection was lost; try again") from error
                 raise
             else:
-                self._connections.give_back(connection)
+                self._connections.release_connection(connection)
 
     @contextmanager
     def _in_transaction(
@@ -246,14 +246,14 @@ class SqlHandle(Store):
                 yield
         except (CronsensusError, LookupError) as error:
             # A verb's own "no": rolled back, and the connection is as good as before.
-            put = self._connections.give_back if _raised_by_us(error) else self._connections.throw_away
+            put = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
             self._ended_here(connection, put)
             raise
         except BaseException:
             self._ended_here(connection, self._connections.throw_away)
             raise
         else:
-            self._ended_here(connection, self._connections.give_back)
+            self._ended_here(connection, self._connections.release_connection)
 
     def _ended_here(self, connection: Connection, put: Callable[[Connection], None]) -> None:
         """Put a connection away, unless this thread found it left open and has done so."""

@@ -51,7 +51,7 @@ class PresenceStore(SqlStore):
             opened_at = sessions.open_session(tx, session, lease)
             silent, newest = tx.send("silent_sessions", space=tx.namespace), tx.send("newest_session")
         observations = tx.connection.info.setdefault("observations", Observations())
-        observations.begin((row.id for row in silent.rows), newest.rows[0].number)
+        observations.start_observing((row.id for row in silent.rows), newest.rows[0].number)
         return opened_at
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
@@ -116,6 +116,6 @@ class PresenceStore(SqlStore):
             except BaseException:
                 self._connections.throw_away(connection)
                 raise
-            self._connections.give_back(connection)
+            self._connections.release_connection(connection)
             return answer
         return None

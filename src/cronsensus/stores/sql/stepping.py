@@ -95,7 +95,7 @@ def _take_back(tx: Transaction, back: Sequence[GiveBack], found: Mapping[int, An
     for cut in cuts:
         places = [place for place, one in enumerate(back) if one.cut == cut]
         if claims := [back[place].claim for place in places]:
-            states = finishing.give_back(tx, claims, found) if cut is None else give_up(tx, claims, cut)
+            states = finishing.release_runs(tx, claims, found) if cut is None else give_up(tx, claims, cut)
             for place, state in zip(places, states, strict=True):
                 became[place] = state
     return became

@@ -185,7 +185,7 @@ class Transaction:
         if begin:
             self.connection.was_good = True
             self._reading, self.came_at = reading, self.dialect.monotonic()
-            self.tell_clocks()
+            self.report_clocks()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -205,9 +205,9 @@ class Transaction:
         """Do something as soon as the clocks are read, before anything is done by them."""
         self._on_clocks = act
         if not self._begin:
-            self.tell_clocks()
+            self.report_clocks()
 
-    def tell_clocks(self) -> None:
+    def report_clocks(self) -> None:
         """Do what is to be done when the clocks are read."""
         act, self._on_clocks = self._on_clocks, None
         if act is not None:

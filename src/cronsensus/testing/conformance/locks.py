@@ -373,7 +373,7 @@ class Locks(StoreTest):
     def test_a_waiter_that_left_the_queue_is_not_notified(self) -> None:
         grant, queues = self.lock(), self.wait_queues()
         queues.join_queue("name")
-        queues.leave("name")
+        queues.leave_queue("name")
         assert self.store.unlock(grant)
         assert [] == queues.receive(0.05)
 

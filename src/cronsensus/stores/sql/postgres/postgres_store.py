@@ -266,7 +266,7 @@ class PostgresStore(PresenceStore):
         """Whether a pooler stands between; found out by connecting, where no connection of this process has yet."""
         if not self._postgres.knows_pooler:
             with self._errors_explained():
-                self._connections.give_back(self._connections.acquire_connection())
+                self._connections.release_connection(self._connections.acquire_connection())
         return self._postgres.is_pooled
 
     @property

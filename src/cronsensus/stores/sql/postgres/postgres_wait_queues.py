@@ -58,7 +58,7 @@ class NotificationQueues(WaitQueues):
                 self._driver = driver
                 self._poller.wake()
 
-    def leave(self, name: str) -> None:
+    def leave_queue(self, name: str) -> None:
         """Leave the queue."""
         with self._lock:
             self._joined.discard(name)

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 from cronsensus.stores.boot import boot_id
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import sqlite_errors
@@ -91,7 +91,7 @@ class _Held:
             return False
         return (found.st_dev, found.st_ino) == self._place
 
-    def let_go(self) -> None:
+    def release_hold(self) -> None:
         self._end()
         self.file = None
 
@@ -236,7 +236,7 @@ class Epoch:
                 f"{self._path} was replaced while in use and names another epoch, in which this process has no lease; "
                 "restart this process"
             )
-        held.let_go()
+        held.release_hold()
         held.hold(file)
 
     def _keep_file(self, file: int, text: str) -> None:
@@ -342,7 +342,7 @@ def _in_child() -> None:
     global _lock  # noqa: PLW0603 - the parent's thread that holds it does not exist here
     for held in list(_held.values()):
         with contextlib.suppress(OSError):
-            held.let_go()
+            held.release_hold()
     _held.clear()
     _lock = threading.RLock()
 
@@ -355,4 +355,4 @@ def _in_parent() -> None:
     _lock.release()
 
 
-begin_anew(_in_child, before=_before_fork, in_parent=_in_parent)
+start_anew(_in_child, before=_before_fork, in_parent=_in_parent)

@@ -18,7 +18,7 @@ import threading
 import weakref
 from pathlib import Path
 
-from cronsensus.process.this_process import begin_anew
+from cronsensus.process.this_process import start_anew
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.sql.sqlite.pipes import (
@@ -61,7 +61,7 @@ class PipeQueues(WaitQueues):
                 self._places[name] = self._make(name)
                 self._poller.wake()  # the thread in ``receive`` waits for other pipes than there are now
 
-    def leave(self, name: str) -> None:
+    def leave_queue(self, name: str) -> None:
         """Leave the queue."""
         with self._lock:
             self._forget(name)
@@ -149,7 +149,7 @@ def _in_child() -> None:
         queues._forked()  # noqa: SLF001 - of this module
 
 
-begin_anew(_in_child)
+start_anew(_in_child)
 
 
 def prefix_of(namespace: str, name: str) -> str:
