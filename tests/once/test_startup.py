@@ -133,7 +133,7 @@ def test_a_generation_may_be_named(monkeypatch):
         Scheduler("memory://")
 
 
-SHOW = "from cronsensus.startup.generations import master; print(master())"
+SHOW = "from cronsensus.startup.generations import name_master; print(name_master())"
 FORK = f"""
 import os
 if os.fork() == 0:
