@@ -72,6 +72,7 @@ types: setup
 	$(BIN)/mypy --strict src
 	$(BIN)/mypy scripts/stores
 	$(BIN)/mypy scripts/mutants
+	$(BIN)/mypy scripts/durations
 	$(BIN)/mypy scripts/screenshots
 	$(BIN)/mypy scripts/snippets tests $(wildcard bench examples)
 

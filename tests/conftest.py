@@ -10,7 +10,7 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 from cronsensus.process import logger
-from tests.tiers import is_long, is_long_file
+from tests.tiers import SHORT_TIER, is_long, is_long_file
 
 pytest_plugins = ["tests.servers.fixtures"]
 # Their assertions tell what differed, as those of tests do.
@@ -72,10 +72,6 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 FIRST = ("test_each_snapshot_is_made_exactly_once_while_processes_are_killed_at_random",)
 """What takes longest, so that it is not what the others wait for in the end."""
-
-
-SHORT_TIER = "not long"
-"""What ``make test`` asks for; ``make long`` asks for the mark itself, and for examples that were never drawn."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cronsensus.stores.redis.url import read_url as read_redis
-from cronsensus.stores.sql.mysql.url import read_url as read_mysql
-from cronsensus.stores.sql.postgres.url import read_url as read_postgres
+from cronsensus.stores.redis.redis_url import read_url as read_redis
+from cronsensus.stores.sql.mysql.mysql_url import read_url as read_mysql
+from cronsensus.stores.sql.postgres.postgres_url import read_url as read_postgres
 
 ROOT = Path(__file__).parent.parent
 COMPOSE = (ROOT / "compose.yaml").read_text()

@@ -30,6 +30,6 @@ def test_examples_do_what_they_say(name, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["Call", "Handle", "Job", "JobDefaults", "Run", "Scheduler", "Settings"])
+@pytest.mark.parametrize("name", ["Handle", "Job", "JobDefaults", "Run", "Scheduler"])
 def test_each_class_that_users_make_or_get_has_an_example(name):
     assert ">>> " in (getattr(cronsensus, name).__doc__ or "")

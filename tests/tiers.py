@@ -10,7 +10,28 @@ server, the README, the examples, and all tests of units.
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase, translate
+from pathlib import Path
+
+SHORT_TIER = "not long"
+"""What ``make test`` asks for; ``make long`` asks for the mark itself, and for examples that were never drawn."""
+
+DURATIONS = Path(__file__).parent / "durations.txt"
+"""What each file in the tier of every commit takes, as ``scripts/durations`` has measured it."""
+
+
+@dataclass(frozen=True, order=True)
+class Took:
+    """What a file of tests took, in seconds, and in seconds of a processor."""
+
+    seconds: float = 0.0
+    processor: float = 0.0
+
+    def __add__(self, more: Took) -> Took:
+        return Took(self.seconds + more.seconds, self.processor + more.processor)
+
 
 LONG: tuple[tuple[str, str], ...] = (
     # Each waits for real time to pass on real servers.
@@ -47,6 +68,11 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/metrics/test_rules.py*", "promtool plays twenty minutes of each rule"),
     ("tests/test_example_keep_in_web_servers.py*", "starts gunicorn and uvicorn, and counts what eight workers run"),
     (
+        "tests/test_recipes.py::test_four_gunicorn_workers*",
+        "the same; in every commit two processes of examples/keep_apscheduler.py",
+    ),
+    ("tests/test_recipes.py::*two_requests_order[[]flask]", "the same; with FastAPI in every commit"),
+    (
         "tests/stores/sql/test_*_faults.py*",
         "servers that are killed, full, silent; nodes are killed on each in every commit",
     ),
@@ -60,9 +86,12 @@ LONG: tuple[tuple[str, str], ...] = (
         "fifty nights of batches more; ten in every commit",
     ),
     (
-        "tests/simulation/test_diamond_nights.py::*both_its_sides*[[][1-9]*prunes*",
-        "twenty nights of diamonds more in which people prune; ten in every commit",
+        "tests/simulation/test_diamond_nights.py::*both_its_sides*[[][1-9]*",
+        "twenty nights more of each kind",
     ),
+    ("tests/simulation/test_starvation.py::*all_the_same[[][1-9]*", "two full nights more; one in every commit"),
+    ("tests/simulation/test_batch_nights.py::*rough_enough*", "counts what the same nights met"),
+    ("tests/simulation/test_diamond_nights.py::*rough_enough*", "the same"),
     (
         "tests/simulation/test_quiet_nights.py::*that_it_had[[][1-9]*",
         "ninety quiet nights more; ten in every commit",
@@ -81,6 +110,13 @@ LONG: tuple[tuple[str, str], ...] = (
         (f"tests/audit/*[[]{store}-*", "the table of faults runs on memory and SQLite in every commit")
         for store in ("postgres", "mysql", "redis")
     ),
+    (
+        "tests/alerts/test_alerts.py::*[[]sqlite*",
+        "on memory in every commit; the suite of stores has each read of theirs",
+    ),
+    ("tests/batching/test_batches.py::*[[]sqlite*", "the same: conformance batching"),
+    ("tests/after/test_dependencies.py::*[[]sqlite*", "the same; nodes that are killed share a file in every commit"),
+    ("tests/jobs/test_runs.py::*[[]sqlite*", "the same: conformance reading"),
     *((f"tests/audit/*[[]{store}]", "the same") for store in ("postgres", "mysql", "redis")),
     ("tests/lock/*[[]mysql*", "locks and guards run on SQLite, PostgreSQL and Redis in every commit"),
     ("tests/lock/*redlock*", "the same"),
@@ -89,6 +125,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/lock/test_several.py::*killed[[]postgres*", "the same"),
     ("tests/stores/test_state_machine.py::test_mysql*", "random sequences; SQLite in every commit"),
     ("tests/stores/test_state_machine.py::test_postgres*", "the same"),
+    *(
+        (f"tests/stores/test_demo.py::*[[]{store}]", "the demo runs on PostgreSQL and SQLite")
+        for store in ("mysql", "redis")
+    ),
     ("tests/stores/sql/test_postgres_pooler.py*", "the suite again, behind PgBouncer"),
     (
         "tests/stores/test_postgres.py::TestPostgresStoreWithoutOneTrip*",
@@ -135,9 +175,13 @@ LONG: tuple[tuple[str, str], ...] = (
 """Patterns of node ids, and why each costs more than it tells at every commit."""
 
 
+# As one expression: it is asked about each test by each process, a hundred patterns each time.
+_LONG = re.compile("|".join(translate(pattern) for pattern, _ in LONG))
+
+
 def is_long(nodeid: str) -> bool:
     """Tell whether a test is in the long tier."""
-    return any(fnmatchcase(nodeid, pattern) for pattern, _ in LONG)
+    return _LONG.match(nodeid) is not None
 
 
 def is_long_file(path: str) -> bool:
@@ -145,3 +189,10 @@ def is_long_file(path: str) -> bool:
     return any(
         fnmatchcase(path, pattern) for pattern, _ in LONG if pattern.endswith((".py*", "/*")) and "[" not in pattern
     )
+
+
+def read_durations() -> dict[str, Took]:
+    """Read ``durations.txt``: what each file took; the path is from the root."""
+    lines = DURATIONS.read_text(encoding="utf-8").splitlines() if DURATIONS.exists() else []
+    measured = (line.split() for line in lines if not line.startswith("#"))
+    return {file: Took(float(seconds), float(processor)) for seconds, processor, file in measured}

@@ -218,7 +218,7 @@ def test_of_two_who_try_a_run_again_in_one_moment_the_second_is_told(
     real = cluster.store.retry
 
     def slow(*args: Any, **more: Any) -> Any:
-        time.sleep(0.2)
+        time.sleep(0.1)
         return real(*args, **more)
 
     monkeypatch.setattr(cluster.store, "retry", slow)

@@ -43,14 +43,15 @@ def test_twenty_tabs_ask_the_store_no_more_than_one(cluster: HandCluster, monkey
 
 def test_a_stream_tells_what_the_page_has_become(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY", 0.05)
-    monkeypatch.setattr(live, "_STREAM", 1.0)
     monkeypatch.setattr(live, "asyncio", asyncio)
     app = dashboard(cluster.store)
     told = list[str]()
 
     async def watch() -> None:
+        seen = asyncio.Event()
+
         async def receive() -> dict[str, Any]:
-            await asyncio.sleep(30)
+            await seen.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
@@ -59,6 +60,8 @@ def test_a_stream_tells_what_the_page_has_become(cluster: HandCluster, monkeypat
                 told.append(json.loads(text[len("data: ") :]))
                 if len(told) == 1:
                     cluster.store.pause("tick", by="ann", why="move")
+                else:
+                    seen.set()
 
         scope = {
             "type": "http", "method": "GET", "path": "/live", "query_string": b"of=/job%3Fname%3Dtick", "client": HERE,

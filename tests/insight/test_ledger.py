@@ -39,7 +39,7 @@ def test_ledger_line_of_a_failure_has_its_error_and_of_a_skip_its_reason(cluster
     cluster.advance(60)
     cluster.fire()
     cluster.fail(claim)
-    assert [(line.state, line.text) for line in page(cluster).lines] == [
+    assert [(line.state, str(line.text)) for line in page(cluster).lines] == [
         ("failed", "OSError: no route to mail server"),
         ("skipped", "overlap"),
     ]
@@ -51,13 +51,13 @@ def test_ledger_line_of_an_operators_run_names_what_it_repeats(cluster: HandClus
     cluster.advance(60)
     claim = cluster.run_once()
     cluster.store.retry(claim.id, by="ada", why="", again=True)
-    assert [line.text for line in page(cluster).lines] == ["", f"manual of run {claim.id}"]
+    assert [str(line.text) for line in page(cluster).lines] == ["", f"manual of run {claim.id}"]
 
 
 def test_ledger_line_above_the_watermark_is_undecided_and_below_it_a_fault(cluster: HandCluster) -> None:
     cluster.every("tick", "1m")
     cluster.advance(60)
-    assert [(line.state, line.text) for line in page(cluster).lines] == [(UNDECIDED, "no node has fired it yet")]
+    assert [(line.state, str(line.text)) for line in page(cluster).lines] == [(UNDECIDED, "no node has fired it yet")]
     cluster.join()
     cluster.advance(60)
     cluster.fire()

@@ -53,7 +53,7 @@ def test_life_of_a_session_goes_by_the_lease_the_process_the_sign_and_the_renewa
     one: SessionView, sign: bool | None, process: Any, expected: tuple[str, str, str]
 ) -> None:
     life = life_of(one, START, sign=sign, process=process)
-    assert (life.state, life.known_by, life.sentence) == expected
+    assert (life.state, life.known_by, str(life.sentence)) == expected
     assert life.seen == (
         timedelta(0) if life.is_alive and expected[1] != "lease" else max(START - one.renewed_at, timedelta(0))
     )

@@ -17,7 +17,7 @@ def asked(cluster: HandCluster, at: datetime = START + MINUTE) -> Why:
 
 
 def text(found: Why) -> str:
-    return " ".join(found.sentences)
+    return " ".join(map(str, found.sentences))
 
 
 def test_why_of_a_run_has_its_verdict_and_the_run(cluster: HandCluster) -> None:

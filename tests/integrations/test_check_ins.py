@@ -38,7 +38,7 @@ def receiver(refuse: int = 0, status: int = 503) -> Iterator[tuple[int, list[tup
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield server.server_port, got
     finally:

@@ -23,7 +23,7 @@ def test_a_scheduled_run_that_waited_is_in_order_and_says_so() -> None:
     snooze(cluster)
     view = cluster.store.job("tick")
     assert view is not None
-    sentences = why(cluster.store, view, time).sentences
+    sentences = [str(one) for one in why(cluster.store, view, time).sentences]
     assert any("It looks again in 30s: no file." in text for text in sentences), sentences
     cluster.advance(30)
     snooze(cluster)

@@ -46,7 +46,7 @@ def receiver() -> Iterator[Receiver]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     got.url = f"http://127.0.0.1:{server.server_port}/a-secret"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield got
     got.holds.set()
     server.shutdown()

@@ -5,7 +5,7 @@ import pytest
 from cronsensus.model.claim_order import first_level, ignores_classes, level_of, level_when_woken, priority_of
 from cronsensus.model.states import Origin
 
-FIRST = [Origin.SCHEDULE, Origin.MANUAL, Origin.STARTUP, Origin.DEPENDENCY]
+FIRST = [Origin.SCHEDULE, Origin.MANUAL, Origin.STARTUP]
 PRIORITIES = [-(2**31), -4, -1, 0, 1, 7, 2**31]
 
 

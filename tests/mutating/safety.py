@@ -240,7 +240,7 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/starting.lua: if tonumber(row.due)⟨⟩ > now then: > → >=": (
         "what is due in this very microsecond begins now either way"
     ),
-    "stores/redis/lua/starting.lua: if attempt⟨⟩ > 1 or row.reason then: > → >=": (
+    "stores/redis/lua/starting.lua: if attempt⟨⟩ > 1 or row.reason or row.parked then: > → >=": (
         "what a first attempt has not is deleted: nothing"
     ),
     "stores/redis/lua/verbs/prune.lua: if not horizon or tonumber(time)⟨⟩ > tonumber(horizon) then: > → >=": (
@@ -298,7 +298,7 @@ ARGUED: dict[str, str] = {
     ),
     "stores/sql/postgres/at_once.py: only_end: isinstance(end.then, Final) and end.session is not None "
     "→ (isinstance(end.then, Final))": "no row is of a session that is not named: a trip more, the same answer",
-    "once/claims.py: Claims.reclaim_if_dead: session is not None and gone → (gone)": (
+    "outside/claims.py: OutsideClaims.reclaim_if_dead: session is not None and gone → (gone)": (
         "what is gone is a session; said again for mypy"
     ),
     "planning.py: next_nominal: until <= after → until < after": (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus import Cancel, Retry, Scheduler, State
+from cronsensus import Cancel, Retry, Run, Scheduler, State
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan, VerdictRange
@@ -76,11 +76,10 @@ def test_an_exception_with_megabytes_of_text_is_logged_as_it_is_recorded(caplog)
 
 
 def test_a_run_over_its_time_is_told(caplog):
-    go = threading.Event()
-    try:
-        run_once(lambda: go.wait(20), timeout="50ms")
-    finally:
-        go.set()
+    def late(run: Run) -> None:
+        run.cancelled.wait(20)
+
+    run_once(late, timeout="50ms")
     assert [level for level, _ in told(caplog)] == ["ERROR"]
     assert "TimeoutError: the attempt ran longer than timeout=50ms" in told(caplog)[0][1]
 

@@ -21,8 +21,8 @@ from sqlalchemy import text
 from cronsensus import Scheduler, open_store
 from cronsensus.once import claims as _claims
 from cronsensus.stores import sql as _sql
-from cronsensus.stores.sql.mysql import driver as _mysql
-from cronsensus.stores.sql.postgres import driver as _postgres
+from cronsensus.stores.sql.mysql import mysql_driver as _mysql
+from cronsensus.stores.sql.postgres import postgres_driver as _postgres
 from tests.scratch import import_before_forks
 from tests.servers.distance import patience
 

@@ -87,7 +87,7 @@ def test_masking_leaves_text_without_secrets_alone(text: str) -> None:
     assert mask(text) == text
 
 
-@given(st.text().filter(lambda text: not {"=", ":", "%", ",", "-"} & set(text) and "ba" not in text.lower()))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="=:%,-")).filter(lambda text: "ba" not in text.lower()))
 def test_masking_leaves_words_alone_that_nothing_is_said_of(text: str) -> None:
     text = f"the token and the password {text} of it"
     assert mask(text) == text
@@ -139,8 +139,8 @@ LONG = [
 
 @pytest.mark.parametrize("piece", LONG)
 def test_a_long_text_takes_no_time(piece: str) -> None:
-    text = piece * (1_000_000 // len(piece))
+    text = piece * (300_000 // len(piece))
     begun = time.process_time()
     mask(f"token={text}")
     mask(f"{text} token")
-    assert time.process_time() - begun < 10  # of quadratic time it would be minutes; a busy machine is slow
+    assert time.process_time() - begun < 5  # of quadratic time it would be much more; a busy machine is slow

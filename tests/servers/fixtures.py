@@ -25,7 +25,7 @@ import pytest
 import redis
 from psycopg import sql
 
-from cronsensus.stores.sql.mysql.driver import BoundedConnection
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection
 from tests.servers.distance import FAR_AWAY, ROUND_TRIP
 from tests.servers.programs import ServiceMissing
 from tests.servers.proxy import Proxy

@@ -102,12 +102,12 @@ def with_batons() -> int:
 
 
 def test_the_same_seed_gives_the_same_trace():
-    for seed in (*range(5), with_batons()):
+    for seed in (*range(2), with_batons()):
         assert simulate(seed).trace.digest() == simulate(seed).trace.digest()
 
 
 def test_other_seeds_give_other_traces():
-    assert len({simulate(seed).trace.digest() for seed in range(20)}) == 20
+    assert len({simulate(seed).trace.digest() for seed in range(5)}) == 5
 
 
 class DrawsMore(World):
@@ -160,8 +160,7 @@ def test_the_trace_does_not_depend_on_the_hash_seed(pytestconfig):
 
 def test_a_failure_leaves_nothing_behind_that_changes_the_next_night():
     before = simulate(3).trace.digest()
-    for seed in range(20):
-        simulate(seed, on(ClaimsEarly))
+    assert not all(simulate(seed, on(ClaimsEarly)).ok for seed in range(5))
     assert simulate(3).trace.digest() == before
 
 

@@ -11,9 +11,8 @@ import pytest
 from sqlalchemy import Connection, create_engine, inspect, make_url
 from sqlalchemy.pool import NullPool
 
-from cronsensus.stores.sql import mysql, postgres
-from cronsensus.stores.sql.mysql import MysqlStore
-from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.mysql import MysqlStore, mysql_driver
+from cronsensus.stores.sql.postgres import PostgresStore, postgres_driver
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance import Basics, Racing
 from tests.servers.fixtures import PATIENCE, fresh_mysql, fresh_postgres, from_afar
@@ -87,7 +86,7 @@ def is_about_set_up(request: pytest.FixtureRequest) -> bool:
 
 def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
     # A busy machine may pause in the middle of a transaction for longer than a healthy node does.
-    for driver in (mysql.driver, postgres.driver):
+    for driver in (mysql_driver, postgres_driver):
         request.getfixturevalue("monkeypatch").setattr(driver, "MOST_PAUSED", 60.0)
     if is_about_set_up(request):
         yield request.getfixturevalue(f"{kind}_url")

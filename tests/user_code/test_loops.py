@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cronsensus import Scheduler
+from cronsensus.node import active_runs
 from tests.user_code.programs import started
 
 _names = count()
@@ -58,7 +59,8 @@ def test_nor_does_one_that_ctrl_c_ends_in_the_middle_of_a_drain(tmp_path):
 
 
 @pytest.mark.parametrize("close", [True, False])
-def test_a_node_whose_loop_has_ended_leaves_async_jobs_to_others_and_runs_the_rest(caplog, close):
+def test_a_node_whose_loop_has_ended_leaves_async_jobs_to_others_and_runs_the_rest(caplog, monkeypatch, close):
+    monkeypatch.setattr(active_runs, "PAUSE_OF_A_LOOP", 0.0)
     url = f"memory://loops-{next(_names)}"
 
     def make() -> tuple[Scheduler, list[Any]]:
@@ -101,7 +103,7 @@ def test_a_task_that_the_application_cancels_on_its_loop_has_failed():
     async def work() -> None:
         tasks.append(asyncio.current_task())
         begun.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     async def main() -> None:
         async with scheduler:

@@ -148,7 +148,7 @@ def _find_overdue(
         # The store's clock was set back. What was recorded before says nothing about how long success stays away.
         stands = find_standstill(found, now)
         if stands is not None and stands.until - now > within:
-            yield Event(key=f"overdue:{job}:{number}", event="overdue", at=now, job=job, reason=stands.sentence)
+            yield Event(key=f"overdue:{job}:{number}", event="overdue", at=now, job=job, reason=str(stands.sentence))
     elif now - since > within:
         yield Event(
             key=f"overdue:{job}:{number}",
@@ -228,7 +228,7 @@ def find_node_conditions(store: Store, begun: Mapping[str, int], now: datetime) 
     for one in sessions:
         if lives[one.id].state == "gone" and f"gone:{one.id}" not in wrong:
             wrong[f"gone:{one.id}"] = to_micros(now)
-            why = lives[one.id].sentence.removeprefix("gone: ")  # "node web-2 is gone: …"
+            why = str(lives[one.id].sentence).removeprefix("gone: ")  # "node web-2 is gone: …"
             events.append(Event(key=f"node:{one.id}", event="node_lost", at=now, node=one.node, reason=why))
     return events, wrong
 
@@ -262,7 +262,7 @@ def _find_stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
                     at=now,
                     job=job,
                     scheduled_for=one.expected,
-                    reason=one.sentence,
+                    reason=str(one.sentence),
                 ),
             )
 

@@ -246,7 +246,7 @@ class Alerts:
             explain = view is not None and event.scheduled_for is not None and event.event in {"failed", "missed"}
             one["why"] = None
             if explain and len(events) <= MOST_EXPLAINED and view is not None and event.scheduled_for is not None:
-                one["why"] = " ".join(why(store, view, event.scheduled_for).sentences)
+                one["why"] = " ".join(map(str, why(store, view, event.scheduled_for).sentences))
         words = write_subject(events), write_text(events, shown)
         return Message(alert.name, store.namespace, events, *words, said, named_by or events)
 

@@ -80,8 +80,8 @@ def _row(line: LedgerLine, zone: tzinfo) -> Row:
     one = line.occurrence
     verdict = Cell(line.state, "bold red") if line.state == NO_VERDICT else word(line.state)
     if one is None:
-        return [when, verdict, line.text, "", "", "", "", ""]
+        return [when, verdict, str(line.text), "", "", "", "", ""]
     delay = "" if line.first_start is None else brief(line.first_start - line.first)
     taken = brief(one.finished_at - one.begun_at) if one.finished_at is not None and one.begun_at is not None else ""
     attempts = str(one.attempt) + (f" ({one.crashes} crashed)" if one.crashes else "") if one.attempt else ""
-    return [when, verdict, shorten(line.text, 60), one.node, attempts, delay, taken, str(one.id)]
+    return [when, verdict, shorten(str(line.text), 60), one.node, attempts, delay, taken, str(one.id)]

@@ -86,7 +86,7 @@ def _is_for_locks(one: SessionView) -> bool:
 def _state(one: SessionView, life: Life | None, now: datetime) -> Cell:
     if life is not None:
         style = word(one.state if life.is_alive else life.state).style
-        return Cell(f"{life.sentence}, locks only" if _is_for_locks(one) else life.sentence, style)
+        return Cell(f"{life.sentence}, locks only" if _is_for_locks(one) else str(life.sentence), style)
     # A session that was closed says so in more words than that.
     why = f": {one.ended_why}" if one.ended_why and one.state != "closed" else ""
     ended = "" if one.ended_at is None else f" {relative(one.ended_at, now)}"

@@ -180,9 +180,8 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
             "note: memory:// is not shared with other processes; for several nodes give --url sqlite:///cronsensus.db"
         )
     for one in list(stands.values())[:_SHOWN]:
-        message(
-            f"note: {clean(one.sentence)}; take it back to now: cronsensus jobs rewind '{clean(one.view.spec.name)}'"
-        )
+        sentence, job = clean(str(one.sentence)), clean(one.view.spec.name)
+        message(f"note: {sentence}; take it back to now: cronsensus jobs rewind '{job}'")
     if len(stands) > _SHOWN:
         message(f"note: {len(stands) - _SHOWN} more stand still; see them: cronsensus jobs list")
     if times:

@@ -49,7 +49,7 @@ def why(job: str, time: str | None) -> None:
         else:
             at = read_time(time, store.now(), tz=zone, what="TIME")
         answer = explained(store, view, at, zone=zone)
-        sentences = [*answer.sentences, *store.unreadable]
+        sentences = [*map(str, answer.sentences), *store.unreadable]
     if output.printed_json(
         {
             **fields(answer, "job time nominal verdict reason before after"),

@@ -129,7 +129,7 @@ def _why(store: Store, given: Given) -> Any:
     view = require_job(store, given["job"])
     at = read_time(given["at"], store.now(), what="at")
     found = why(store, view, at)
-    return {"job": view.spec.name, "at": at, "sentences": found.sentences}
+    return {"job": view.spec.name, "at": at, "sentences": [str(one) for one in found.sentences]}
 
 
 def _nodes(store: Store, _: Given) -> Any:

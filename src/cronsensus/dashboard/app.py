@@ -46,6 +46,7 @@ from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
+from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.time_words import read_time, shorten
 from cronsensus.insight.why import why
@@ -258,7 +259,7 @@ class _Pages:
             return self._missing(request, "There is no such run")
         view = store.job(one.job)
         report = run_report(store, one, log_lines=_LOG)
-        sentences: tuple[str, ...] = ()
+        sentences: tuple[Sentence, ...] = ()
         if one.scheduled_for is not None and one.origin is Origin.SCHEDULE and view is not None:
             sentences = why(store, view, one.scheduled_for).sentences
         return self._page(

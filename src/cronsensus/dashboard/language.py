@@ -5,13 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
-from cronsensus.dashboard.sentences import sentence_in_chinese
+from cronsensus.dashboard.schedules import schedule_in_chinese
+from cronsensus.dashboard.sentences import Chinese
+from cronsensus.insight.sentences import ENGLISH, Sentence
 from cronsensus.insight.time_words import brief, exact
 from cronsensus.model.states import State
 from cronsensus.timing.instants import EARLIEST_READ
+from cronsensus.triggers.base import Trigger
 
 LANGUAGES = ("en", "zh")
 COOKIE = "cronsensus_lang"
+_CHINESE = Chinese()
 
 
 def choose(asked: str | None, kept: str | None, accepted: str) -> str:
@@ -46,9 +50,13 @@ class Words:
             said.format(*(self(value) if isinstance(value, State) else value for value in values)) if values else said
         )
 
-    def sentence(self, text: str) -> str:
-        """Return a sentence of ``insight`` in this language; one for which there is no pattern stays English."""
-        return (sentence_in_chinese(text) or text) if self.language == "zh" else text
+    def sentence(self, sentence: Sentence | str) -> str:
+        """Return a sentence of ``insight`` in this language."""
+        return (_CHINESE if self.language == "zh" else ENGLISH).say(sentence)
+
+    def schedule(self, trigger: Trigger) -> str:
+        """Return a schedule in words."""
+        return schedule_in_chinese(trigger) if self.language == "zh" else trigger.describe()
 
     def relative(self, instant: datetime) -> str:
         """Return how far ``instant`` is from now."""

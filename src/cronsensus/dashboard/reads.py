@@ -11,6 +11,7 @@ from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, lanes
 from cronsensus.insight.clock_changes import note
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node
+from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.summaries import job_next, job_state
 from cronsensus.model.glance import Glance, Past
@@ -119,7 +120,7 @@ class Attention:
     name: str
     at: datetime
     times: int = 1
-    text: str = ""
+    text: Sentence | str = ""
     one: Occurrence | Glance | None = None
     ended: bool = False
     recovered: bool = False

@@ -95,7 +95,8 @@ def session_data(one: SessionView, life: Life | None) -> dict[str, Any]:
 def life_data(one: SessionView, life: Life) -> dict[str, Any]:
     """Return what is known of a session that has not ended as data."""
     state = one.state if life.is_alive else life.state
-    return {"state": state, "seen_ago": life.seen.total_seconds(), "known_by": life.known_by, "sentence": life.sentence}
+    seen, sentence = life.seen.total_seconds(), str(life.sentence)
+    return {"state": state, "seen_ago": seen, "known_by": life.known_by, "sentence": sentence}
 
 
 def trail_data(entry: TrailEntry) -> dict[str, Any]:

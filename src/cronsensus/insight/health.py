@@ -10,6 +10,7 @@ from itertools import islice
 
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node, takes_work
+from cronsensus.insight.sentences import Clause
 from cronsensus.insight.time_words import brief, counted, relative
 from cronsensus.membership.liveness import can_judge, own_start, process_state
 from cronsensus.model.job import JobView, is_internal
@@ -171,7 +172,7 @@ def _is_meant(one: Living | SessionView, node: str | None) -> bool:
 def _as_seen_here(life: Life, one: SessionView, node: str | None) -> Life:
     if not life.is_alive or not _is_elsewhere(one, node):
         return life
-    return replace(life, state="unknown", sentence=f"{life.sentence}, but no process that the host of this name sees")
+    return replace(life, state="unknown", sentence=Clause.NOT_SEEN_HERE(life=life.sentence))
 
 
 def _is_elsewhere(one: Living | SessionView, node: str | None) -> bool:

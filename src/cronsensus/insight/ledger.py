@@ -14,6 +14,7 @@ from itertools import islice
 
 from cronsensus.audit.nominal import Nominals
 from cronsensus.insight.batches import items_text
+from cronsensus.insight.sentences import Clause, Sentence
 from cronsensus.insight.summaries import why_ended
 from cronsensus.model.batch import MOST_ITEMS, Children
 from cronsensus.model.job import JobView
@@ -59,18 +60,18 @@ class LedgerLine:
     items: Children | None = None
 
     @property
-    def text(self) -> str:
+    def text(self) -> Sentence | str:
         """Why it is so, in a few words; where that is plain, nothing."""
         one = self.occurrence
         if one is None:
-            return "no node has fired it yet" if self.state == UNDECIDED else self.reason or ""
+            return Clause.NOT_FIRED_YET() if self.state == UNDECIDED else self.reason or ""
         reason = why_ended(one)
         if self.items is not None and one.state is not State.FAILED:  # its error says how many, and which
             reason = items_text(self.items)
         if one.origin is Origin.SCHEDULE:
             return reason
-        of = f"{one.origin}" + (f" of run {one.retry_of}" if one.retry_of else "")
-        return of + (f": {reason}" if reason else "")
+        of = Clause.OF_RUN(origin=one.origin, run=one.retry_of) if one.retry_of else str(one.origin)
+        return Clause.DETAILED(clause=of, detail=reason) if reason else of
 
 
 @dataclass(frozen=True, slots=True)

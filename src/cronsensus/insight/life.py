@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from cronsensus.insight.time_words import brief
+from cronsensus.insight.sentences import Clause, Sentence
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
@@ -36,7 +36,7 @@ class Life:
     state: Literal["alive", "stopped", "gone", "unknown"]
     known_by: Literal["process", "connection", "lease"]
     seen: timedelta
-    sentence: str
+    sentence: Sentence
 
     @property
     def is_alive(self) -> bool:
@@ -57,35 +57,34 @@ def life_of(one: SessionView, now: datetime, *, sign: bool | None, process: Proc
         process: what the kernel says; ``None``: it cannot be asked.
     """
     renewed = max(now - one.renewed_at, _NO_TIME)
-    seen = f"last seen {_ago(renewed)}"
+    lives, ago = _lives(one), _ago(renewed)
     if process == "stopped":
-        return Life("stopped", "process", renewed, f"stopped, {seen}")
+        return Life("stopped", "process", renewed, Clause.STOPPED(ago=ago))
     if process == "gone":
-        return Life("gone", "process", renewed, f"gone: its process ended, {seen}")
+        return Life("gone", "process", renewed, Clause.PROCESS_ENDED(ago=ago))
     if one.expires_in <= _NO_TIME or one.state not in {"alive", "draining"}:
-        overdue = brief(max(-one.expires_in, _NO_TIME))
-        return Life("gone", "lease", renewed, f"gone: {overdue} past its lease, {seen}")
+        overdue = max(-one.expires_in, _NO_TIME)
+        return Life("gone", "lease", renewed, Clause.PAST_ITS_LEASE(overdue=overdue, ago=ago))
     if process == "runs":
-        return Life("alive", "process", _NO_TIME, f"{_lives(one)}, its process runs on this host")
+        return Life("alive", "process", _NO_TIME, Clause.PROCESS_RUNS(lives=lives))
     if sign is not None:
         if sign:
-            return Life("alive", "connection", _NO_TIME, f"{_lives(one)}, connected to the server")
-        return Life("gone", "connection", renewed, f"gone: its connections ended, {seen}")
+            return Life("alive", "connection", _NO_TIME, Clause.CONNECTED(lives=lives))
+        return Life("gone", "connection", renewed, Clause.CONNECTIONS_ENDED(ago=ago))
     if one.holds or renewed <= LATELY:
-        return Life("alive", "lease", renewed, f"{_lives(one)}, seen {_ago(renewed)}")
-    return Life("unknown", "lease", renewed, f"unknown, {seen}")
+        return Life("alive", "lease", renewed, Clause.SEEN(lives=lives, ago=ago))
+    return Life("unknown", "lease", renewed, Clause.UNKNOWN(ago=ago))
 
 
-def _lives(one: SessionView) -> str:
-    return one.state if one.holds else f"{one.state} (idle)"
+def _lives(one: SessionView) -> Sentence:
+    state = Clause.DRAINING() if one.state == "draining" else Clause.ALIVE()
+    return state if one.holds else Clause.IDLE(state=state)
 
 
-def _ago(duration: timedelta) -> str:
-    return (
-        f"{brief(timedelta(seconds=round(duration.total_seconds())))} ago"
-        if duration >= timedelta(seconds=1)
-        else "now"
-    )
+def _ago(duration: timedelta) -> Sentence:
+    if duration < timedelta(seconds=1):
+        return Clause.NOW()
+    return Clause.AGO(time=timedelta(seconds=round(duration.total_seconds())))
 
 
 def lives_of(store: Store, sessions: Iterable[SessionView]) -> dict[str, Life]:

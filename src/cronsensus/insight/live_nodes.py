@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from cronsensus.insight.life import lives_of
-from cronsensus.insight.time_words import exact
+from cronsensus.insight.sentences import Clause, Sentence, Text
 from cronsensus.model.job import JobSpec
 from cronsensus.model.session import MOST_DECLARED, SessionView
 from cronsensus.stores.base import Store
@@ -83,19 +83,24 @@ class NodesAt:
     first_after: SessionView | None
     complete: bool
 
-    def sentence(self, zone: tzinfo) -> str:
-        """Return a sentence if no node was alive, with times in ``zone``; else nothing."""
+    def sentence(self, zone: tzinfo) -> Sentence | None:
+        """Return a sentence if no node was alive, with times in ``zone``; else ``None``."""
         last, first = self.last_before, self.first_after
         if self.alive or not self.complete:
-            return ""
-        if last is None and first is None:
-            return "No node is on record (ended ones are kept for a day); start one: cronsensus run MODULE:ATTR."
-        text = "No node was alive then"
+            return None
+        events = []
         if last is not None:
-            text += f": {last.node} was {last.ended_why or last.state} {exact(_until(last), zone)}"
+            end, time = last.ended_why or last.state, _until(last).astimezone(zone)
+            events.append(Clause.ENDED(node=last.node, end=end, time=time))
         if first is not None:
-            text += f"{':' if last is None else ';'} {first.node} came {exact(first.started_at, zone)}"
-        return text + "."
+            events.append(Clause.CAME(node=first.node, time=first.started_at.astimezone(zone)))
+        match events:
+            case [ended, came]:
+                return Text.NO_NODE_BETWEEN(ended=ended, came=came)
+            case [event]:
+                return Text.NO_NODE_THEN(event=event)
+            case _:
+                return Text.NO_NODE_ON_RECORD()
 
 
 def nodes_alive_at(store: Store, at: datetime) -> NodesAt:

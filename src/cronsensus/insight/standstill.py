@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.time_words import brief, exact, relative
+from cronsensus.insight.sentences import Clause, Sentence, distance
 from cronsensus.model.job import JobView
 from cronsensus.model.rewind import AHEAD
 from cronsensus.stores.base import Store
@@ -45,17 +45,17 @@ class Standstill:
         return not self.ahead and trigger is not None and bool(trigger.zones)
 
     @property
-    def cause(self) -> str:
+    def cause(self) -> Sentence:
         """Return why, as half a sentence."""
         if self.ahead:
-            return f"its watermark lies {brief(self.ahead)} ahead of the store's clock"
-        return f"its trigger has a time {relative(self.expected, self.now)}, and the store a later one"
+            return Clause.WATERMARK_AHEAD(ahead=self.ahead)
+        return Clause.LATER_THAN_TRIGGER(when=distance(self.expected, self.now))
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Sentence:
         """Return what stands still, until when, and why, without a full stop."""
-        until = f"{exact(self.until, self.zone)} ({relative(self.until, self.now)})"
-        return f"{self.view.spec.name} stands still until {until}: {self.cause}"
+        until, when = self.until.astimezone(self.zone), distance(self.until, self.now)
+        return Clause.STANDS_STILL(job=self.view.spec.name, until=until, when=when, why=self.cause)
 
 
 def find_standstill(view: JobView, now: datetime, zone: tzinfo = UTC) -> Standstill | None:

@@ -177,7 +177,7 @@ def check_standstills(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Find jobs that wait longer than their triggers say."""
     found = list(every_standstill(store, zone))
     for one in found[:_SHOWN]:
-        yield Check("standstill", FAIL, one.sentence, f"cronsensus jobs rewind '{one.view.spec.name}'")
+        yield Check("standstill", FAIL, str(one.sentence), f"cronsensus jobs rewind '{one.view.spec.name}'")
     if len(found) > _SHOWN:
         text = (
             f"and {counted(len(found) - _SHOWN, 'more job')} that stand{'s' if len(found) == _SHOWN + 1 else ''} still"

@@ -16,8 +16,8 @@ from cronsensus.errors import InvalidOption, StoreError
 from cronsensus.process.interrupts import Condition, Event
 from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.pubsub import Subscription
+from cronsensus.stores.redis.redis_url import RedisUrl, read_url
 from cronsensus.stores.redis.routing import DriverConnection, Route, connection_options
-from cronsensus.stores.redis.url import RedisUrl, read_url
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import Clock
 

@@ -61,7 +61,6 @@ class Origin(StrEnum):
     MANUAL = "manual"
     ENQUEUE = "enqueue"
     BATCH = "batch"
-    DEPENDENCY = "dependency"
     BACKFILL = "backfill"
     STARTUP = "startup"
 

@@ -21,7 +21,8 @@ _UNITS = (
     ("millisecond", 1_000),
     ("microsecond", 1),
 )
-_MOST_TIMES = 6
+MOST_TIMES = 6
+"""Times of a day up to which each is named."""
 _MONTHS = (
     "January",
     "February",
@@ -43,15 +44,20 @@ _EVERY_MONTH = "every month"
 
 def interval_in_words(interval: timedelta) -> str:
     """Return what follows "every": "minute", "5 minutes", "1 hour 30 minutes"."""
-    micros = interval // _MICROSECOND
-    parts = []
+    parts = parts_of(interval)
+    if len(parts) == 1 and parts[0][0] == 1:
+        return parts[0][1]
+    return " ".join(f"{count} {unit}" if count == 1 else f"{count} {unit}s" for count, unit in parts)
+
+
+def parts_of(interval: timedelta) -> list[tuple[int, str]]:
+    """Return how many of each unit an interval has, the largest unit first."""
+    micros, parts = interval // _MICROSECOND, []
     for unit, size in _UNITS:
         count, micros = divmod(micros, size)
         if count:
             parts.append((count, unit))
-    if len(parts) == 1 and parts[0][0] == 1:
-        return parts[0][1]
-    return " ".join(f"{count} {unit}" if count == 1 else f"{count} {unit}s" for count, unit in parts)
+    return parts
 
 
 def cron_in_words(fields: CronFields) -> str:
@@ -69,48 +75,47 @@ def cron_in_words(fields: CronFields) -> str:
 def _times(fields: CronFields) -> tuple[str, bool]:
     """Return the times of the day in words, and whether they are a list of clock times."""
     seconds, minutes, hours = fields.seconds, fields.minutes, fields.hours
-    if len(seconds) == 1 and len(minutes) * len(hours) <= _MOST_TIMES:
-        return "at " + _join([_clock(hour, minute, seconds[0]) for hour in hours for minute in minutes]), True
+    if len(seconds) == 1 and len(minutes) * len(hours) <= MOST_TIMES:
+        return "at " + _join([clock_text(hour, minute, seconds[0]) for hour in hours for minute in minutes]), True
     if seconds == (0,):
         return _frequency(minutes, hours), False
     minutes_and_hours = ""
     if len(minutes) < 60 or len(hours) < 24:
         minutes_and_hours = f" of {_values(minutes, 'minute', 60)} of {_values(hours, 'hour', 24)}"
-    even = _even_step(seconds, 60)
+    even = even_step(seconds, 60)
     if even:
-        if minutes_and_hours and _is_run(hours) and (len(minutes) == 60 or (len(hours) == 1 and _is_run(minutes))):
-            minutes_and_hours = (
-                f" from {hours[0]:02}:{minutes[0]:02}:{seconds[0]:02} to {_clock(hours[-1], minutes[-1], seconds[-1])}"
-            )
+        if minutes_and_hours and is_run(hours) and (len(minutes) == 60 or (len(hours) == 1 and is_run(minutes))):
+            first = f"{hours[0]:02}:{minutes[0]:02}:{seconds[0]:02}"
+            minutes_and_hours = f" from {first} to {clock_text(hours[-1], minutes[-1], seconds[-1])}"
         return _every(even, "second") + minutes_and_hours, False
     return f"at {_values(seconds, 'second', 60)}{minutes_and_hours or ' of every minute'}", False
 
 
 def _frequency(minutes: tuple[int, ...], hours: tuple[int, ...]) -> str:
     """Return minutes and hours in words, at second 0."""
-    first, last = _clock(hours[0], minutes[0], 0), _clock(hours[-1], minutes[-1], 0)
-    step = _even_step(minutes, 60)
+    first, last = clock_text(hours[0], minutes[0], 0), clock_text(hours[-1], minutes[-1], 0)
+    step = even_step(minutes, 60)
     if len(minutes) == 1:
-        hour_step = _step(hours)
+        hour_step = step_of(hours)
         if hour_step is not None:
-            whole_day = minutes[0] == 0 and hour_step == _even_step(hours, 24)
+            whole_day = minutes[0] == 0 and hour_step == even_step(hours, 24)
             if len(hours) == 24 and not whole_day:
                 return f"at minute {minutes[0]} of every hour"
             return _every(hour_step, "hour") + ("" if whole_day else f" from {first} to {last}")
     elif step:
         if len(hours) == 24:
             return _every(step, "minute")
-        if _is_run(hours):
+        if is_run(hours):
             return f"{_every(step, 'minute')} from {first} to {last}"
         return f"{_every(step, 'minute')} of {_values(hours, 'hour', 24)}"
-    elif len(hours) == 1 and _is_run(minutes):
+    elif len(hours) == 1 and is_run(minutes):
         return f"every minute from {first} to {last}"
     return f"at {_values(minutes, 'minute', 60)} of {_values(hours, 'hour', 24)}"
 
 
 def _days(fields: CronFields) -> str:
     """Return the days in words, empty for every day."""
-    if not fields.day_and and not any(day < 0 or day <= _longest(fields) for day in fields.days):
+    if not fields.day_and and not any(day < 0 or day <= longest_of(fields) for day in fields.days):
         return _weekdays(fields)  # there is no such date, as 31 February
     every_date = fields.days.issuperset(range(1, 32))
     every_weekday = {day % 7 for day in fields.weekdays if isinstance(day, int)}.issuperset(range(7))
@@ -132,10 +137,10 @@ def _months(fields: CronFields) -> str:
 
 
 def _dates(fields: CronFields) -> str:
-    dates = sorted(day for day in fields.days if 0 < day <= _longest(fields))
+    dates = sorted(day for day in fields.days if 0 < day <= longest_of(fields))
     if len(dates) == len(fields.months) == 1 and not any(day < 0 for day in fields.days):
         return f"on {dates[0]} {_months(fields)}"
-    step = _step(dates)
+    step = step_of(dates)
     if step is not None and step > 1 and len(dates) > 3:
         parts = [f"every {_ordinal(step)} day from the {_ordinal(dates[0])} to the {_ordinal(dates[-1])}"]
     else:
@@ -147,7 +152,7 @@ def _dates(fields: CronFields) -> str:
     return f"on {_join(parts)} of {_months(fields)}"
 
 
-def _longest(fields: CronFields) -> int:
+def longest_of(fields: CronFields) -> int:
     """Return how many days the longest of the months has."""
     return max(29 if month == 2 else 30 if month in {4, 6, 9, 11} else 31 for month in fields.months)
 
@@ -172,14 +177,15 @@ def _weekdays_as_condition(fields: CronFields) -> str:
 
 
 def _split_weekdays(fields: CronFields) -> tuple[list[int], list[str]]:
-    """Return the weekdays of every week from Monday on, and the names of those of one week of the month."""
+    whole, nth = split_weekdays(fields)
+    return whole, [f"the {_NTH[week]} {_WEEKDAYS[day]}" for week, day in nth]
+
+
+def split_weekdays(fields: CronFields) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the weekdays of every week from Monday on, and those of one week of the month with that week."""
     whole = sorted({day % 7 for day in fields.weekdays if isinstance(day, int)}, key=lambda day: (day - 1) % 7)
-    nth = {(week if week > 0 else 6, day % 7): week for day, week in _tuples(fields)}
-    return whole, [f"the {_NTH[nth[key]]} {_WEEKDAYS[key[1]]}" for key in sorted(nth)]
-
-
-def _tuples(fields: CronFields) -> list[tuple[int, int]]:
-    return [day for day in fields.weekdays if isinstance(day, tuple)]
+    nth = {(day[1], day[0] % 7) for day in fields.weekdays if isinstance(day, tuple)}
+    return whole, sorted(nth, key=lambda one: (one[0] if one[0] > 0 else 6, one[1]))
 
 
 def _weekday_runs(days: Sequence[int]) -> str:
@@ -192,7 +198,7 @@ def _values(values: Sequence[int], unit: str, size: int) -> str:
         return f"every {unit}"
     if len(values) == 1:
         return f"{unit} {values[0]}"
-    step = _step(values)
+    step = step_of(values)
     if step is not None and step > 1 and len(values) > 3:
         return f"every {_ordinal(step)} {unit} from {values[0]} to {values[-1]}"
     return f"{unit}s {_runs(values, str)}"
@@ -201,32 +207,41 @@ def _values(values: Sequence[int], unit: str, size: int) -> str:
 def _runs(values: Sequence[int], name: Callable[[int], str]) -> str:
     """Return sorted values as names, three or more neighbours as a run: "1 to 3, 7 and 8"."""
     parts: list[str] = []
+    for first, last in runs_of(values):
+        parts.append(name(first) if first == last else f"{name(first)} to {name(last)}")
+    return _join(parts)
+
+
+def runs_of(values: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and last of each run of three or more neighbours in sorted values; others stand alone."""
+    runs: list[tuple[int, int]] = []
     position = 0
     while position < len(values):
         end = position
         while end + 1 < len(values) and values[end + 1] == values[end] + 1:
             end += 1
         if end - position >= 2:
-            parts.append(f"{name(values[position])} to {name(values[end])}")
+            runs.append((values[position], values[end]))
         else:
-            parts.extend(name(value) for value in values[position : end + 1])
+            runs.extend((value, value) for value in values[position : end + 1])
         position = end + 1
-    return _join(parts)
+    return runs
 
 
-def _step(values: Sequence[int]) -> int | None:
+def step_of(values: Sequence[int]) -> int | None:
     """Return the one distance between two or more values, if there is one."""
     steps = {later - earlier for earlier, later in pairwise(values)}
     return steps.pop() if len(steps) == 1 else None
 
 
-def _even_step(values: Sequence[int], size: int) -> int | None:
+def even_step(values: Sequence[int], size: int) -> int | None:
     """Return the step of values that go round the clock evenly: 0, 15, 30, 45 of 60."""
-    step = _step(values)
+    step = step_of(values)
     return step if step is not None and values[0] == 0 and step * len(values) == size else None
 
 
-def _is_run(values: Sequence[int]) -> bool:
+def is_run(values: Sequence[int]) -> bool:
+    """Whether sorted values have no gap."""
     return values[-1] - values[0] == len(values) - 1
 
 
@@ -234,7 +249,8 @@ def _every(step: int, unit: str) -> str:
     return f"every {unit}" if step == 1 else f"every {step} {unit}s"
 
 
-def _clock(hour: int, minute: int, second: int) -> str:
+def clock_text(hour: int, minute: int, second: int) -> str:
+    """Return a time of day, without seconds that are zero."""
     return f"{hour:02}:{minute:02}:{second:02}" if second else f"{hour:02}:{minute:02}"
 
 

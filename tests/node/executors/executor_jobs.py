@@ -237,15 +237,14 @@ def leaves_traces(folder: str) -> None:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
     signal.signal(signal.SIGALRM, lambda number, _: os._exit(9))
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    signal.setitimer(signal.ITIMER_REAL, 60)
 
 
 def traces() -> list[object]:
     mask = os.umask(0o022)
     os.umask(mask)
-    time.sleep(0.4)  # for the alarm of the job before, if it is still set
     return [
         str(Path.cwd()), mask, os.environ.get("LEFT_BY_A_JOB"), "HOME" in os.environ,
         signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL, signal.SIGUSR2 in signal.pthread_sigmask(0, ()),
-        os.getpid(),
+        signal.getitimer(signal.ITIMER_REAL), os.getpid(),
     ]  # fmt: skip

@@ -5,8 +5,8 @@ import pytest
 from cronsensus.errors import InvalidDuration, InvalidOption, MissingExtra, StoreUnavailable
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.redis import RedisStore
+from cronsensus.stores.redis.redis_url import read_url
 from cronsensus.stores.redis.routing import ClusterRoute, Route, SentinelRoute, connection_options, route_to
-from cronsensus.stores.redis.url import read_url
 
 SECRET = "s3cret/of:the@store?"
 QUOTED = "s3cret%2Fof%3Athe%40store%3F"

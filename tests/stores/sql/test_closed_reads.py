@@ -12,7 +12,7 @@ import pytest
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.stores import open_store
-from cronsensus.stores.sql.postgres.driver import NoAnswer
+from cronsensus.stores.sql.postgres.postgres_driver import NoAnswer
 from cronsensus.stores.sql.sql_store import SqlStore, reads
 from cronsensus.stores.sql.transaction import Transaction
 

@@ -11,7 +11,7 @@ import pytest
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql.mysql import MysqlStore
-from cronsensus.stores.sql.mysql.driver import run_text
+from cronsensus.stores.sql.mysql.mysql_driver import run_text
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import SqliteStore

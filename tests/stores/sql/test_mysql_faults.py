@@ -29,10 +29,11 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.engine import engine_of, handed_over
-from cronsensus.stores.sql.mysql import MysqlStore, driver, mysql_errors
+from cronsensus.stores.sql.mysql import MysqlStore, mysql_errors
+from cronsensus.stores.sql.mysql import mysql_driver as driver
 from cronsensus.stores.sql.mysql import mysql_store as store_of_mysql
-from cronsensus.stores.sql.mysql.dialect import driver_of
-from cronsensus.stores.sql.mysql.url import read_url
+from cronsensus.stores.sql.mysql.mysql_dialect import driver_of
+from cronsensus.stores.sql.mysql.mysql_url import read_url
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
 from tests.servers.fixtures import mysql_connection

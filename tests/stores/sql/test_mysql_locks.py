@@ -15,8 +15,8 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.stores.sql import claiming, firing, operating, pausing, retiring, sessions, stepping
 from cronsensus.stores.sql.mysql import MysqlStore
-from cronsensus.stores.sql.mysql.dialect import driver_of
-from cronsensus.stores.sql.mysql.driver import run_text
+from cronsensus.stores.sql.mysql.mysql_dialect import driver_of
+from cronsensus.stores.sql.mysql.mysql_driver import run_text
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take

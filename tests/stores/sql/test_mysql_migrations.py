@@ -11,7 +11,8 @@ from sqlalchemy import event
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
 from cronsensus.stores.sql import migrations, version
-from cronsensus.stores.sql.mysql import MysqlStore, driver
+from cronsensus.stores.sql.mysql import MysqlStore
+from cronsensus.stores.sql.mysql import mysql_driver as driver
 from cronsensus.stores.sql.mysql import mysql_store as store
 from tests.servers.fixtures import mysql_connection
 

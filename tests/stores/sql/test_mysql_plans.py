@@ -14,9 +14,10 @@ import pytest
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.stores.sql.mysql import MysqlStore, driver
-from cronsensus.stores.sql.mysql.dialect import MysqlDialect
-from cronsensus.stores.sql.mysql.driver import BoundedConnection, run_text
+from cronsensus.stores.sql.mysql import MysqlStore
+from cronsensus.stores.sql.mysql import mysql_driver as driver
+from cronsensus.stores.sql.mysql.mysql_dialect import MysqlDialect
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run_text
 from cronsensus.stores.sql.mysql.packets import Part
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import take

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from cronsensus.stores.sql.mysql import MysqlStore, mysql_presence
-from cronsensus.stores.sql.mysql.dialect import driver_of
-from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, run_text
-from cronsensus.stores.sql.mysql.url import read_url
+from cronsensus.stores.sql.mysql.mysql_dialect import driver_of
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, open_connection, run_text
+from cronsensus.stores.sql.mysql.mysql_url import read_url
 
 LEASE = timedelta(minutes=5)
 PLACE = ("database", "namespace")

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from cronsensus.stores.sql.mysql.driver import BoundedConnection, session_settings
 from cronsensus.stores.sql.mysql.literals import literal_of
-from cronsensus.stores.sql.mysql.url import read_url
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, session_settings
+from cronsensus.stores.sql.mysql.mysql_url import read_url
 from cronsensus.stores.sql.queries import queries_of, read_blocks
 from cronsensus.stores.sql.schema import metadata
 

@@ -9,8 +9,8 @@ import pytest
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.stores.sql.mysql import MysqlStore
-from cronsensus.stores.sql.mysql.driver import open_connection, run_text
-from cronsensus.stores.sql.mysql.url import read_url
+from cronsensus.stores.sql.mysql.mysql_driver import open_connection, run_text
+from cronsensus.stores.sql.mysql.mysql_url import read_url
 from tests.servers.fixtures import with_query
 from tests.servers.mariadb import MariadbServer
 from tests.servers.mysql import mysql_or_mariadb

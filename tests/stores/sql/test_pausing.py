@@ -16,8 +16,8 @@ from cronsensus.model.step import Step
 from cronsensus.planning import plan
 from cronsensus.stores import open_store
 from cronsensus.stores.sql import job_rows, stepping
-from cronsensus.stores.sql.mysql import driver as mysql_driver
-from cronsensus.stores.sql.postgres import driver as postgres_driver
+from cronsensus.stores.sql.mysql import mysql_driver
+from cronsensus.stores.sql.postgres import postgres_driver
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.triggers import at

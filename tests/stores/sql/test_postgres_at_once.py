@@ -18,7 +18,7 @@ from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
-from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
+from cronsensus.stores.sql.postgres.postgres_dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take

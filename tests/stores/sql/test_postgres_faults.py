@@ -23,7 +23,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
-from cronsensus.stores.sql.postgres.dialect import driver_of
+from cronsensus.stores.sql.postgres.postgres_dialect import driver_of
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
 from tests.servers.fixtures import with_query
@@ -231,7 +231,7 @@ def test_a_migration_may_pause_for_longer(open_postgres, monkeypatch):
 
 
 def test_a_server_that_says_nothing_is_given_up(server, open_postgres, monkeypatch):
-    monkeypatch.setattr("cronsensus.stores.sql.postgres.driver.BEYOND", 0.2)
+    monkeypatch.setattr("cronsensus.stores.sql.postgres.postgres_driver.BEYOND", 0.2)
     store = open_postgres("timeout=300ms&schema=silent", at=server.url)
     store.look()
     server.pause()
@@ -303,7 +303,7 @@ def test_a_commit_whose_answer_is_lost_is_resolved_by_asking_again(open_postgres
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     with monkeypatch.context() as patched:
-        patched.setattr("cronsensus.stores.sql.postgres.driver.BoundedConnection.commit", commit_and_lose)
+        patched.setattr("cronsensus.stores.sql.postgres.postgres_driver.BoundedConnection.commit", commit_and_lose)
         with pytest.raises(StoreUnavailable, match="connection was lost"):
             settle(store, [outcome])
     assert [answer.accepted for answer in settle(store, [outcome])] == [True]

@@ -7,7 +7,7 @@ import pytest
 
 from cronsensus import Scheduler
 from cronsensus.stores.sql.postgres import PostgresStore
-from cronsensus.stores.sql.postgres.dialect import driver_of
+from cronsensus.stores.sql.postgres.postgres_dialect import driver_of
 
 THREADS, ROUNDS = 6, 8
 

@@ -16,8 +16,9 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Note, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.planning import plan
-from cronsensus.stores.sql.postgres import PostgresStore, driver
-from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
+from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.postgres import postgres_driver as driver
+from cronsensus.stores.sql.postgres.postgres_dialect import PostgresDialect, driver_of
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
 from cronsensus.timing.clock import ManualClock

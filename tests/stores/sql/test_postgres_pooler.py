@@ -83,7 +83,7 @@ def test_a_lock_is_the_first_verb_of_a_process_that_does_not_know_of_a_pooler(
 ) -> None:
     held = store.lock("lock", "somebody", ttl=LEASE)
     assert held is not None
-    monkeypatch.setattr("cronsensus.stores.sql.postgres.dialect._pooled", {})
+    monkeypatch.setattr("cronsensus.stores.sql.postgres.postgres_dialect._pooled", {})
     fresh = PostgresStore(with_query(bouncer.url, schema=schema))
     if verb == "lock":
         assert fresh.lock("other", "me", ttl=LEASE) is not None

@@ -5,7 +5,7 @@ import pytest
 from cronsensus.errors import ConfigurationError, InvalidOption, MissingExtra
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres import PostgresStore
-from cronsensus.stores.sql.postgres.url import read_url
+from cronsensus.stores.sql.postgres.postgres_url import read_url
 
 SECRET = "pa:s@s/w?rd"
 WRITTEN = "pa%3As%40s%2Fw%3Frd"

@@ -12,7 +12,8 @@ from cronsensus.errors import StoreUnavailable
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import poller
-from cronsensus.stores.sql.postgres import PostgresStore, dialect
+from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.postgres import postgres_dialect as dialect
 from cronsensus.stores.sql.postgres.pipeline import Part, run_pipeline
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer

@@ -21,8 +21,8 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
+from cronsensus.stores.sql.sqlite.sqlite_dialect import SqliteDialect
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
 from cronsensus.timing.clock import ManualClock

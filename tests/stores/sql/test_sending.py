@@ -11,7 +11,7 @@ from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
-from cronsensus.stores.sql.postgres import dialect
+from cronsensus.stores.sql.postgres import postgres_dialect as dialect
 from cronsensus.stores.sql.postgres.pipeline import part_of
 from cronsensus.stores.sql.postgres.values import array_text
 from cronsensus.stores.sql.queries import Query

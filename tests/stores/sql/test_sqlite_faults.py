@@ -32,7 +32,7 @@ from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite import epoch as epoch_module
 from cronsensus.stores.sql.sqlite import sqlite_store as store_module
-from cronsensus.stores.sql.sqlite.url import read_url
+from cronsensus.stores.sql.sqlite.sqlite_url import read_url
 from cronsensus.stores.sql.version import VERSION
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take

@@ -25,8 +25,8 @@ from cronsensus.model.step import Step
 from cronsensus.stores import open_store
 from cronsensus.stores.sql import blocked_takeovers, claiming, sessions, stepping
 from cronsensus.stores.sql import sql_handle as trying
-from cronsensus.stores.sql.mysql import driver as mysql_driver
-from cronsensus.stores.sql.postgres import driver as postgres_driver
+from cronsensus.stores.sql.mysql import mysql_driver
+from cronsensus.stores.sql.postgres import postgres_driver
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import an_end, give_back, take, win_named

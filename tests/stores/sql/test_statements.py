@@ -18,8 +18,8 @@ from cronsensus.model.states import Origin, State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
+from cronsensus.stores.sql.sqlite.sqlite_dialect import SqliteDialect
 from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import (
     an_end,

@@ -15,7 +15,9 @@ import pytest
 
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
-from cronsensus.stores.sql.sqlite import SqliteStore, dialect, pipes, wake, write_lock_queue
+from cronsensus.stores.sql.sqlite import SqliteStore, pipes, write_lock_queue
+from cronsensus.stores.sql.sqlite import sqlite_dialect as dialect
+from cronsensus.stores.sql.sqlite import sqlite_wake as wake
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import take
 from cronsensus.timing.clock import ManualClock

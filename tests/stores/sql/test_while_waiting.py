@@ -25,7 +25,7 @@ from cronsensus.stores.sql.schema import locks as lock_rows
 from cronsensus.stores.sql.schema import sessions as session_rows
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
+from cronsensus.stores.sql.sqlite.sqlite_dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named

@@ -18,9 +18,9 @@ from cronsensus.process.interrupts import Event
 from cronsensus.process.this_process import this_process
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.redis_errors import code_of, moved_to, other_schema, refusal_of, translate_error
+from cronsensus.stores.redis.redis_url import RedisUrl
 from cronsensus.stores.redis.routing import DriverConnection, Pool, Route
 from cronsensus.stores.redis.scripts import Script
-from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.timing.clock import SystemClock
 
 MOST_MOVES = 5

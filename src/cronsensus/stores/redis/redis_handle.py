@@ -15,8 +15,8 @@ from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.codec import pack, unpack_answer
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.redis_errors import Refusal
+from cronsensus.stores.redis.redis_url import RedisUrl
 from cronsensus.stores.redis.scripts import script_of
-from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.stores.unreadable import Unreadable
 from cronsensus.timing.clock import Clock, SystemClock
 from cronsensus.timing.instants import to_micros

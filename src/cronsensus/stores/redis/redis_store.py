@@ -16,11 +16,11 @@ from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.redis_locks import LockVerbs
 from cronsensus.stores.redis.redis_presence import SecondSign
 from cronsensus.stores.redis.redis_reading import Reads
+from cronsensus.stores.redis.redis_url import read_url
+from cronsensus.stores.redis.redis_wake import Wake
 from cronsensus.stores.redis.rounds import RoundVerbs
 from cronsensus.stores.redis.routing import route_to
 from cronsensus.stores.redis.sessions import SessionVerbs
-from cronsensus.stores.redis.url import read_url
-from cronsensus.stores.redis.wake import Wake
 from cronsensus.stores.values import StoreCapabilities
 from cronsensus.timing.clock import Clock, SystemClock
 

@@ -16,8 +16,8 @@ from cronsensus.errors import StoreError
 from cronsensus.process.interrupts import Event
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
+from cronsensus.stores.redis.redis_url import RedisUrl
 from cronsensus.stores.redis.routing import route_to
-from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.stores.wait_queues import WaitQueues
 
 

@@ -18,7 +18,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from cronsensus.stores.redis.url import RedisUrl
+from cronsensus.stores.redis.redis_url import RedisUrl
 
 MOST_CONNECTIONS = 10_000
 _SILENT_FOR = 30

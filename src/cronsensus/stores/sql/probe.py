@@ -93,7 +93,7 @@ def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
     from cronsensus.stores.boot import HostClock
     from cronsensus.stores.sql.sqlite import sqlite_errors
     from cronsensus.stores.sql.sqlite.epoch import Epoch, write_turn
-    from cronsensus.stores.sql.sqlite.url import read_url
+    from cronsensus.stores.sql.sqlite.sqlite_url import read_url
 
     parsed = read_url(url)
     path = parsed.path
@@ -112,8 +112,8 @@ def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
 
 @contextmanager
 def _probe_postgres(url: str, namespace: str) -> Iterator[Asking]:
-    from cronsensus.stores.sql.postgres.driver import open_connection
-    from cronsensus.stores.sql.postgres.url import read_url
+    from cronsensus.stores.sql.postgres.postgres_driver import open_connection
+    from cronsensus.stores.sql.postgres.postgres_url import read_url
 
     parsed = read_url(url)
     now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -124,8 +124,8 @@ def _probe_postgres(url: str, namespace: str) -> Iterator[Asking]:
 
 @contextmanager
 def _probe_mysql(url: str, namespace: str) -> Iterator[Asking]:
-    from cronsensus.stores.sql.mysql.driver import open_connection, run_text
-    from cronsensus.stores.sql.mysql.url import read_url
+    from cronsensus.stores.sql.mysql.mysql_driver import open_connection, run_text
+    from cronsensus.stores.sql.mysql.mysql_url import read_url
 
     now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
     with closing(open_connection(read_url(url))) as driver:

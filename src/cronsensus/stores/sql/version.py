@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 FIRST = 5
 """The number of the oldest migration. What made a store of a version before was no release."""
-VERSION = 5
+VERSION = 6
 """The schema that this code knows; the number of the newest migration."""
 
 

@@ -48,10 +48,12 @@ def told(
     created: tuple[Any, ...] = (),
     changed: tuple[Any, ...] = (),
     retired: tuple[Any, ...] = (),
+    moved: tuple[Any, ...] = (),
     entries: tuple[Any, ...] = (),
 ) -> tuple[Any, ...]:
     """Return what was seen, when, and what is to be written."""
-    return at(seen), generation, release, *lives, list(created), list(changed), list(retired), list(entries)
+    writes = (created, changed, retired, moved, entries)
+    return at(seen), generation, release, *lives, *map(list, writes)
 
 
 def fields(**values: str) -> list[str]:
@@ -128,6 +130,13 @@ WRITES = [
         merged(BASE, changed(next_due=None), {"due": None}),
     ),
     Case("a paused job", PAUSED, told(changed=(change(),)), True, merged(PAUSED, changed(), {"due": None})),
+    Case(
+        "a job that new zone rules move",
+        BASE,
+        told(moved=((J, "1", at(-100), "job", at(3)),)),
+        True,
+        merged(BASE, {f"job:{J}": {"next_due": at(3)}, "due": Scores({J: at(3)})}),
+    ),
     Case(
         "a job that code gave up",
         CODE,
@@ -216,6 +225,7 @@ RESTS = [
     Case("one of two names is taken", BASE, told(created=(new(), ("job", *new()[1:]))), AGAIN),
     Case("the revision is another", BASE, told(changed=(change(revision="2"),)), AGAIN),
     Case("the watermark is another", BASE, told(changed=(change(watermark=at(-99)),)), AGAIN),
+    Case("the watermark of a job to be moved is another", BASE, told(moved=((J, "1", at(-99), "job", at(3)),)), AGAIN),
     Case("the revision of a job to be retired is another", BASE, told(retired=((J, "2", at(-100), "job"),)), AGAIN),
     Case("the watermark of a job to be retired is another", BASE, told(retired=((J, "1", at(-99), "job"),)), AGAIN),
     Case(

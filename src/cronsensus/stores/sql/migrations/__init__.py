@@ -7,7 +7,7 @@ lock, in which the version is read again: of several processes that start in the
 others find it done.
 
 To add a column, an index or a table: declare it in ``schema``, raise ``VERSION`` in ``version``, and list the step
-here, ``(6, "m0006_what", additions.add_missing)``. It has a module of its own if it does more than that. Nodes of the
+here, ``(7, "m0007_what", additions.add_missing)``. It has a module of its own if it does more than that. Nodes of the
 release before go on beside it, so it takes nothing away, and a column needs no value from them. What must be taken away
 goes in the release after.
 
@@ -20,12 +20,15 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, insert
 
-from cronsensus.stores.sql.migrations import m0005_first
+from cronsensus.stores.sql.migrations import additions, m0005_first
 from cronsensus.stores.sql.schema import schema
 
 Upgrade = Callable[[Connection], None]
 
-MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = ((5, "m0005_first", m0005_first.upgrade),)
+MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = (
+    (5, "m0005_first", m0005_first.upgrade),
+    (6, "m0006_zone_rules", additions.add_missing),
+)
 """All steps, in order, from ``FIRST`` to ``VERSION``."""
 
 

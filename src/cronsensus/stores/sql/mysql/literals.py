@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cronsensus.stores.sql.mysql.driver import BoundedConnection
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection
 
 _NOTHING = "(SELECT 1 FROM DUAL WHERE FALSE)"
 """A list without elements, for IN and NOT IN; with NULL in it, NOT IN would be true for nothing."""

@@ -18,7 +18,7 @@ from cronsensus.errors import (
     StoreUnavailable,
 )
 from cronsensus.stores.sql.dialect import TryAgain
-from cronsensus.stores.sql.mysql.url import MysqlUrl
+from cronsensus.stores.sql.mysql.mysql_url import MysqlUrl
 
 # Numbers of both servers, some of which PyMySQL has no names for.
 _TRY_AGAIN = {ER.LOCK_DEADLOCK, 1020, 1412}  # changed since it was read: a row; a table, by a migration

@@ -20,8 +20,8 @@ from cronsensus.errors import CronsensusError
 from cronsensus.process.this_process import start_anew
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
-from cronsensus.stores.sql.mysql.driver import BoundedConnection, run_text
 from cronsensus.stores.sql.mysql.literals import literal_of
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run_text
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.timing.clock import SystemClock
 

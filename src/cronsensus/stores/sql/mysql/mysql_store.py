@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
 from cronsensus.stores.sql.connection import Connection
-from cronsensus.stores.sql.mysql.dialect import MysqlDialect, driver_of
-from cronsensus.stores.sql.mysql.driver import open_connection, open_for_jobs, run_text
 from cronsensus.stores.sql.mysql.literals import literal_of
+from cronsensus.stores.sql.mysql.mysql_dialect import MysqlDialect, driver_of
+from cronsensus.stores.sql.mysql.mysql_driver import open_connection, open_for_jobs, run_text
 from cronsensus.stores.sql.mysql.mysql_presence import Sign, list_present, show_sign
-from cronsensus.stores.sql.mysql.url import read_url
+from cronsensus.stores.sql.mysql.mysql_url import read_url
 from cronsensus.stores.sql.sql_presence import PresenceStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.timing.clock import Clock

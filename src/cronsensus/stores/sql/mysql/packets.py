@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from cronsensus.stores.sql.mysql.driver import BoundedConnection
 from cronsensus.stores.sql.mysql.literals import literal_of
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection
 from cronsensus.stores.sql.queries import ROWS, VALUE, Query, row_maker
 from cronsensus.stores.sql.sending import NONE, Moment, Pending
 

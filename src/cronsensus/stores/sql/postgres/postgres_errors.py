@@ -17,8 +17,8 @@ from cronsensus.errors import (
     StoreUnavailable,
 )
 from cronsensus.stores.sql.dialect import TryAgain
-from cronsensus.stores.sql.postgres.driver import NoAnswer
-from cronsensus.stores.sql.postgres.url import PostgresUrl
+from cronsensus.stores.sql.postgres.postgres_driver import NoAnswer
+from cronsensus.stores.sql.postgres.postgres_url import PostgresUrl
 
 _CUT = {"57P01", "57P02", "57P05", "25P03", "25P04"}
 """The server ended the connection: shut down, crashed, idle for too long in or out of a transaction."""

@@ -20,12 +20,12 @@ from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import at_once
 from cronsensus.stores.sql.postgres import postgres_locks as one_statement
-from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
-from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, open_connection
+from cronsensus.stores.sql.postgres.postgres_dialect import PostgresDialect, driver_of
+from cronsensus.stores.sql.postgres.postgres_driver import PATIENCE, BoundedConnection, open_connection
 from cronsensus.stores.sql.postgres.postgres_presence import list_present, show_sign
+from cronsensus.stores.sql.postgres.postgres_url import read_url
 from cronsensus.stores.sql.postgres.postgres_wait_queues import NotificationQueues, channel_of, notify_waiters
-from cronsensus.stores.sql.postgres.url import read_url
-from cronsensus.stores.sql.postgres.wake import Wake
+from cronsensus.stores.sql.postgres.postgres_wake import Wake
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.sql_handle import repeated

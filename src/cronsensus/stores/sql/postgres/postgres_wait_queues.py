@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 import psycopg
 
 from cronsensus.stores.poller import Poller
-from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
+from cronsensus.stores.sql.postgres.postgres_driver import PATIENCE, BoundedConnection
 from cronsensus.stores.wait_queues import WaitQueues
 
 _TELL = "SELECT pg_notify($1, $2)"

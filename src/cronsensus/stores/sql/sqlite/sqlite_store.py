@@ -11,11 +11,11 @@ from cronsensus.process.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import sqlite_errors
-from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.epoch import write_turn
+from cronsensus.stores.sql.sqlite.sqlite_dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
+from cronsensus.stores.sql.sqlite.sqlite_url import read_url
 from cronsensus.stores.sql.sqlite.sqlite_wait_queues import PipeQueues, wake_next
-from cronsensus.stores.sql.sqlite.url import read_url
-from cronsensus.stores.sql.sqlite.wake import Wake
+from cronsensus.stores.sql.sqlite.sqlite_wake import Wake
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import Clock
 

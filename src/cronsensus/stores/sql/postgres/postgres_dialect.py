@@ -10,14 +10,6 @@ from cronsensus.stores.sql.bounds import MOST_IDLE
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.postgres import postgres_errors
-from cronsensus.stores.sql.postgres.driver import (
-    PATIENCE,
-    BoundedConnection,
-    NoAnswer,
-    NotSent,
-    connection_settings,
-    patience_seconds,
-)
 from cronsensus.stores.sql.postgres.pipeline import (
     CLOCK,
     Part,
@@ -28,8 +20,16 @@ from cronsensus.stores.sql.postgres.pipeline import (
     run_one_by_one,
 )
 from cronsensus.stores.sql.postgres.pipeline import run_pipeline as run_together
+from cronsensus.stores.sql.postgres.postgres_driver import (
+    PATIENCE,
+    BoundedConnection,
+    NoAnswer,
+    NotSent,
+    connection_settings,
+    patience_seconds,
+)
 from cronsensus.stores.sql.postgres.postgres_presence import key_of
-from cronsensus.stores.sql.postgres.url import PostgresUrl
+from cronsensus.stores.sql.postgres.postgres_url import PostgresUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import Begin, Moment, Pending
 from cronsensus.stores.values import StoreCapabilities

@@ -17,7 +17,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
 from cronsensus.stores.sql.bounds import MOST_PAUSED
-from cronsensus.stores.sql.postgres.url import PostgresUrl
+from cronsensus.stores.sql.postgres.postgres_url import PostgresUrl
 from cronsensus.timing.clock import SystemClock
 
 Value = TypeVar("Value")

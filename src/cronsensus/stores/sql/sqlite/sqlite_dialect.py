@@ -18,7 +18,7 @@ from cronsensus.stores.sql.sending import NONE, Begin, Pending
 from cronsensus.stores.sql.sqlite import sqlite_errors
 from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.stores.sql.sqlite.prepared import prepare_query, prepare_rows
-from cronsensus.stores.sql.sqlite.url import SqliteUrl
+from cronsensus.stores.sql.sqlite.sqlite_url import SqliteUrl
 from cronsensus.stores.sql.sqlite.write_lock_queue import WriteLockQueue
 from cronsensus.stores.values import StoreCapabilities
 from cronsensus.timing.clock import Clock, SystemClock

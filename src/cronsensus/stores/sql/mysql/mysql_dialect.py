@@ -13,9 +13,9 @@ from cronsensus.errors import CronsensusError
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.mysql import mysql_errors, mysql_presence, packets
-from cronsensus.stores.sql.mysql.driver import BoundedConnection, run_text
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run_text
+from cronsensus.stores.sql.mysql.mysql_url import MysqlUrl
 from cronsensus.stores.sql.mysql.packets import CLOCK, MOST_CHARACTERS, OUT_OF_RANGE, Part
-from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Begin, Moment, Pending, wrong_count
 from cronsensus.stores.values import StoreCapabilities

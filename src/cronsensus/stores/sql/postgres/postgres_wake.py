@@ -20,8 +20,8 @@ from cronsensus.process.this_process import start_anew
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
-from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.pipeline import has_pipeline, run_pipeline
+from cronsensus.stores.sql.postgres.postgres_driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.postgres_presence import HIDE, SHOW, key_of
 
 _log = Logger("cronsensus.store")

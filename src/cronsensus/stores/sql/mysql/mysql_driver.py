@@ -21,7 +21,7 @@ from pymysql.err import OperationalError
 
 from cronsensus.errors import InvalidOption, MissingExtra, StoreRefused
 from cronsensus.stores.sql.bounds import MOST_IDLE, MOST_PAUSED
-from cronsensus.stores.sql.mysql.url import MysqlUrl
+from cronsensus.stores.sql.mysql.mysql_url import MysqlUrl
 
 BEYOND = 5.0
 """Seconds that this side waits longer than the server, which gives up in better order."""
