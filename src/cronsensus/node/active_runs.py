@@ -165,7 +165,7 @@ class ActiveRuns:
 
     @property
     def has_unsent_ends(self) -> bool:
-        """Whether the store has yet to take something."""
+        """Whether something is still to be recorded in the store."""
         return bool(self.report.owed)
 
     def __bool__(self) -> bool:
@@ -234,7 +234,7 @@ class ActiveRuns:
             return held + len(self.reserved.list_keys(session)) + len(self.report.owed)
 
     def receive_ending(self, call: Call, ending: Ending) -> None:
-        """Take the end of an attempt from an executor."""
+        """Receive the end of an attempt from an executor."""
         # Told that its lease is lost, a run may have stopped for that and just returned: its result does not count.
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
         if ending.kind == "timed_out":
@@ -317,7 +317,7 @@ class ActiveRuns:
             self.in_doubt = True
 
     def start_claim(self, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
-        """Start a run; give it back if no executor here can, or if the lease is not trusted."""
+        """Start a run; release its claim if no executor here can run it, or if the lease is not trusted."""
         with self._notice_first_work():
             call = self._call_of(claim, lease, begin)
             if call is not None:
@@ -337,7 +337,7 @@ class ActiveRuns:
             self._held[ahead.claim.id, ahead.claim.token] = ahead
 
     def _receive_answer(self, claim: Claim, answer: Answer) -> None:
-        """Take what becomes of a claim, on the thread that asked."""
+        """Receive the answer about a claim, on the thread that asked."""
         with self._lock:
             held = self._held.get((claim.id, claim.token))
             if not isinstance(held, Ahead) or held.then_at is None:
@@ -414,7 +414,7 @@ class ActiveRuns:
         return [key for _, key in sorted(due, key=itemgetter(0))]
 
     def _make_running(self, key: Key, *, only_able: bool = False) -> Call | None:
-        """Let a claim run that is due; ``None``: it was withdrawn, or it cannot begin here and goes back.
+        """Make a due claim running; ``None``: it was withdrawn, or cannot start here and is released.
 
         With ``only_able`` what cannot begin here stays as it is.
         """
@@ -473,7 +473,7 @@ class ActiveRuns:
     # --- what is over ------------------------------------------------------------------------------------------------
 
     def send_report(self, session: str) -> bool:
-        """Give the store what it has yet to take, in a step of its own; return whether there was anything."""
+        """Send the report in a step of its own; return whether there was anything to send."""
         with self.open_report() as step:
             if not step:
                 return False
@@ -485,7 +485,7 @@ class ActiveRuns:
 
     @contextmanager
     def open_report(self) -> Iterator[Step]:
-        """Give what the store has yet to take: how runs ended, claims that go back, what runs say of themselves.
+        """Give the report: ends of runs, released claims, and progress and log lines.
 
         A step is made of it within the body; all of it stays here until ``accept_report``, and is sent again.
         """
@@ -497,7 +497,7 @@ class ActiveRuns:
             yield step
 
     def accept_report(self, step: Step, done: Done) -> None:
-        """Take in what the store has accepted.
+        """Drop from the report what the store has accepted.
 
         Others are told of what went back by the caller, and last: claims of the same step that were not begun because
         a notification failed would be known to nobody.
@@ -512,15 +512,15 @@ class ActiveRuns:
         return self.report.send_again(key)
 
     def end_claim(self, claim: Claim, then: Then) -> None:
-        """Settle a claim that is not begun."""
+        """End a claim whose run has not started."""
         self.report.record_end(claim, End.of(claim, then))
 
     def release_claim(self, claim: Claim) -> None:
-        """Give a claim back that is not begun."""
+        """Release a claim whose run has not started."""
         self.report.record_release(claim, None)
 
     def fail_unknown_claim(self, claim: Claim, why: str) -> None:
-        """Settle a claim that may have run here, and whose job must not run twice."""
+        """Fail a claim that may have run here, and whose job must not run twice."""
         self.end_claim(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}"))
 
     def disown_run(self, key: Key, why: str) -> Claim | None:
@@ -534,7 +534,7 @@ class ActiveRuns:
         return held.claim
 
     def _withdraw_ahead(self, key: Key) -> Ahead | None:
-        """Let a claim wait no longer for its time; ``None``: it does not."""
+        """Withdraw a claim that waits for its time; ``None``: it does not wait."""
         with self._lock:
             held = self._held.get(key)
             if not isinstance(held, Ahead):
@@ -543,7 +543,7 @@ class ActiveRuns:
             return held
 
     def _withdraw_claim(self, key: Key) -> Claim | None:
-        """Let a claim wait no longer for its time or a slot, and return it; ``None``: it does not wait."""
+        """Withdraw and return a claim that waits for its time or a slot; ``None``: it does not wait."""
         ahead = self._withdraw_ahead(key)
         return self.reserved.withdraw_claim(key) if ahead is None else ahead.claim
 

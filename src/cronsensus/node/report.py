@@ -43,7 +43,7 @@ class Report:
 
     @property
     def unsent_ends(self) -> list[End]:
-        """Return the ends that the store has yet to take."""
+        """Return the ends that the store has not recorded yet."""
         return [one.end for one in list(self.owed.values()) if isinstance(one, Over)]
 
     @property
@@ -94,7 +94,7 @@ class Report:
             raise
 
     def drop_accepted(self, sent: Step, done: Done) -> None:
-        """Keep no longer what the store has taken."""
+        """Drop what the store has recorded."""
         with together():
             for answer in done.settled:
                 self._accept_end(answer)

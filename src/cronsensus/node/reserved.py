@@ -91,14 +91,14 @@ class Reserved:
         return {one.key: one.since for one in self._waiting if session in {None, one.call.claim.session}}
 
     def add_calls(self, calls: Sequence[Call], lease: SessionLease) -> None:
-        """Let calls wait behind the others."""
+        """Add calls behind those that wait."""
         now = self._clock.monotonic()
         with self.lock:
             self._waiting.extend(_Waiting((call.claim.id, call.claim.token), now, call, lease) for call in calls)
             self._half = len(self._waiting) // 2
 
     def start_first(self, start: Callable[[Call], None]) -> Call | None:
-        """Begin the first; ``None``: there is none, or its lease is not trusted."""
+        """Start the first call; ``None``: there is none, or its lease is not trusted."""
         thread = threading.get_ident()
         if thread in self._beginning:
             return None
@@ -116,7 +116,7 @@ class Reserved:
         return call
 
     def withdraw_claim(self, key: Key) -> Claim | None:
-        """Let one wait no longer, and return it."""
+        """Withdraw a waiting claim, and return it."""
         with self.lock:
             for one in self._waiting:
                 if one.key == key:
@@ -125,7 +125,7 @@ class Reserved:
         return None
 
     def withdraw_matching(self, applies: Callable[[Claim], bool]) -> list[Claim]:
-        """Let those wait no longer to which something applies, and return them."""
+        """Withdraw the waiting claims that match, and return them."""
         with self.lock:
             found = [one for one in self._waiting if applies(one.call.claim)]
             for one in found:
@@ -133,12 +133,12 @@ class Reserved:
         return [one.call.claim for one in found]
 
     def stop_starting(self) -> None:
-        """Begin nothing any more."""
+        """Start nothing any more."""
         with self.lock:
             self._closed = True
 
     def withdraw_all(self) -> list[Claim]:
-        """Let none wait any longer, and return them."""
+        """Withdraw all waiting claims, and return them."""
         with self.lock:
             claims = [one.call.claim for one in self._waiting]
             self._waiting.clear()

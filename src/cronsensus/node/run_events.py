@@ -34,7 +34,7 @@ class RunEvents:
         self._begun: dict[tuple[int, int], Claim] = {}
 
     def publish_start(self, claim: Claim) -> None:
-        """Tell that a run starts, unless it is one of our own."""
+        """Publish the start of a run, unless it is one of our own."""
         if is_internal(claim.job):
             return
         self.remember_claim(claim)
@@ -42,14 +42,14 @@ class RunEvents:
             self._bus.emit(RunStarted(**self._details_of(claim)))
 
     def remember_claim(self, claim: Claim) -> None:
-        """Remember whose end the store is going to be told."""
+        """Remember the claim of an end that is sent to the store."""
         if is_internal(claim.job):
             return
         if self._bus.wanted(RunEnded):
             self._begun[claim.id, claim.token] = claim
 
     def publish_end(self, answer: Settled, ended: End) -> None:
-        """Tell how a run ended, now that the store has answered."""
+        """Publish how a run ended, now that the store has answered."""
         claim = self._begun.pop((answer.id, answer.token), None)
         if claim is None or not self._bus.wanted(RunEnded):
             return
@@ -67,7 +67,7 @@ class RunEvents:
         )
 
     def publish_release(self, back: GiveBack, *, accepted: bool) -> None:
-        """Tell that a run was cut off and given back, now that the store has answered."""
+        """Publish that a run was cut off and released, now that the store has answered."""
         claim = self._begun.pop((back.claim.id, back.claim.token), None)
         if claim is None or not self._bus.wanted(RunEnded):
             return
@@ -75,7 +75,7 @@ class RunEvents:
         self._emit_end(claim, end if accepted else "refused")
 
     def publish_takeovers(self, takeovers: Sequence[Takeover], names: Mapping[str, str]) -> None:
-        """Tell whose runs this node took from the dead; ``names`` are those of nodes, by session."""
+        """Publish whose runs this node took over from dead sessions; ``names`` are those of nodes, by session."""
         if not self._bus.wanted(TakenOver):
             return
         in_order = sorted(takeovers, key=lambda one: (one.session, one.id))
@@ -83,7 +83,7 @@ class RunEvents:
             self._bus.emit(TakenOver(node=self._node, session=session, dead_node=names.get(session), runs=tuple(runs)))
 
     def publish_plans(self, plans: Sequence[Plan]) -> None:
-        """Tell which plans won."""
+        """Publish the plans that the store accepted."""
         if not self._bus.wanted(PlanCarriedOut):
             return
         for plan in plans:
@@ -91,7 +91,7 @@ class RunEvents:
             self._bus.emit(PlanCarriedOut(node=self._node, job=plan.job, created=created, verdicts=plan.verdicts))
 
     def publish_loss(self, session: str, held: Sequence[int]) -> None:
-        """Tell that the session is gone, and with it the claims of these occurrences."""
+        """Publish that the session is lost, and with it the claims of these occurrences."""
         if self._bus.wanted(SessionLost):
             self._bus.emit(SessionLost(node=self._node, session=session, runs=tuple(sorted(held))))
 

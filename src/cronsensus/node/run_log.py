@@ -36,14 +36,14 @@ _MOST_NAMES = 5
 
 
 class RunLog:
-    """Tells and counts; keeps, from the end of a run until the store has taken it, whose end it is."""
+    """Logs and counts; keeps, from the end of a run until the store has taken it, whose end it is."""
 
     def __init__(self, stats: NodeStats) -> None:
         self._stats = stats
         self._waiting: dict[tuple[int, int], tuple[Claim, ExcInfo]] = {}
 
     def log_starts(self, claims: Sequence[Claim]) -> None:
-        """Tell which runs this node begins, and count those that are reserved."""
+        """Log which runs start, and count those that are reserved."""
         self._stats.claimed += len(claims)
         talkative = _log.isEnabledFor(logging.DEBUG)
         for claim in claims:
@@ -60,7 +60,7 @@ class RunLog:
                 _log.debug("%s starts, attempt %d", _name_run(claim), claim.attempt, extra=_details_of(claim))
 
     def log_reserved_start(self, claim: Claim) -> None:
-        """Tell that a run begins that was reserved."""
+        """Log the start of a reserved run."""
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s starts, attempt %d", _name_run(claim), claim.attempt, extra=_details_of(claim))
 
@@ -71,7 +71,7 @@ class RunLog:
             self._waiting[claim.id, claim.token] = claim, raised
 
     def log_end(self, answer: Settled, end: End) -> None:
-        """Tell how a run ended, now that the store has answered."""
+        """Log how a run ended, now that the store has answered."""
         claim, exception = self._waiting.pop((answer.id, answer.token), (None, None))
         if not answer.accepted:
             self.log_refusal(answer.id, answer.token, end.state)
@@ -122,7 +122,7 @@ class RunLog:
                 )  # fmt: skip
 
     def log_refusal(self, occurrence: int, token: int, wanted: State) -> None:
-        """Tell that the store did not take what became of a run here."""
+        """Log that the store refused the end of a run."""
         self._stats.refused += 1
         _node_log.warning(
             "refused the end of occurrence %d (token %d, %s): it was taken over or closed meanwhile",
@@ -130,12 +130,12 @@ class RunLog:
         )  # fmt: skip
 
     def log_release(self, claim: Claim, why: str) -> None:
-        """Tell that this node cuts a run off, for another to take."""
+        """Log that this node cut off a run, for another to claim."""
         words = "%s is cut off in attempt %d, and given back for others to run: %s"
         _log.warning(words, _name_run(claim), claim.attempt, why, extra=_details_of(claim))
 
     def log_takeovers(self, takeovers: Sequence[Takeover], by: str, names: Mapping[str, str]) -> None:
-        """Tell whose runs this node took from the dead.
+        """Log whose runs this node took over from dead sessions.
 
         Args:
             takeovers: the store's answer.
@@ -161,7 +161,7 @@ class RunLog:
             )  # fmt: skip
 
     def log_plans(self, plans: Sequence[Plan], *, lost: int = 0) -> None:
-        """Tell which nominal times ``plans``, which won, decided against; ``lost`` others did not."""
+        """Log which nominal times the accepted ``plans`` do not run; ``lost``: how many plans were refused."""
         self._stats.fired += sum(len(plan.occurrences) for plan in plans)
         self._stats.lost_races += lost
         reasons: Counter[str] = Counter()

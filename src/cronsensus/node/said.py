@@ -75,12 +75,12 @@ class Said:
         return None if found is None else found.at
 
     def has_ended(self, occurrence: int, session: str) -> bool:
-        """Whether the store has accepted from this session that an occurrence is over for good."""
+        """Whether the store has accepted a final end of an occurrence from this session."""
         found = self._over.get(occurrence)
         return found is not None and found.session == session
 
     def pop_end(self, key: Key) -> End | GiveBack | None:
-        """Return the end of a run, and keep it no more."""
+        """Remove and return the end of a run."""
         found = self._ends.pop(key, None)
         if found is None:
             return None

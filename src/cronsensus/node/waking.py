@@ -137,7 +137,7 @@ class Waking:
         self.on_told()
 
     def forget_answers(self) -> None:
-        """Trust nothing that the store said before: an operator has just cancelled something that runs here."""
+        """Forget earlier answers of the store: an operator has just cancelled something that runs here."""
         for admission in self.admissions:
             admission.forget_answers()
 
@@ -184,17 +184,17 @@ class Waking:
         return [(waker, what) for waker in self.wakers if (what := waker.trigger_of_end(claim, then)) is not None]
 
     def queue_plans(self, plans: Sequence[Plan]) -> None:
-        """Take in plans that were carried out, by now committed."""
+        """Queue plans that were carried out and committed."""
         if told := [(waker, what) for waker in self.wakers for what in waker.triggers_of_plans(plans)]:
             self.queue_triggers(told)
 
     def learn_view(self, view: View) -> None:
-        """Take in what a look showed."""
+        """Let all wakers learn from a view of the store."""
         for waker in self.wakers:
             waker.learn_view(view)
 
     def queue_triggers(self, told: Sequence[Told]) -> None:
-        """Have something looked at, on the thread."""
+        """Queue what ended or was planned, for the thread to find whom to wake."""
         with self._lock:
             for waker, what in told:
                 self._told[waker][what] = None
@@ -207,7 +207,7 @@ class Waking:
             self.on_told()
 
     def wake_due(self) -> float:
-        """Decide what was asked, wake what may go on, and sweep if that is due; return the seconds until it is.
+        """Answer about claims, wake what may go on, and sweep if that is due; return the seconds until then.
 
         Raises nothing; what could not be asked is asked again.
         """

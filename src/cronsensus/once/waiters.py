@@ -83,7 +83,7 @@ class Waiters:
             self._store().wake_next(_queue_of(occurrence))
 
     def wake_calls(self, occurrence: int) -> None:
-        """Have the calls that wait here for an occurrence look again."""
+        """Wake the calls that wait here for an occurrence."""
         with self._lock:
             waiters = list(self._waiters.get(occurrence, ()))
         for waiter in waiters:

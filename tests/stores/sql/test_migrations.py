@@ -90,7 +90,7 @@ def test_a_store_without_a_schema_is_named_as_such(empty_file, place, open_sqlit
 def test_a_newer_schema_is_refused(place, open_sqlite):
     store = open_sqlite()
     with store._write_transaction() as tx:
-        tx.connection.execute("INSERT INTO cronsensus_schema VALUES (999, 'm0999_later', 0)")
+        tx.connection.execute_text("INSERT INTO cronsensus_schema VALUES (999, 'm0999_later', 0)")
     before = tables(place / "jobs.db")
     for verb in (store.check, store.migrate, store.sibling().check):
         with pytest.raises(SchemaMismatch, match=rf"999.*knows only {VERSION}.*pip install --upgrade cronsensus"):
@@ -102,8 +102,8 @@ def test_a_newer_schema_is_refused(place, open_sqlite):
 def test_a_schema_that_no_release_made_is_refused_and_left_alone(number, place, open_sqlite):
     store = open_sqlite()
     with store._write_transaction() as tx:
-        tx.connection.execute(f"DELETE FROM cronsensus_schema WHERE version > {FIRST}")
-        tx.connection.execute(f"UPDATE cronsensus_schema SET version = {number}")
+        tx.connection.execute_text(f"DELETE FROM cronsensus_schema WHERE version > {FIRST}")
+        tx.connection.execute_text(f"UPDATE cronsensus_schema SET version = {number}")
     before = tables(place / "jobs.db")
     for verb in (store.check, store.migrate, store.sibling().check):
         with pytest.raises(

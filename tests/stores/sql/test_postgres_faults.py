@@ -120,7 +120,7 @@ def test_a_store_without_a_schema_is_named_as_such(open_postgres, postgres_url):
 def test_a_newer_schema_is_refused(open_postgres):
     store = open_postgres()
     with store._write_transaction() as tx:
-        tx.connection.execute(f"INSERT INTO {store._url.schema}.cronsensus_schema VALUES (999, 'm0999_later', 0)")
+        tx.connection.execute_text(f"INSERT INTO {store._url.schema}.cronsensus_schema VALUES (999, 'm0999_later', 0)")
     for verb in (store.check, store.migrate, store.sibling().check):
         with pytest.raises(SchemaMismatch, match=r"version 999.*pip install --upgrade cronsensus"):
             verb()
@@ -178,7 +178,7 @@ def test_a_row_that_stays_locked_is_not_waited_for_for_ever(open_postgres, postg
 def test_a_statement_that_takes_too_long_is_cancelled(open_postgres):
     store = open_postgres("timeout=200ms")
     with pytest.raises(StoreBusy, match=r"took longer than 0\.2 s .*\?timeout="), store._read_transaction() as tx:
-        tx.connection.execute("SELECT pg_sleep(30)")
+        tx.connection.execute_text("SELECT pg_sleep(30)")
     assert store.counts().jobs == 0
 
 
@@ -188,9 +188,9 @@ def test_transaction_left_idle_blocks_no_other(open_postgres):
     work_with(stopped)
     said = "stood still in a transaction"
     with pytest.raises(TryAgain, match=said), stopped._write_transaction() as tx:  # noqa: PT012 - the end of the block is the point
-        tx.connection.execute(f"SELECT 1 FROM {stopped._url.schema}.cronsensus_jobs FOR UPDATE")
+        tx.connection.execute_text(f"SELECT 1 FROM {stopped._url.schema}.cronsensus_jobs FOR UPDATE")
         assert other.enqueue([Item(job="job")])[0].created  # waits for less than its patience
-        tx.connection.execute("SELECT 1")
+        tx.connection.execute_text("SELECT 1")
 
 
 def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres, monkeypatch):
@@ -226,7 +226,7 @@ def test_a_migration_may_pause_for_longer(open_postgres, monkeypatch):
     assert store.migrate()
     assert set(seen) == {"5min"}
     with store._write_transaction() as tx:
-        [(limit,)] = tx.connection.execute("SHOW idle_in_transaction_session_timeout")
+        [(limit,)] = tx.connection.execute_text("SHOW idle_in_transaction_session_timeout")
     assert limit == "2s"
 
 
@@ -263,9 +263,9 @@ def test_a_connection_that_is_cut_within_a_verb_leaves_nothing_half_done(open_po
     store = open_postgres()
     work_with(store)
     with pytest.raises(StoreUnavailable, match="connection"), store._write_transaction() as tx:  # noqa: PT012
-        tx.connection.execute(f"DELETE FROM {store._url.schema}.cronsensus_jobs")
+        tx.connection.execute_text(f"DELETE FROM {store._url.schema}.cronsensus_jobs")
         cut(store)
-        tx.connection.execute("SELECT 1")
+        tx.connection.execute_text("SELECT 1")
     assert len(store.jobs()) == 1
 
 
@@ -278,7 +278,7 @@ def test_runs_that_cannot_be_recorded_are_left_out_and_the_rest_is_taken_over(op
     settle(store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in (first, second)])
     with store._write_transaction() as tx:  # their numbers are those of other runs, which are recorded
         for over, one in ((first, held[2]), (second, held[4])):
-            tx.connection.execute(
+            tx.connection.execute_text(
                 f"UPDATE {store._url.schema}.cronsensus_occurrences SET token = {over.token} WHERE id = {one.id}"
             )
     store.close_session("s1")

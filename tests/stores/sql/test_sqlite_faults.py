@@ -354,7 +354,7 @@ def test_a_lock_whose_holder_is_killed_is_free_at_once_and_its_work_undone(open_
     holder.process.wait()
     queue(store)
     with store._read_transaction() as tx:
-        assert not tx.connection.execute("SELECT 1 FROM cronsensus_counters WHERE name = 'unfinished'").fetchall()
+        assert not tx.connection.execute_text("SELECT 1 FROM cronsensus_counters WHERE name = 'unfinished'").fetchall()
 
 
 def test_a_lock_whose_holder_is_frozen(open_sqlite, run_child):
@@ -424,7 +424,7 @@ thread.join()
 codes = [os.waitpid(child, 0)[1] for child in children]
 store.enqueue([Item(job="queue")])
 with store._read_transaction() as tx:
-    [(verdict,)] = tx.connection.execute("PRAGMA integrity_check").fetchall()
+    [(verdict,)] = tx.connection.execute_text("PRAGMA integrity_check").fetchall()
 say(f"{codes} {verdict} {len(store.sessions())}")
 store.close()
 """
@@ -649,6 +649,6 @@ def test_a_store_describes_itself(open_sqlite, place):
     assert shown["bytes"] > 0
     assert "power cut may lose" in store.capabilities.survives
     with store._read_transaction() as tx:
-        assert tx.connection.execute("PRAGMA synchronous").fetchone()[0] == 1
+        assert tx.connection.execute_text("PRAGMA synchronous").fetchone()[0] == 1
     with open_sqlite()._reading() as tx:
-        assert tx.connection.execute("PRAGMA synchronous").fetchone()[0] == 2
+        assert tx.connection.execute_text("PRAGMA synchronous").fetchone()[0] == 2
