@@ -105,4 +105,4 @@ def test_what_cannot_be_counted_is_refused(options, message):
 
 def test_a_day_without_a_midnight_begins_with_its_first_instant():
     begun = cron("0 9 * * *", tz="Africa/Cairo", every="2 weeks", start="2027-04-30", end=date(2027, 5, 1))
-    assert begun.start == datetime(2027, 4, 29, 22, tzinfo=UTC)
+    assert begun.to_json()["start"] == "2027-04-29T22:00:00Z"
