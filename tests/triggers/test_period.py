@@ -18,7 +18,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 def local_times(trigger, start, days):
     """Return all nominal times of so many days, in Berlin."""
     found, at, until = [], start - timedelta(microseconds=1), start + timedelta(days=days)
-    while (at := trigger.next_after(at)) is not None and at < until:
+    while (at := trigger.next_after(at)) is not None and at <= until:
         found.append(at.astimezone(BERLIN))
     return found
 
