@@ -17,6 +17,7 @@ from apscheduler.executors.base import MaxInstancesReachedError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import BaseScheduler
+from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -294,6 +295,7 @@ def test_scheduler_of_another_kind_is_told_which_ones_there_are():
         ({"trigger": "cron", "second": "*"}, "has no id"),
         ({"trigger": "interval", "seconds": 5, "id": "own start"}, "counts its interval from the moment"),
         ({"trigger": "calendarinterval", "weeks": 2, "id": "from today"}, "counts its days from today"),
+        ({"trigger": OrTrigger([IntervalTrigger(seconds=4)]), "id": "either"}, "counts its interval from the moment"),
         ({"trigger": "cron", "second": "*", "jitter": 5, "id": "jitter"}, "has jitter=5"),
         ({"trigger": "date", "id": "now"}, "no run_date"),
         (
@@ -436,7 +438,7 @@ def test_time_that_a_fast_clock_names_is_run_or_skipped_when_the_clock_of_the_st
         assert due not in {one.scheduled_for for one in runs(url, "tick")}
         assert "the clock of this process is ahead of the store's: tick came due here too early" in caplog.text
         clock.advance(due - clock.now())
-        timer.wake()
+        timer.recheck_clock()
         [one] = wait_for(lambda: [one for one in runs(url, "tick") if one.scheduled_for == due], "its verdict")
         if intent == "full":
             assert (one.state, one.reason) == (State.SKIPPED, "overlap")

@@ -155,7 +155,7 @@ def test_a_redis_handle_that_is_closed_under_the_hands_of_a_verb_says_so(redis_u
         raise ValueError("I/O operation on closed file.")
 
     with pytest.raises(StoreUnavailable, match="was closed"):
-        store._client._lend(talk)  # type: ignore[attr-defined]
+        store._client._lend_connection(talk)  # type: ignore[attr-defined]
 
 
 def test_notification_after_the_last_waiter_left_is_received(queue, place):

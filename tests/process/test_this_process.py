@@ -45,6 +45,21 @@ assert len(turns) > 4 * (time.monotonic() - since), (len(turns), time.monotonic(
 """
 
 
+STARTED_BEFORE_THE_PATCH = """
+from cronsensus.errors import ConfigurationError
+scheduler.start()
+from gevent import monkey; monkey.patch_all()
+try:
+    Scheduler("memory://").start()
+except ConfigurationError as error:
+    assert "patch first" in str(error)
+else:
+    raise SystemExit("nothing was refused")
+assert scheduler.started
+os._exit(0)
+"""
+
+
 def ended(folder, program):
     return subprocess.run(
         [sys.executable, "-c", PROGRAM + program], cwd=folder, capture_output=True, text=True, timeout=60, check=False
@@ -60,3 +75,9 @@ def test_all_greenlets_go_on_where_gevent_has_patched_after_the_import(tmp_path)
     pytest.importorskip("gevent", reason="service missing: gevent; scripts/setup installs it")
     patched = ended(tmp_path, PATCHED_LATE)
     assert patched.returncode == 0, patched.stdout + patched.stderr
+
+
+def test_a_start_is_refused_where_a_node_was_started_before_the_patch(tmp_path):
+    pytest.importorskip("gevent", reason="service missing: gevent; scripts/setup installs it")
+    second = ended(tmp_path, STARTED_BEFORE_THE_PATCH)
+    assert second.returncode == 0, second.stdout + second.stderr

@@ -201,6 +201,15 @@ def test_a_crafted_text_costs_no_more_than_any_other(text):
     check(text)
 
 
-@pytest.mark.parametrize(("text", "means"), [("0 0 10-10/5 * *", "0 0 10 * *"), ("0 9 * * mon-MON/2", "0 9 * * MON")])
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("0 0 10-10/5 * *", "0 0 10 * *"),
+        ("0 0 10-010/5 * *", "0 0 10 * *"),
+        ("0 9 * * mon-MON/2", "0 9 * * MON"),
+        ("0 9 * * MON-1/2", "0 9 * * MON"),
+        ("0 9 1 JAN-1/3 *", "0 9 1 JAN *"),
+    ],
+)
 def test_a_range_of_one_value_has_one_value_whatever_its_step(text, means):
     assert cron(text) == cron(means)

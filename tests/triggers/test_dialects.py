@@ -158,3 +158,28 @@ def test_a_job_is_declared_with_one_warning_of_what_other_programs_would_do(capl
 
 
 def print_nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("0/90 * * * *", "is only 0"),
+        ("0 0 1/31 * *", "is only 1"),
+        ("0 */2 */2 * *", "cron('0 */2 * * *', every='2 days'"),
+        ("0 9 01 * MON", "run.local_time.day != 1:"),
+        ("0 9 1 * 0-7", "for both write '0 9 * * *'"),
+    ],
+)
+def test_a_note_says_what_is_right(text, note):
+    assert note in " ".join(map(str, notes_on(cron(text))))
+
+
+@pytest.mark.parametrize("text", ["0 0 31 12 *", "0 0 29 2 *", "0 0 30 4,6 *"])
+def test_months_that_have_the_day_have_no_note(text):
+    assert not notes_on(cron(text))
+
+
+@pytest.mark.parametrize("text", ["H(0-9999999999999) * * * *", "50~10 * * * *", "60~ * * * *", "H/0 * * * *"])
+def test_what_nobody_can_have_written_is_refused_without_advice(text):
+    with pytest.raises(InvalidTrigger, match="in the minute field"):
+        cron(text)

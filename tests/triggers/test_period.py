@@ -101,3 +101,8 @@ def test_without_a_zone_of_its_own_it_counts_in_that_of_the_scheduler():
 def test_what_cannot_be_counted_is_refused(options, message):
     with pytest.raises(InvalidTrigger, match=message):
         cron("0 9 * * MON", **options)
+
+
+def test_a_day_without_a_midnight_begins_with_its_first_instant():
+    begun = cron("0 9 * * *", tz="Africa/Cairo", every="2 weeks", start="2027-04-30", end=date(2027, 5, 1))
+    assert begun.to_json()["start"] == "2027-04-29T22:00:00Z"

@@ -87,7 +87,7 @@ def _value(parameter: Parameter, text: str) -> Any:
     try:
         value = json.loads(text)
     except ValueError:
-        value = None if text == "null" else _WRONG
+        value = _WRONG
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is _WRONG or parameter.kind == "choice" or (parameter.kind == "number" and not number):
         wanted = " or ".join(parameter.choices) or (

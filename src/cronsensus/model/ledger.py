@@ -74,7 +74,7 @@ class Prune:
 
     @property
     def why(self) -> str:
-        """Return the reason, which is not asked for."""
+        """Empty: a prune records no reason."""
         return ""
 
     @property

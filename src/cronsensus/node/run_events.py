@@ -25,7 +25,7 @@ _ENDS: Mapping[State | None, RunEnd] = {
 
 
 class RunEvents:
-    """Emits, and keeps, from the start of a run until the store has taken its end, whose end it is."""
+    """Emits a node's events; keeps each run's claim until the store has answered its end."""
 
     def __init__(self, bus: Bus, node: str) -> None:
         """Emit by ``bus``, as the node of that name."""

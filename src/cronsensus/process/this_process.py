@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
+
+from cronsensus.errors import ConfigurationError
 
 _Act = Callable[[], object]
 
@@ -48,9 +51,19 @@ def start_anew(act: _Act, *, before: _Act | None = None, in_parent: _Act | None 
 
 
 def catch_up() -> None:
-    """Begin everything anew where a fork or a patch has gone unnoticed; before anything is started."""
+    """Begin everything anew where a fork or a patch has gone unnoticed; before anything is started.
+
+    Raises:
+        ConfigurationError: threads of ours run already that were started before the patch.
+    """
     global _is_patched  # noqa: PLW0603 - of the process
-    if os.getpid() != this_process.pid or (not _is_patched and _has_greenlets()):
+    is_another = os.getpid() != this_process.pid
+    if is_another or (not _is_patched and _has_greenlets()):
+        if not is_another and any(thread.name.startswith("cronsensus") for thread in threading.enumerate()):
+            raise ConfigurationError(
+                "gevent has patched this process after cronsensus had started threads in it, whose locks stop all "
+                "greenlets; patch first: `from gevent import monkey; monkey.patch_all()` as the program's first line"
+            )
         _is_patched = _has_greenlets()
         for act in _acts:
             act()

@@ -221,7 +221,8 @@ def _counted(every: object, start: object) -> Period | None:
 
 def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str | ZoneInfo | None]:
     """Return an expression without the ``TZ=…`` that some crons take in front of it, and the zone."""
-    first, _, rest = expression.strip().partition(" ")
+    first, *others = expression.strip().split(None, 1) or [""]
+    rest = "".join(others)
     name, equals, zone = first.partition("=")
     if not equals or name.upper() not in {"TZ", "CRON_TZ"}:
         return expression, tz

@@ -101,15 +101,17 @@ def _of_chance(text: str) -> str | None:
     drawn = re.compile(r"H(?:\((\d+)-(\d+)\))?(?:/(\d+))?|(\d*)~(\d*)(?:/(\d+))?")
     if len(parts) != 5 or not any(drawn.fullmatch(term) for part in parts for term in part.split(",")):
         return None
-    spread = 0
+    spread, is_sound = 0, True
 
     def fixed(term: str, size: int, low: int, unit: int) -> str:
-        nonlocal spread
+        nonlocal spread, is_sound
         found = drawn.fullmatch(term)
         if found is None:
             return term
         first, last, step = found[1] or found[4], found[2] or found[5], found[3] or found[6]
         start, end = int(first or low), int(last or low + size - 1)
+        most = 31 if size == 28 else low + size - 1
+        is_sound &= low <= start <= end <= most and (step is None or 0 < int(step) <= most)
         spread += unit * (min(int(step) - 1, end - start) if step else end - start)
         every = f"/{step}" if step else ""
         return f"{start}-{end}{every}" if step and (first or last) else f"*{every}" if step else str(start)
@@ -119,6 +121,8 @@ def _of_chance(text: str) -> str | None:
     texts = [
         ",".join(fixed(term, *field) for term in part.split(",")) for part, field in zip(parts, fields, strict=True)
     ]
+    if not is_sound:
+        return None  # it is nobody's text
     jitter = f", jitter={format_duration(timedelta(minutes=spread))!r}" if spread else ""
     drawn_by = "H in Jenkins, ~ in OpenBSD and cronie"
     return f"lets the program draw a value ({drawn_by}); write cron({' '.join(texts)!r}{jitter})"

@@ -135,12 +135,12 @@ def in_both(parts: Sequence[str]) -> str:
     if days in _WEEKS and named.isalpha():
         return repr(" ".join([*before, "*", month, f"{named}#{_WEEKS.index(days) + 1}"]))
     if days.isdecimal():
-        other = f"!= {days}"
+        other = f"!= {int(days)}"
     elif re.fullmatch(r"\d+-\d+", days):
         first, _, last = days.partition("-")
-        other = f"not in range({first}, {int(last) + 1})"
-    elif re.fullmatch(r"[\d,]+", days):
-        other = f"not in {{{days.replace(',', ', ')}}}"
+        other = f"not in range({int(first)}, {int(last) + 1})"
+    elif re.fullmatch(r"\d+(,\d+)*", days):
+        other = f"not in {{{', '.join(str(int(day)) for day in days.split(','))}}}"
     else:
         other = ""
     text = repr(" ".join([*before, "*", month, named]))
@@ -208,6 +208,10 @@ def _day_by_name(term: str, sunday: int) -> str:
     high = _day(rest, sunday) if dash else 6
     if high > low and not slash:
         return f"{_DAYS[low]}-{_DAYS[high]}"
+    if dash and low == high and base != rest:  # 0-7, from Sunday to Sunday
+        high += 6
+        if not slash:
+            return "*"
     return ",".join(_DAYS[(low + ahead) % 7] for ahead in range(0, (high - low) % 7 + 1, int(step or 1) or 1))
 
 

@@ -20,7 +20,7 @@ LAST_DAY, LAST_WEEKDAY = -1000, -1001
 """cronsim's values for ``L`` and ``LW`` in the day-of-month field; ``(5, LAST_DAY)`` is ``5L`` in day-of-week."""
 
 _LONGEST = 256
-_ONE_VALUE = re.compile(r"\b(\w+)-\1/\d+\b", re.IGNORECASE)
+_STEPPED_RANGE = re.compile(r"(\w+)-(\w+)/0*[1-9]\d*")
 _ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - cronsim wants a start; only its reading is used, never its walk
 _ALIASES = {
     "@HOURLY": "0 * * * *",
@@ -91,7 +91,7 @@ def read_cron(text: str) -> CronFields:
 
     parts = _split(text)
     # Of a range of one value cronsim forgets the end where it has a step: 10-10/5 would be 10-31/5.
-    parts = [_ONE_VALUE.sub(r"\1", part) for part in parts]
+    parts = [",".join(map(_without_step_of_one, part.split(","))) for part in parts]
     for field in (parts[3], parts[5]):
         if stepped := next((term for term in field.upper().split(",") if "L" in term and "/" in term), None):
             # cronsim reads the L and forgets the step.
@@ -118,6 +118,23 @@ def read_cron(text: str) -> CronFields:
         fixed=not any(part.startswith("*") for part in parts[:3]),
         day_masks=masks,
     )
+
+
+def _without_step_of_one(term: str) -> str:
+    """Return a range of one value with a step as that value: ``10-10/5``, ``05-5/5``, ``SUN-0/2``."""
+    found = _STEPPED_RANGE.fullmatch(term)
+    return found[1] if found is not None and _number(found[1]) == _number(found[2]) else term
+
+
+def _number(value: str) -> int | str:
+    if value.isdecimal():
+        return int(value)
+    word = value.upper()
+    for names, first in ((_MONTHS, 1), (_DAYS, 0)):
+        for number, name in enumerate(names, first):
+            if len(word) >= 3 and name.startswith(word):
+                return number
+    return word
 
 
 def _split(text: str) -> list[str]:

@@ -87,10 +87,14 @@ def _cron(*fields: str) -> str:
 
 def _short_months(fields: CronFields) -> Iterator[Note]:
     days, _, weekdays = fields.text.split()[-3:]
-    if not days.startswith("*") and weekdays.startswith("*") and min(fields.days) > 28:
+    shortest = min(_LONGEST_FEBRUARY if month == 2 else 30 if month in {4, 6, 9, 11} else 31 for month in fields.months)
+    first = min(fields.days)
+    is_short = first > shortest or (first == _LONGEST_FEBRUARY and len(fields.months) > 1 and 2 in fields.months)
+    if not days.startswith("*") and weekdays.startswith("*") and is_short:
         yield Note("days", f"not every month has a day {min(fields.days)}", "write L for the last day of the month")
 
 
+_LONGEST_FEBRUARY = 29
 _FIELDS = (
     ("second", 60, "s"), ("minute", 60, "m"), ("hour", 24, "h"), ("day-of-month", 31, "d"), ("month", 12, ""),
     ("day-of-week", 7, ""),
@@ -107,7 +111,7 @@ def _steps(fields: CronFields) -> Iterator[Note]:
             values, _, written = term.partition("/")
             step = int(written) if written.isdecimal() else 1
             first = values.partition("-")[0] if values != "*" else str(low)
-            if step >= size and (values == "*" or "-" in values):
+            if step >= size and (values in {"*", str(low)} or "-" in values):
                 instead = f"every('{step}{unit}') if that is meant, else " if unit else ""
                 yield Note(
                     "step",
@@ -122,11 +126,12 @@ def _steps(fields: CronFields) -> Iterator[Note]:
 def _uneven(term: str, name: str, values: range, size: int, unit: str, text: str) -> Note:  # noqa: PLR0917
     shown = f"{values[0]} and {values[1]}" if len(values) == 2 else f"{values[0]}, {values[1]}, … {values[-1]}"
     if name == "day-of-month":
+        *before, _, month, weekdays = text.split()
         return Note(
             "step",
             f"{term} in the {name} field is days {shown} of each month, and begins anew with the 1st",
             f"for one day in {values.step}, also from month to month, write "
-            f"cron({text.replace(term, '*')!r}, every='{values.step} days', start='2027-01-01')",
+            f"cron({' '.join([*before, '*', month, weekdays])!r}, every='{values.step} days', start='2027-01-01')",
         )
     thing = "day" if name == "day-of-week" else name
     turn = {"second": "minute", "minute": "hour", "hour": "day", "month": "year", "day-of-week": "week"}[name]

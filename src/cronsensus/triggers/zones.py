@@ -10,7 +10,7 @@ import re
 import zoneinfo
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, time, tzinfo
 from functools import lru_cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -101,7 +101,9 @@ def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
     wall = shown_as.replace(tzinfo=None)
     rules = load_zone(zone)
     instant = wall.replace(tzinfo=rules).astimezone(UTC)
-    if instant.astimezone(rules).replace(tzinfo=None) != wall:
+    # A day that begins behind a gap, as in Cairo, has its first instant there: a start or end may be a date alone.
+    is_day = wall.time() == time.min and what in {"start", "end"}
+    if instant.astimezone(rules).replace(tzinfo=None) != wall and not is_day:
         raise InvalidTrigger(
             f"{what}={str(wall)!r} does not exist in {zone}, where clocks are put forward over it; write another time, "
             f"or one with its offset, such as {instant.isoformat()!r}"

@@ -202,6 +202,9 @@ def shared_trigger(shown: str, trigger: Any, *, align: bool) -> Any:
     from cronsensus.integrations.apscheduler.aligned import EPOCH, Aligned
     from cronsensus.integrations.apscheduler.native_triggers import is_calendar_interval
 
+    parts = getattr(trigger, "triggers", None)
+    if isinstance(parts, list):  # AndTrigger and OrTrigger
+        trigger.triggers = [shared_trigger(shown, part, align=align) for part in parts]
     if getattr(trigger, "jitter", None):
         if not align:
             raise InvalidOption(
