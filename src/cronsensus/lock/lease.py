@@ -182,7 +182,8 @@ class Lost(Event):
 
 _OF_THE_BACKEND = frozenset({
     "abandon", "abandon_now", "end", "ends_with_its_owner", "expire", "grant", "is_ours", "mark_lost", "ref",
-    "register", "renew", "renew_when_due", "require_holder", "session", "thread_ended", "trusted", "trusted_at", "unbind",
+    "register", "renew", "renew_when_due", "require_holder", "session", "thread_ended", "trusted", "trusted_at",
+    "unbind",
 })  # fmt: skip
 """What completion leaves out: the backend and the heartbeat call it."""
 
