@@ -240,7 +240,7 @@ def test_the_sign_of_a_killed_process_is_missed_by_one_that_asks_for_the_first_t
 
 def note(place: Place, session: str, shown: bool) -> str:
     """Return what a handle says to write down whether a session shows its sign."""
-    verb = "_write('note_sign', '{}', {})" if place.kind == "redis" else "_note_sign('{}', shown={})"
+    verb = "_write_script('note_sign', '{}', {})" if place.kind == "redis" else "_note_sign('{}', shown={})"
     return verb.format(session, shown)
 
 

@@ -203,7 +203,7 @@ def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres,
         if begin:
             begun.append(connection)
         if len(begun) == 1:
-            connection.execute("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
+            connection.execute_text("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
             select.select([driver_of(connection)], [], [], 30)  # until the server hangs up
         return answer
 

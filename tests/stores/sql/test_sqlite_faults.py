@@ -485,7 +485,7 @@ def test_a_connection_is_thrown_away_after_an_error_of_the_driver(open_sqlite, m
     assert "SQLITE_IOERR" in str(error)
     assert error.__cause__ is failing
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        connection.execute("SELECT 1")
+        connection.execute_text("SELECT 1")
     store.enqueue([Item(job="queue")])
     assert count(store) == 1
 
@@ -650,5 +650,5 @@ def test_a_store_describes_itself(open_sqlite, place):
     assert "power cut may lose" in store.capabilities.survives
     with store._read_transaction() as tx:
         assert tx.connection.execute_text("PRAGMA synchronous").fetchone()[0] == 1
-    with open_sqlite()._reading() as tx:
+    with open_sqlite()._read_transaction() as tx:
         assert tx.connection.execute_text("PRAGMA synchronous").fetchone()[0] == 2
