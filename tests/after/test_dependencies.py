@@ -818,5 +818,5 @@ def test_a_model_of_a_function_that_cannot_be_imported_there_travels_as_json():
     results = UpstreamResults({"extract": Types(extract)}, {"extract": extract})
     one = Upstream("extract", datetime(2026, 11, 20, tzinfo=UTC), "succeeded", extract(), 7)
     reader, packed = CameAfter({"extract": (one,)}, results).pack_call()
-    assert reader.endswith(":unpack")
+    assert reader.endswith(":unpack_upstreams")
     assert unpack_upstreams(packed).times["extract"][0].result == {"days": {"1": 2}}

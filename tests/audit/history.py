@@ -179,7 +179,7 @@ class History:
     def delete(self, claim: Claim) -> None:
         """Delete an occurrence, by hand."""
         if self.url.startswith("memory"):
-            self.store._space.delete(self.store._space.occurrences[claim.id])
+            self.store._space.delete_run(self.store._space.occurrences[claim.id])
         elif self.url.startswith("redis"):
             self._redis(_drop, claim)
         else:

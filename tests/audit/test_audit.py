@@ -107,17 +107,17 @@ class Ledger:
         return row
 
     def forget(self, second: int) -> None:
-        self.store._space.delete(self.row(second))
+        self.store._space.delete_run(self.row(second))
 
     def double(self, second: int) -> OccurrenceRow:
         """Put a second occurrence of one nominal time into the ledger, as a store without a unique key would."""
-        row = replace(self.row(second), id=self.store._world.next("occurrence"), key="other")
-        inserted: OccurrenceRow = self.store._space.insert(row)
+        row = replace(self.row(second), id=self.store._world.next_number("occurrence"), key="other")
+        inserted: OccurrenceRow = self.store._space.insert_row(row)
         return inserted
 
     def add_range(self, first: int, last: int, count: int | None, name: str = "tick") -> None:
         verdict = VerdictRange(START + first * SECOND, START + last * SECOND, State.MISSED, "late", count)
-        self.job(name).ranges.append(LedgerRange(self.store._world.next("range"), name, verdict, self.store.now()))
+        self.job(name).ranges.append(LedgerRange(self.store._world.next_number("range"), name, verdict, self.store.now()))
 
 
 def tick(trigger: Trigger | None = None, name: str = "tick", **policies: Any) -> JobSpec:
@@ -1019,7 +1019,7 @@ def test_a_batch_that_succeeded_before_an_item_ended_is_found():
 def test_a_batch_that_succeeded_without_an_item_of_its_list_is_found():
     ledger = Ledger(replace(tick(), trigger=None))
     batch, numbers = batch_of(ledger, 5)
-    ledger.store._space.delete(ledger.store._space.occurrences[numbers[2]])
+    ledger.store._space.delete_run(ledger.store._space.occurrences[numbers[2]])
     [finding] = ledger.audit().findings
     assert (finding.kind, finding.occurrences) == ("missing", (batch.id,))
     assert "of 5 items that succeeded, and has 4 of them" in finding.sentence
@@ -1028,7 +1028,7 @@ def test_a_batch_that_succeeded_without_an_item_of_its_list_is_found():
 def test_an_item_without_its_batch_is_found_unless_that_may_have_been_pruned():
     ledger = Ledger(replace(tick(keep="1h"), trigger=None))
     batch, numbers = batch_of(ledger, 2)
-    ledger.store._space.delete(ledger.store._space.occurrences[batch.id])
+    ledger.store._space.delete_run(ledger.store._space.occurrences[batch.id])
     report = ledger.audit()
     assert {(one.kind, one.occurrences[0]) for one in report.findings} == {("stray", number) for number in numbers}
     assert f"is an item of batch {batch.id}, which the store does not have" in report.findings[0].sentence

@@ -127,7 +127,7 @@ def test_more_findings_than_a_page_are_counted(hour):
     space = hour.store._space
     rows = [rows[0] for rows in list(space.jobs["tick"].nominal.values())]
     for row in rows[::2]:
-        space.delete(row)
+        space.delete_run(row)
     answer = hour("audit", "--tolerance", "100d")
     assert answer.code == 1
     assert answer.out.count("missing:") == 20

@@ -78,7 +78,7 @@ def test_a_look_that_is_interrupted_anywhere_leaves_its_handle_in_order(store, l
     assert each_line(scenario, raises=raises, also=also, every=max(1, len(whole.seen) // POINTS))
 
 
-@pytest.mark.parametrize("step", ["_reading", "_writing", "_glancing"])
+@pytest.mark.parametrize("step", ["_read_transaction", "_write_transaction", "_glance_transaction"])
 def test_a_connection_is_kept_after_a_verbs_own_no_and_not_after_such_an_error_of_other_code(tmp_path, step):
     store = open_store(f"sqlite:///{tmp_path}/looks.db?synchronous=normal")
     assert isinstance(store, SqlHandle)

@@ -24,7 +24,7 @@ class CameAfter:
     def pack_call(self) -> tuple[str, Any]:
         """Return it as a message can hold it, and what reads that."""
         results = self.results or UpstreamResults()
-        return f"{__name__}:unpack", msgspec.to_builtins(
+        return f"{__name__}:{unpack_upstreams.__name__}", msgspec.to_builtins(
             {job: _pack_upstream(job, some, results) for job, some in self.times.items()}
         )
 
