@@ -117,7 +117,9 @@ class Ledger:
 
     def add_range(self, first: int, last: int, count: int | None, name: str = "tick") -> None:
         verdict = VerdictRange(START + first * SECOND, START + last * SECOND, State.MISSED, "late", count)
-        self.job(name).ranges.append(LedgerRange(self.store._world.next_number("range"), name, verdict, self.store.now()))
+        self.job(name).ranges.append(
+            LedgerRange(self.store._world.next_number("range"), name, verdict, self.store.now())
+        )
 
 
 def tick(trigger: Trigger | None = None, name: str = "tick", **policies: Any) -> JobSpec:
