@@ -35,10 +35,10 @@ def test_each_code_says_the_same_values_in_both_languages(code: Code) -> None:
     assert code in SENTENCES, "it has no Chinese: dashboard/sentences.py"
     assert slots_of(SENTENCES[code]) == code.slots
     sentence = code(**dict.fromkeys(code.slots, 7))
-    for said in (str(sentence), CHINESE.say(sentence)):
+    for said in (str(sentence), CHINESE.render(sentence)):
         assert not set("{}") & set(said)
         assert said.count("7") >= len(code.slots)
-    assert (str(sentence)[-1] in ".:") == (CHINESE.say(sentence)[-1] in "。：") == isinstance(code, Text)
+    assert (str(sentence)[-1] in ".:") == (CHINESE.render(sentence)[-1] in "。：") == isinstance(code, Text)
 
 
 def test_each_text_in_chinese_is_of_a_code() -> None:
@@ -67,7 +67,7 @@ def test_values_are_said_as_the_language_says_them() -> None:
         "No more than 2 of tick may run at a time (concurrency), and there are: run 1234 on a, run 5 on {b}."
     )
     assert (
-        CHINESE.say(sentence)
+        CHINESE.render(sentence)
         == "tick 同时最多运行 2 个（concurrency），现有：运行 1234（节点 a）、运行 5（节点 {b}）。"
     )
     local = at.astimezone(ZoneInfo("Asia/Shanghai"))
@@ -75,15 +75,15 @@ def test_values_are_said_as_the_language_says_them() -> None:
         "The nearest are 2026-11-20 21:00:00Z and Sat 2026-11-21 05:00:00 +08:00."
     )
     once = Text.DUE_AFTER_FAILURES(when=sentences.distance(at, at - timedelta(minutes=5)), failures=1)
-    assert (str(once), CHINESE.say(once)) == (
+    assert (str(once), CHINESE.render(once)) == (
         "It is due in 5m after 1 failed attempt.",
         "它将在 5m 后到期，此前失败 1 次。",
     )
     items = Text.WAITS_FOR_ITEMS(total=2000, open=1000, running=0, pending=1000)
     assert str(items) == "It is a batch of 2,000 items, and waits for 1,000 of them: 0 run, 1,000 wait."
     again = Text.TRIED_AGAIN(run=1, again=2, state=State.FAILED)
-    assert (str(again)[-7:], CHINESE.say(again)[-4:]) == ("failed.", "失败）。")
-    assert CHINESE.say("what somebody wrote") == ENGLISH.say("what somebody wrote") == "what somebody wrote"
+    assert (str(again)[-7:], CHINESE.render(again)[-4:]) == ("failed.", "失败）。")
+    assert CHINESE.render("what somebody wrote") == ENGLISH.render("what somebody wrote") == "what somebody wrote"
 
 
 def test_a_page_says_why_in_chinese_and_leaves_what_people_wrote() -> None:

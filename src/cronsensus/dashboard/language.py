@@ -52,7 +52,7 @@ class Words:
 
     def sentence(self, sentence: Sentence | str) -> str:
         """Return a sentence of ``insight`` in this language."""
-        return (_CHINESE if self.language == "zh" else ENGLISH).say(sentence)
+        return (_CHINESE if self.language == "zh" else ENGLISH).render(sentence)
 
     def schedule(self, trigger: Trigger) -> str:
         """Return a schedule in words."""

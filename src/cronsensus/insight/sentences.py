@@ -41,11 +41,11 @@ class Sentence:
     values: Mapping[str, Value]
 
     def __str__(self) -> str:
-        return ENGLISH.say(self)
+        return ENGLISH.render(self)
 
 
 class Language(string.Formatter):
-    """Says sentences in English; a subclass says them in another language.
+    """Renders sentences in English; a subclass renders them in another language.
 
     A slot has a specification where a number is counted: ``{items:item|items}`` is "1 item" or "2 items", and
     ``{open:,}`` is "2,000".
@@ -57,7 +57,7 @@ class Language(string.Formatter):
         """Return the text of a code."""
         return str(code.value)
 
-    def say(self, sentence: Sentence | str) -> str:
+    def render(self, sentence: Sentence | str) -> str:
         """Return a sentence in this language; what is already text stays as it is."""
         if isinstance(sentence, str):
             return sentence
@@ -67,7 +67,7 @@ class Language(string.Formatter):
         """Return a value in this language."""
         match value:
             case Sentence():
-                return self.say(value)
+                return self.render(value)
             case datetime():
                 return exact(value, value.tzinfo)  # type: ignore[arg-type]  # it is aware
             case timedelta():

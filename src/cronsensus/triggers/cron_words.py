@@ -142,9 +142,9 @@ def _dates(fields: CronFields) -> str:
         return f"on {dates[0]} {_months(fields)}"
     step = step_of(dates)
     if step is not None and step > 1 and len(dates) > 3:
-        parts = [f"every {_ordinal(step)} day from the {_ordinal(dates[0])} to the {_ordinal(dates[-1])}"]
+        parts = [f"every {ordinal(step)} day from the {ordinal(dates[0])} to the {ordinal(dates[-1])}"]
     else:
-        parts = [f"the {_runs(dates, _ordinal)}"] if dates else []
+        parts = [f"the {_runs(dates, ordinal)}"] if dates else []
     if LAST_DAY in fields.days:
         parts.append("the last day")
     if LAST_WEEKDAY in fields.days:
@@ -200,7 +200,7 @@ def _values(values: Sequence[int], unit: str, size: int) -> str:
         return f"{unit} {values[0]}"
     step = step_of(values)
     if step is not None and step > 1 and len(values) > 3:
-        return f"every {_ordinal(step)} {unit} from {values[0]} to {values[-1]}"
+        return f"every {ordinal(step)} {unit} from {values[0]} to {values[-1]}"
     return f"{unit}s {_runs(values, str)}"
 
 
@@ -254,8 +254,9 @@ def clock_text(hour: int, minute: int, second: int) -> str:
     return f"{hour:02}:{minute:02}:{second:02}" if second else f"{hour:02}:{minute:02}"
 
 
-def _ordinal(number: int) -> str:
-    ending = "th" if 10 < number < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+def ordinal(number: int) -> str:
+    """Return a number that counts in order: 1st, 2nd, 11th."""
+    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 

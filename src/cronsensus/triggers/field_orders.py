@@ -15,9 +15,9 @@ _RANGES = {
     "second": (0, 59), "minute": (0, 59), "hour": (0, 23), "day-of-month": (1, 31), "month": (1, 12),
     "day-of-week": (0, 7), "year": (1970, 2199),
 }  # fmt: skip
-_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_NAMES = {"day-of-week": _DAYS, "month": _MONTHS}
+DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_NAMES = {"day-of-week": DAYS, "month": MONTHS}
 _SPECIAL = {
     "day-of-month": re.compile(r"L|LW|WL|L-\d{1,2}|\d{1,2}W"),
     "day-of-week": re.compile(r"L|([0-7]|[A-Z]{3})(L|#[1-5])"),
@@ -204,19 +204,19 @@ def _day_by_name(term: str, sunday: int) -> str:
     base, hashed, which = first.partition("#")
     low = _day(base, sunday)
     if not dash and not slash:
-        return f"{_DAYS[low]}{hashed}{which}"
+        return f"{DAYS[low]}{hashed}{which}"
     high = _day(rest, sunday) if dash else 6
     if high > low and not slash:
-        return f"{_DAYS[low]}-{_DAYS[high]}"
+        return f"{DAYS[low]}-{DAYS[high]}"
     if dash and low == high and base != rest:  # 0-7, from Sunday to Sunday
         high += 6
         if not slash:
             return "*"
-    return ",".join(_DAYS[(low + ahead) % 7] for ahead in range(0, (high - low) % 7 + 1, int(step or 1) or 1))
+    return ",".join(DAYS[(low + ahead) % 7] for ahead in range(0, (high - low) % 7 + 1, int(step or 1) or 1))
 
 
 def _day(value: str, sunday: int) -> int:
-    return (int(value) - sunday) % 7 if value.isdecimal() else _DAYS.index(value[:3])
+    return (int(value) - sunday) % 7 if value.isdecimal() else DAYS.index(value[:3])
 
 
 def written_fields(parts: list[str], year: str = "*") -> str:

@@ -14,7 +14,7 @@ from unicodedata import normalize
 from cronsensus.errors import InvalidTrigger
 from cronsensus.triggers.bounds import shown
 from cronsensus.triggers.dialects import foreign
-from cronsensus.triggers.field_orders import own_fields
+from cronsensus.triggers.field_orders import DAYS, MONTHS, own_fields
 
 LAST_DAY, LAST_WEEKDAY = -1000, -1001
 """cronsim's values for ``L`` and ``LW`` in the day-of-month field; ``(5, LAST_DAY)`` is ``5L`` in day-of-week."""
@@ -130,11 +130,7 @@ def _number(value: str) -> int | str:
     if value.isdecimal():
         return int(value)
     word = value.upper()
-    for names, first in ((_MONTHS, 1), (_DAYS, 0)):
-        for number, name in enumerate(names, first):
-            if len(word) >= 3 and name.startswith(word):
-                return number
-    return word
+    return DAYS.index(word) if word in DAYS else MONTHS.index(word) + 1 if word in MONTHS else word
 
 
 def _split(text: str) -> list[str]:

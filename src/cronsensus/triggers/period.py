@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from cronsensus.errors import InvalidTrigger
 from cronsensus.triggers.bounds import shown
+from cronsensus.triggers.cron_words import ordinal
 
 MOST = 1000
 _TEXT = re.compile(r"(\d{1,4})\s*(d|days?|w|weeks?|mo|months?)", re.IGNORECASE)
@@ -43,10 +44,7 @@ class Period:
 
     def in_words(self) -> str:
         """Return what follows "every": "week", "2nd week"."""
-        if self.number == 1:
-            return self.unit
-        ending = "th" if 10 < self.number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(self.number % 10, "th")
-        return f"{self.number}{ending} {self.unit}"
+        return self.unit if self.number == 1 else f"{ordinal(self.number)} {self.unit}"
 
 
 def read_period(value: object) -> Period:

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from cronsensus.errors import InvalidTrigger
 from cronsensus.triggers import cron
+from cronsensus.triggers.field_orders import DAYS, MONTHS
 
 Field = int | str | Iterable[int]
 """As ``crontab`` takes it: a number, a text, or the values."""
 
-_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _TERM = re.compile(r"(?:(?P<all>\*)|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
 _WEEKS = {number: frozenset(range(7 * number - 6, min(7 * number, 31) + 1)) for number in range(1, 6)}
 """The days of a month among which each weekday comes for the n-th time."""
@@ -56,14 +55,14 @@ class _Kind:
 
     def step(self, count: int) -> frozenset[int]:
         """Return the values of ``*/count`` in a cron text, where Sunday is 0 and 7."""
-        if self.names is _WEEKDAYS:
+        if self.names is DAYS:
             return frozenset(day % 7 for day in range(0, 8, count))
         return frozenset(range(self.low, self.high + 1, count))
 
 
 _MINUTE, _HOUR = _Kind("minute", 0, 59), _Kind("hour", 0, 23)
-_WEEKDAY, _DAY = _Kind("day_of_week", 0, 6, _WEEKDAYS), _Kind("day_of_month", 1, 31)
-_MONTH = _Kind("month_of_year", 1, 12, _MONTHS)
+_WEEKDAY, _DAY = _Kind("day_of_week", 0, 6, DAYS), _Kind("day_of_month", 1, 31)
+_MONTH = _Kind("month_of_year", 1, 12, MONTHS)
 
 
 def cron_text(
@@ -145,7 +144,7 @@ def _ranges(kind: _Kind, values: Iterable[int]) -> str:
             runs.append([value])
     terms = []
     for run in runs:
-        words = [_WEEKDAYS[value] if kind is _WEEKDAY else str(value) for value in run]
+        words = [DAYS[value] if kind is _WEEKDAY else str(value) for value in run]
         terms += [f"{words[0]}-{words[-1]}"] if len(run) > 2 else words
     return ",".join(terms)
 
@@ -158,7 +157,7 @@ def _both(days: frozenset[int], weekdays: frozenset[int]) -> tuple[str, str]:
     """
     weeks = [number for number, week in _WEEKS.items() if week <= days]
     whole = days == frozenset().union(*(_WEEKS[number] for number in weeks))
-    counted = [f"{_WEEKDAYS[day]}#{number}" for number in weeks for day in sorted(weekdays)]
+    counted = [f"{DAYS[day]}#{number}" for number in weeks for day in sorted(weekdays)]
     if whole and len(counted) <= _FEW:
         return "*", ",".join(counted)
     if (starred := _starred(_DAY, days)) is not None:
