@@ -11,7 +11,9 @@ import pytest
 import cronsensus
 from cronsensus import Run, Scheduler, any_of, at, cron, every
 from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob
+from cronsensus.lock.lease import _OF_THE_BACKEND
 from cronsensus.model.states import State
+from cronsensus.node.run import _OF_THE_NODE
 from cronsensus.timing.clock import ManualClock
 from tests.payload.typed_jobs import idempotency_key_here, local_time_here
 
@@ -262,12 +264,14 @@ def test_handles_on_one_occurrence_are_equal_whenever_they_were_made(scheduler):
 def test_completion_shows_what_is_public():
     assert dir(cronsensus) == sorted(cronsensus.__all__)
     seen: list[list[str]] = []
+    gone: set[str] = set()
     scheduler = Scheduler("memory://")
     with scheduler:
 
         @scheduler.job()
         def look(run: Run) -> None:
             seen.append([name for name in dir(run) if not name.startswith("__")])
+            gone.update(name for name in _OF_THE_NODE if not hasattr(run, name))
 
         look.enqueue().wait("60s")
     assert seen == [
@@ -279,6 +283,8 @@ def test_completion_shows_what_is_public():
         ])
     ]  # fmt: skip
     with scheduler.lock("reindex") as lease:
+        gone.update(name for name in _OF_THE_BACKEND if not hasattr(lease, name))
+        assert not gone, "left out of completion, and not there any more"
         assert [name for name in dir(lease) if not name.startswith("__")] == [
             "aextend", "aowned", "areacquire", "arelease", "check", "expires_in", "extend", "holder", "lost", "name",
             "owned", "reacquire", "release", "released", "token", "ttl",
