@@ -28,8 +28,10 @@ from cronsensus.node.loops import running_loop
 from cronsensus.once.identity import identity_of
 from cronsensus.opened.opened_store import OpenedStore
 from cronsensus.opened.scheduler_setup import Setup
+from cronsensus.process.forking import refuse_in_master
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
+from cronsensus.process.this_process import catch_up
 from cronsensus.process.twins import start_on_a_thread
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores.base import Store
@@ -111,12 +113,13 @@ class Lifecycle:
                 ``None``: start in the background.
 
         Raises:
-            ConfigurationError: started already (``stop`` it first), or started by the parent of this forked process.
+            ConfigurationError: started already (``stop`` it first), or started by the parent of this forked process; or
+                this is a server's master, which forks its workers later.
             StoreError: the store cannot be used; nothing was started. Without ``wait`` only if waiting would not help:
                 a wrong password, another schema.
             StillRunning: ``stop`` was called while this waited for a start-up task of another worker.
         """
-        start, tries = Start(), self._try_again_while(wait)
+        start, tries = Start(), self._check_start(wait)
         try:
             for pause in tries:
                 self._pause.wait(pause)
@@ -141,7 +144,7 @@ class Lifecycle:
         """
         import asyncio
 
-        tries = self._try_again_while(wait)
+        tries = self._check_start(wait)
         try:
             for pause in tries:
                 await asyncio.sleep(pause)
@@ -154,8 +157,10 @@ class Lifecycle:
                 raise without_stack(error) from None
             raise
 
-    def _try_again_while(self, wait: Duration | None) -> Tries:
-        self.part.identify_process()
+    def _check_start(self, wait: Duration | None) -> Tries:
+        """Check that a node may be started in this process; return the tries of ``wait``."""
+        catch_up()
+        refuse_in_master("this scheduler", "scheduler.start()", "scheduler.stop()")
         if self.waits:
             raise ConfigurationError(
                 "this scheduler is started already, and waits for its store; stop() it before starting it again"
@@ -247,7 +252,7 @@ class Lifecycle:
             where = self._setup.settings.shown("url")
             _log.info("node %s, store %s, %d job%s", self._setup.node_name, where, jobs, "" if jobs == 1 else "s")
         try:
-            return self.part.run(self._drain_seconds(drain_timeout), self._try_again_while(wait))
+            return self.part.run(self._drain_seconds(drain_timeout), self._check_start(wait))
         except StoreUnavailable as error:
             raise without_stack(error) from None
         finally:

@@ -30,10 +30,9 @@ from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
 from cronsensus.lifecycle.signals import StopSignals
 from cronsensus.lifecycle.starting import Start, Tries
 from cronsensus.process.background import PATIENCE, Whole
-from cronsensus.process.forking import is_being_spawned, left_to_the_parent, mind_forks, refuse_in_master
+from cronsensus.process.forking import is_being_spawned, left_to_the_parent, mind_forks
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import catch_up
 from cronsensus.process.twins import start_on_a_thread
 from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.durations import format_duration
@@ -94,16 +93,6 @@ class Participation:
         """Whether there is no node, nor one that is being started or stopped."""
         return self._node is None and self._stopping is None and not self._start_on
 
-    @staticmethod
-    def identify_process() -> None:
-        """Find out which process this is, before anything is begun in it.
-
-        Raises:
-            ConfigurationError: it forks its workers later.
-        """
-        catch_up()
-        refuse_in_master("this scheduler", "scheduler.start()", "scheduler.stop()")
-
     def start(
         self,
         loop: asyncio.AbstractEventLoop | None,
@@ -115,8 +104,7 @@ class Participation:
         A caller that may be interrupted or cancelled passes a ``start``, and gives that up then.
 
         Raises:
-            ConfigurationError: there is one already, here or in the parent of this forked process; or it is a server's
-                master.
+            ConfigurationError: there is one already, here or in the parent of this forked process.
             StoreError: the store cannot be used; nothing was started.
         """
         from cronsensus.node.executors.importing import in_child_process
@@ -124,7 +112,6 @@ class Participation:
         if in_child_process() or is_being_spawned():
             _log.debug("not started: this process is a child of one that takes part, and imports its module once more")
             return False
-        self.identify_process()
         start = start or Start()
         if not start.begin_start():
             return False
