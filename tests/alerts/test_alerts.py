@@ -72,10 +72,13 @@ def wait_for_watch(scheduler: Scheduler) -> None:
 
 
 def wait_for_looks(scheduler: Scheduler, times: int = 2) -> None:
-    """Wait until its alert has begun to look so many times: all looks but the last have ended."""
+    """Wait until so many looks of its alert have ended: all but the first have begun since.
+
+    By when it looks next, which each look moves; that it runs is seen for a millisecond only.
+    """
     for _ in range(times):
-        before = watch_of(scheduler).started_at
-        wait_until(lambda: watch_of(scheduler).started_at != before)  # noqa: B023 - called here
+        before = watch_of(scheduler).due_at
+        wait_until(lambda: watch_of(scheduler).due_at != before)  # noqa: B023 - called here
 
 
 def test_a_receiver_that_asks_for_time_gets_the_message_no_sooner(url):

@@ -207,7 +207,7 @@ ARGUED: dict[str, str] = {
     "stores/sql/sql_locks.py: _is_overdue: not row.held and row.session is not None → (not row.held)": (
         "a lock without a session locks no row of a session, and is read again: one more look, the same answer"
     ),
-    "stores/sql/finishing.py: _repeated: row is not None and became is not None and became[0] == end.token → "
+    "stores/sql/finishing.py: _repeated_answer: row is not None and became is not None and became[0] == end.token → "
     "(became is not None and became[0] == end.token)": "only what has a row became something in this call",
     "stores/sql/queries/claims.sql: level_is_due: levels.level IS NOT NULL → (levels.level IS NOT NULL OR 1 = 1)": (
         "no occurrence has a level that is not there"
@@ -283,13 +283,13 @@ ARGUED: dict[str, str] = {
     "(self._members or store is None)": "thread and handle are set and taken away together; said again for mypy",
     "membership/heartbeat.py: Heartbeat.remove_member: self._members or thread is None or store is None → "
     "(self._members or thread is None)": "thread and handle are set and taken away together; said again for mypy",
-    "membership/session_host.py: SessionHost._check_store: lease is None or opened is None or lease.lost or "
-    "self._loss.session == lease.session → (lease is None or lease.lost or self._loss.session == lease.session)": (
+    "membership/session_host.py: SessionHost._check_store: lease is None or opened is None or lease.is_lost or "
+    "self._loss.session == lease.session → (lease is None or lease.is_lost or self._loss.session == lease.session)": (
         "when a session was opened is noted before its lease; said again for mypy"
     ),
-    "membership/timer.py: _Watch.close: thread is None or thread is threading.current_thread() → "
+    "membership/timer.py: _Watch.close_timer: thread is None or thread is threading.current_thread() → "
     "(thread is threading.current_thread())": "without a thread no action is under way, and no end to wait for",
-    "node/turn_order.py: place.by_term: len(sessions) > IN_FRONT → len(sessions) >= IN_FRONT": (
+    "node/turn_order.py: place_of.by_term: len(sessions) > IN_FRONT → len(sessions) >= IN_FRONT": (
         "so many are all in front, in whichever order they are put: they are ordered again by the instant"
     ),
     "model/step.py: Want.part: rest <= 0 → rest < 0": "of nothing, each part is nothing",
