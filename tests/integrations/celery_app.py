@@ -14,16 +14,21 @@ from cronsensus.integrations.celery import configure
 
 OUT = Path(os.environ["OUT"])
 
-app = Celery("celery_app", broker=os.environ["BROKER"])
+app = Celery("celery_app", broker=os.environ["BROKER"], backend=os.environ.get("BACKEND"))
+PREFIX = {"global_keyprefix": f"{os.environ['PREFIX']}."} if "PREFIX" in os.environ else {}
+SOON = {"unacked_restore_throttle": 1, "unacked_restore_interval": 1}
 app.conf.update(
     timezone="UTC",
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
     beat_max_loop_interval=1,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={"data_folder_in": os.environ["BOX"], "data_folder_out": os.environ["BOX"]}
-    if "BOX" in os.environ
-    else {},
+    broker_transport_options={
+        **PREFIX,
+        **({"data_folder_in": os.environ["BOX"], "data_folder_out": os.environ["BOX"]} if "BOX" in os.environ else {}),
+        **({"visibility_timeout": int(os.environ["VISIBILITY"]), **SOON} if "VISIBILITY" in os.environ else {}),
+    },
+    result_backend_transport_options=PREFIX,
     beat_schedule={"tick": {"task": "celery_app.tick", "schedule": float(os.environ.get("EVERY", "1"))}},
 )
 configure(app, lease=os.environ.get("LEASE", "3s"))
@@ -37,6 +42,25 @@ def note(what: str, *more: object) -> None:
 @app.task(bind=True)
 def tick(self) -> None:
     note("tick", self.request.id, (self.request.headers or {}).get("cronsensus-time"))
+
+
+@app.task
+def slow(number: int, seconds: float) -> int:
+    note("begin", number)
+    time.sleep(seconds)
+    note("end", number)
+    return number
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task
+def kills(number: int) -> None:
+    note("begin", number)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if death := os.environ.get("DIE"):

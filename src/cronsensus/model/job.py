@@ -253,10 +253,11 @@ GUARDED = ("once:", "once_per:", "startup:")
 """Prefixes of the names of jobs that stand for guarded functions."""
 APSCHEDULER = "apscheduler:"
 BEAT = "beat:"
-KEPT_ELSEWHERE = {APSCHEDULER: "APScheduler", BEAT: "Celery beat"}
-"""Of jobs whose time another program keeps: the prefixes of their names, and the program.
+CELERY = "celery:"
+KEPT_ELSEWHERE = {APSCHEDULER: "APScheduler", BEAT: "Celery beat", CELERY: "Celery"}
+"""Of jobs whose runs another program names: the prefixes of their names, and the program.
 
-Their nominal times are acquired one by one. A name is a key of the history in the store: it never changes.
+Their nominal times, or keys, are acquired one by one. A name is a key of the history in the store: it never changes.
 """
 
 
@@ -383,9 +384,14 @@ class JobSpec:
 
     @property
     def keeper(self) -> str | None:
-        """The program that keeps the job's time, where that is not cronsensus."""
+        """The program that names the job's runs, where that is not cronsensus."""
         kept = self.source == "runtime" and self.function == self.name
         return next((who for prefix, who in KEPT_ELSEWHERE.items() if kept and self.name.startswith(prefix)), None)
+
+    @property
+    def has_only_times(self) -> bool:
+        """Whether all its occurrences are nominal times that another program names; nobody can run any other."""
+        return self.keeper is not None and not self.name.startswith(CELERY)
 
     @property
     def runs_elsewhere(self) -> bool:

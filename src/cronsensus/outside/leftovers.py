@@ -26,7 +26,9 @@ GLANCE = 0.2
 MOST = 5
 """Most that is claimed in one step, so that others get their part."""
 PRUNE_EVERY = 300.0
-PRUNED = 200
+PRUNED = 500
+"""Most that is deleted in one step, which others wait for."""
+MOST_PRUNES = 100
 
 
 class Leftovers:
@@ -118,5 +120,11 @@ class Leftovers:
                 self._take_over(held, ticket)
         if clock.monotonic() - self._pruned_at > PRUNE_EVERY:
             self._pruned_at = clock.monotonic()
-            store.prune(limit=PRUNED)
+            self._prune_store()
         return bool(self._others or taken or waits)
+
+    def _prune_store(self) -> None:
+        """Delete what is kept no longer: without a node nobody else does, and a queue makes many runs."""
+        for _ in range(MOST_PRUNES):
+            if self._closed or self._claims.store.prune(limit=PRUNED) < PRUNED:
+                return

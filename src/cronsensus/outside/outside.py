@@ -34,6 +34,7 @@ from cronsensus.outside.claims import OutsideClaims, Owned
 from cronsensus.outside.leftovers import Leftovers
 from cronsensus.outside.owned_claim import OwnedClaim, Ticket, uncounted_end
 from cronsensus.process.background import Background
+from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.run import Run
 
@@ -47,6 +48,8 @@ MOST_AT_ONCE = 200
 """Most asks, and most ends, of one step."""
 ASK_AGAIN = 1.0
 """Seconds between two tries to read the store's clock."""
+CLOSE_AGAIN = 0.2
+"""Seconds between two tries to record the end of a run whose process was killed."""
 NO_TIME = "it has no nominal time, and only times that the program names are run"
 """The reason of what somebody made of such a job in another way."""
 DRAIN = timedelta(seconds=10)
@@ -150,6 +153,10 @@ class Outside:
         if self._take_leftover is not None:
             self._leftovers.watch_soon()
 
+    def now(self) -> datetime:
+        """Return the store's time."""
+        return self._claims.store.now()
+
     def submit(self, act: Callable[[], object]) -> None:
         """Do ``act`` on a thread of this, which may wait for the store."""
         self._background.submit(act)
@@ -233,6 +240,35 @@ class Outside:
             _log.debug("what stands under %r cannot be read: %s", ask.key, error)
             return Refused(why)
         return Refused(why, found[0] if found else None)
+
+    def reclaim_holder(self, seen: Occurrence) -> bool:
+        """End the session that runs an occurrence, if its process is gone; ``True``: it is free.
+
+        Raises:
+            StoreError: the store cannot be asked.
+        """
+        return self._claims.reclaim_if_dead(self._claims.find_session(seen.session))
+
+    def close_by_name(self, spec: JobSpec, ask: AskNamed, then: Final, *, wait: timedelta = DRAIN) -> bool:
+        """Record how a run ended whose process cannot: it was killed. Return whether this call has recorded it.
+
+        It waits until the run is free. ``False``: it has an end already, or its process is alive all this time.
+
+        Raises:
+            StoreError: the store cannot be asked.
+        """
+        until = self._claims.clock.monotonic() + wait.total_seconds()
+        while True:
+            [[answer]] = self.acquire([(spec, ask)])
+            if isinstance(answer, Won):
+                return self.settle_now(answer, then)
+            if answer.seen is not None and answer.seen.state.final:
+                return False
+            if answer.seen is not None and answer.seen.session is not None and self.reclaim_holder(answer.seen):
+                continue
+            if self._claims.clock.monotonic() >= until:
+                return False
+            Event().wait(CLOSE_AGAIN)
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
@@ -320,7 +356,7 @@ class Outside:
 
     def _wait_for(self, time: datetime, act: Callable[[], object]) -> None:
         try:
-            left = (time - self._claims.store.now()).total_seconds()
+            left = (time - self.now()).total_seconds()
         except StoreError as error:
             _log.debug("the store's clock cannot be read yet: %s", error)
             self._timer.call_after(ASK_AGAIN, lambda: self.submit_at(time, act))
@@ -394,7 +430,7 @@ class Outside:
     def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
         won = self._hold_claim((held, ticket))
         spec = self._specs.get(held.claim.job)
-        if held.claim.scheduled_for is None and spec is not None and spec.keeper is not None:
+        if held.claim.scheduled_for is None and spec is not None and spec.has_only_times:
             # Nobody can run it, and while it stands it takes the place of a time.
             _log.warning("run %d of %s has no nominal time, so it is cancelled", held.claim.id, held.claim.job)
             self.settle(won, Final(State.CANCELLED, NO_TIME))

@@ -10,8 +10,10 @@ from celery.signals import beat_embedded_init, beat_init
 from cronsensus.errors import ConfigurationError
 from cronsensus.integrations.celery.beat import BeatScheduler
 from cronsensus.integrations.celery.part import Options, make_scheduler
+from cronsensus.integrations.celery.worker import Guard
+from cronsensus.integrations.celery.worker_process import Attendance
 from cronsensus.process.logger import Logger
-from cronsensus.timing.durations import Duration
+from cronsensus.timing.durations import Duration, parse_duration
 
 _log = Logger("cronsensus.celery")
 
@@ -37,12 +39,25 @@ def configure(
     *,
     namespace: str | None = None,
     lease: Duration | None = None,
+    keep: Duration = "1d",
+    beat: bool = True,
+    worker: bool = True,
 ) -> None:
-    """Let ``celery beat`` run on every machine, or ``-B`` on every worker: each scheduled time is sent by one of them.
+    """Make an app of Celery safe on every machine: each scheduled time is sent once, each message is run once.
 
-    To be called where the app is made. Nothing is opened until beat starts. Each (entry, time) is acquired in the store
-    before it is sent, and is a run in the ledger. Intervals are due at their multiples since 1970, so that all beats
-    agree on them.
+    To be called where the app is made, before its tasks. Nothing is opened until beat, or a task, starts.
+
+    ``beat``: ``celery beat`` may run on every machine, or ``-B`` on every worker. Each (entry, time) is acquired before
+    it is sent, and is a run in the ledger. Intervals are due at their multiples since 1970, so that all beats agree.
+
+    ``worker``: ``task_acks_late`` and ``task_reject_on_worker_lost`` are set, so that no task is lost with its worker,
+    and each task is acquired under its id before it runs. A message that comes again while it runs comes once more
+    later; after it has succeeded, the recorded result is returned. What a dead worker had fetched from Redis is given
+    back at once. ``@app.task(once=False)`` takes a task out.
+
+    Not prevented: what a task does by itself after its worker was frozen for longer than the lease, such as
+    ``other.delay()`` in its body, is done again by the one that has taken it over. Celery's result backend takes the
+    result of either.
 
     Args:
         app: the app.
@@ -50,18 +65,39 @@ def configure(
             SQLite does for one machine.
         namespace: of the jobs in the store; two apps on one store need two.
         lease: how long a process without a sign of life keeps what it holds.
+        keep: how long it is known that a task has run, so that a copy of its message is told to be one.
+        beat: guard beat.
+        worker: guard the tasks.
 
     Raises:
-        ConfigurationError: no store is named, or it is no app.
+        ConfigurationError: no store is named, it is no app, or its tasks are in use already.
         InvalidOption: an impossible option.
     """
     if not isinstance(app, Celery):
         raise ConfigurationError(f"configure({app!r}): it wants the app: app = Celery(…); configure(app, …)")
-    options = Options(url, namespace, lease)
+    options = Options(url, namespace, lease, parse_duration(keep, what="keep"))
     make_scheduler(options)  # a wrong option is an error here, where it was written
+    if worker and app.finalized:
+        raise ConfigurationError(
+            "configure(app) comes too late: tasks of the app were used already; call it right after app = Celery(…)"
+        )
     app.__dict__["_cronsensus"] = options
-    named = str(app.conf.beat_scheduler)
-    app.conf.beat_scheduler = SCHEDULERS.get(named, named)
+    if beat:
+        named = str(app.conf.beat_scheduler)
+        app.conf.beat_scheduler = SCHEDULERS.get(named, named)
+    if worker:
+        _guard_worker(app)
+
+
+def _guard_worker(app: Celery) -> None:
+    app.conf.task_acks_late = True
+    app.conf.task_reject_on_worker_lost = True
+    if app.conf.task_always_eager:
+        _log.warning("task_always_eager runs tasks in the caller: nothing is guarded")
+    app.steps["worker"].add(Attendance)
+    guard = Guard(app)
+    app.__dict__["_cronsensus_guard"] = guard
+    app.on_after_finalize.connect(lambda **_: guard.guard_tasks(), weak=False)
 
 
 @beat_init.connect(weak=False)  # type: ignore[untyped-decorator]

@@ -28,6 +28,7 @@ class Options:
     url: str | None = None
     namespace: str | None = None
     lease: Duration | None = None
+    keep: timedelta = timedelta(days=1)
 
 
 def options_of(app: Any) -> Options:

@@ -1,0 +1,265 @@
+"""The guard of every task: a message that is delivered twice runs once.
+
+::
+
+    message ──▶ run (wrapped) ──▶ acquire (task, id) ──▶ won: the function, and task_postrun records how it ended
+                                     ├──▶ it has succeeded: the recorded result, so that chains and chords go on
+                                     ├──▶ it has ended otherwise: Ignore
+                                     └──▶ it runs elsewhere: a copy for later, then Ignore
+
+``task.run`` is where a message can still be refused: errors of signals are logged and forgotten. The end is recorded in
+``task_postrun``, after Celery has stored the result and sent what comes next: recorded before, a crash in between would
+end a chain. Hard limits and revokes kill the child, so the main process records those.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+from billiard.exceptions import WorkerLostError
+from celery.exceptions import Ignore, Reject
+
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.integrations.celery.messages import publish_copy
+from cronsensus.integrations.celery.part import Part, options_of
+from cronsensus.integrations.results import error_text, result_text
+from cronsensus.model.acquiring import AskNamed
+from cronsensus.model.ends import Again, Final, Then
+from cronsensus.model.job import CELERY, JobSpec, Policies, name_kept_job
+from cronsensus.model.occurrence import Occurrence
+from cronsensus.model.states import Reason, State
+from cronsensus.node.run import enter_run
+from cronsensus.outside import Outside, Refused, Won
+from cronsensus.payload.codec import loads
+from cronsensus.process.forking import left_to_the_parent, mind_forks
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
+
+_log = Logger("cronsensus.celery")
+
+_CLOCK = SystemClock()
+PATIENCE = 10.0
+"""Seconds that a message waits for the store, before it is put back for later."""
+PAUSE = 0.5
+SOON = 1.0
+LONGEST = 10.0
+"""Seconds until a copy of what runs elsewhere comes: doubled with each copy."""
+BACK = timedelta(seconds=60)
+"""How long what has gone back to the broker is no other process's to run: its message runs it, at once."""
+NOT_KEPT = "succeeded; its result cannot be kept"
+COPIES = "cronsensus-copies"
+"""The header that counts the copies of a message."""
+
+
+class Guard:
+    """What stands between the messages of one app and its tasks, in one process."""
+
+    def __init__(self, app: Any) -> None:
+        """Open nothing: the children of a pool open their own."""
+        self._app = app
+        self._part = Part(app)
+        self._lock = threading.Lock()
+        self._held: dict[str, Won] = {}
+        mind_forks(self)
+
+    def forked(self) -> None:
+        """Leave what the parent has open to it; called in a forked child."""
+        left_to_the_parent.append((self._part, self._held))
+        self._part, self._lock, self._held = Part(self._app), threading.Lock(), {}
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    def guard_tasks(self) -> None:
+        """Wrap the ``run`` of each task that is not wrapped yet; say which ones cannot be."""
+        early = []
+        for task in list(self._app.tasks.values()):
+            if task.name.startswith("celery.") or getattr(task, "once", True) is False or hasattr(task, "_cronsensus"):
+                continue
+            task._cronsensus = self
+            if not task.acks_late:
+                early.append(task.name)
+                continue
+            self._guard_task(task)
+        if early:
+            _log.warning(
+                "these tasks have acks_late=False, so a message is gone before its task begins, and they are not "
+                "guarded: %s; leave acks_late out, or write once=False to say that it is meant",
+                ", ".join(sorted(early)),
+            )
+
+    def _guard_task(self, task: Any) -> None:
+        original = task.run
+
+        @functools.wraps(original)  # Celery reads the signature, and so do retries
+        def run(*args: Any, **kwargs: Any) -> Any:
+            request = task.request
+            if request.called_directly or request.is_eager or not request.id:
+                return original(*args, **kwargs)
+            won = self._win(task, args, kwargs)
+            if not isinstance(won, Won):
+                return won.value
+            with self._lock:
+                self._held[request.id] = won
+            enter_run(won.run)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                enter_run(None)
+
+        task.run = run
+
+    def _win(self, task: Any, args: Any, kwargs: Any) -> Won | _Recorded:
+        """Acquire the run of a message.
+
+        Raises:
+            Ignore: this message is not to run here; what is to become of it is arranged.
+            Reject: neither store nor broker can be asked; the broker delivers it again.
+            WorkerLostError: each process that ran it died.
+        """
+        request = task.request
+        spec = task_spec(task.name, options_of(self._app).keep)
+        ask = AskNamed(spec.name, key=request.id)
+        try:
+            answer = self._ask(spec, ask)
+        except (StoreError, LeaseLost) as error:
+            self._put_back(task, args, kwargs, f"the store cannot be asked: {error}")
+        if isinstance(answer, Won):
+            return answer
+        seen = answer.seen
+        if seen is None or not seen.state.final:
+            self._put_back(task, args, kwargs, "it runs elsewhere")
+        return _recorded(seen, request.id)
+
+    def _ask(self, spec: JobSpec, ask: AskNamed) -> Won | Refused:
+        waited = 0.0
+        while True:
+            try:
+                outside = self._part.outside()
+                [[answer]] = outside.acquire([(spec, ask)])
+                seen = answer.seen if isinstance(answer, Refused) else None
+                if seen is not None and seen.state is State.RUNNING and outside.reclaim_holder(seen):
+                    [[answer]] = outside.acquire([(spec, ask)])
+            except StoreError as error:
+                if not error.retryable or waited >= PATIENCE:
+                    raise
+            else:
+                return answer
+            Event().wait(PAUSE)
+            waited += PAUSE
+
+    def _put_back(self, task: Any, args: Any, kwargs: Any, why: str) -> NoReturn:
+        """Have the message come later: a copy, as this one may be the last, and ``Ignore`` acknowledges it."""
+        request = task.request
+        copies = int((request.headers or {}).get(COPIES, 0))
+        wait = min(LONGEST, SOON * 2**copies)
+        try:
+            publish_copy(task, args, kwargs, countdown=wait, headers={COPIES: copies + 1})
+        except Exception as error:
+            _log.warning(
+                "%s[%s] goes back to the broker: %s; no copy can be sent: %s", task.name, request.id, why, error
+            )
+            raise Reject(why, requeue=True) from error
+        _log.info("%s[%s] comes again in %g s: %s", task.name, request.id, wait, why)
+        raise Ignore(why)
+
+    # --- how it ended -------------------------------------------------------------------------------------------------
+
+    def record_end(self, task_id: str, state: str | None, value: Any) -> None:
+        """Record how a run ended, once Celery has stored its result and sent what comes next.
+
+        Args:
+            task_id: of the task.
+            state: Celery's; ``None``: the child was told to end.
+            value: the result, or the exception.
+        """
+        with self._lock:
+            won = self._held.pop(task_id, None)
+        if won is None:
+            return
+        outside = self._part.outside()
+        try:
+            if not outside.settle_now(won, end_of(state, value)):
+                _log.warning(
+                    "the end of %s was refused: this process was without a sign of life for too long, and another one "
+                    "has run it; Celery's result may be of either",
+                    won,
+                )
+        except StoreError as error:
+            _log.error("the end of %s could not be recorded yet, and is tried again: %s", won, error)
+
+    def holds(self, task_id: str) -> bool:
+        """Whether a task runs in this process."""
+        with self._lock:
+            return task_id in self._held
+
+    def close(self) -> None:
+        """Leave the store: what still runs here is free for other processes."""
+        self._part.close()
+
+
+class _Recorded:
+    """The result of an earlier run."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _recorded(seen: Occurrence, task_id: str) -> _Recorded:
+    """Return the recorded result of what has succeeded, so that a chain goes on whose worker died after it.
+
+    Raises:
+        Ignore: it ended otherwise, or its result is not there.
+        WorkerLostError: it was given up because each process that ran it died: Celery does not know of that yet.
+    """
+    if seen.state is State.SUCCEEDED and seen.reason is None:
+        _log.info("%s[%s] has succeeded before: it is not run again", seen.job.removeprefix(CELERY), task_id)
+        return _Recorded(None if seen.result is None else loads(seen.result))
+    if (seen.reason or "").startswith(Reason.CRASHED):
+        raise WorkerLostError(f"each of the {seen.crashes} processes that ran it died: {seen.reason}")
+    raise Ignore(f"it has ended before: {seen.state}")
+
+
+def task_spec(name: str, keep: timedelta) -> JobSpec:
+    """Return the definition of a task's job."""
+    job = name_kept_job(CELERY, name)
+    return JobSpec(name=job, function=job, policies=Policies(overlap="allow", keep=keep), source="runtime")
+
+
+def end_of(state: str | None, value: Any) -> Then:
+    """Return what becomes of a run that Celery says has ended so."""
+    match state:
+        case "SUCCESS":
+            kept, text = result_text(value)
+            return Final(State.SUCCEEDED, None if kept else NOT_KEPT, result=text)
+        case "RETRY":
+            return Again(_until(value) + BACK, failed=True, error=error_text(getattr(value, "exc", None) or value))
+        case "IGNORED":
+            return Final(State.SUCCEEDED, "ignored")
+        case "REJECTED" if not getattr(value, "requeue", False):
+            return Final(State.FAILED, "rejected", error=error_text(value))
+        case "REJECTED" | None:
+            return Again(BACK, failed=False, reason="it went back to the broker")
+        case _:
+            return Final(State.FAILED, error=error_text(value))
+
+
+def _until(retry: Any) -> timedelta:
+    when = getattr(retry, "when", None) or 0
+    if isinstance(when, datetime):
+        return max(timedelta(0), when.astimezone(UTC) - _CLOCK.now())
+    return timedelta(seconds=max(0.0, float(when)))
+
+
+def close_in_main(outside: Outside, task: Any, task_id: str, then: Final, keep: timedelta) -> None:
+    """Record the end of a run whose child was killed by its main process."""
+    spec = task_spec(task.name, keep)
+    try:
+        outside.close_by_name(spec, AskNamed(spec.name, key=task_id), then)
+    except (StoreError, LeaseLost) as error:
+        _log.error("the end of %s[%s] could not be recorded: %s", task.name, task_id, error)
+    finally:
+        outside.withdraw(spec.name)  # its messages run it, not this process

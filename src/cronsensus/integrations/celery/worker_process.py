@@ -1,0 +1,214 @@
+"""The main process of a worker: what it does for its children, and for other workers that die.
+
+It holds one run for as long as it lives. Dies it, another worker finds that run left, and gives back what the dead one
+had fetched from Redis: at once, where Redis waits an hour.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from celery import bootsteps, signals
+
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.integrations.celery.messages import restore_unacked
+from cronsensus.integrations.celery.part import Part, options_of
+from cronsensus.integrations.celery.worker import Guard, close_in_main
+from cronsensus.integrations.results import error_text
+from cronsensus.model.acquiring import AskNamed
+from cronsensus.model.ends import Again, Final
+from cronsensus.model.job import CELERY, JobSpec, Policies
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.outside import Outside, Won
+from cronsensus.process.interrupts import Event
+from cronsensus.process.logger import Logger
+
+_log = Logger("cronsensus.celery")
+
+WORKERS = f"{CELERY}(workers)"
+"""The job of which each worker that lives is a run."""
+AGAIN = 1.0
+"""Seconds between two tries to reach the store."""
+SETTLED = 3.0
+"""Seconds after a worker's death in which its children have died, too."""
+BACK = timedelta(seconds=60)
+
+
+class WorkerProcess:
+    """The part of a worker's main process in the store."""
+
+    def __init__(self, app: Any, name: str) -> None:
+        """Open nothing yet; ``name`` is the worker's, as ``celery inspect`` shows it."""
+        self._app = app
+        self._name = name
+        self._part = Part(app)
+        self._won: Won | None = None
+        self._away = False
+        self._stopped = Event()
+        self._thread = threading.Thread(target=self._stay, name="cronsensus-celery", daemon=True)
+
+    def start(self) -> None:
+        """Take part before the first message comes; the worker starts although the store is away."""
+        self._attend()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave: this worker gives its messages back itself."""
+        self._stopped.set()
+        self._thread.join(5.0)
+        won, self._won = self._won, None
+        if won is not None:
+            try:
+                self._part.outside().settle_now(won, Final(State.SUCCEEDED, "stopped"))
+            except StoreError as error:
+                _log.debug("that this worker stopped could not be recorded: %s", error)
+        self._part.close()
+
+    def close_run(self, task: Any, task_id: str, then: Final) -> None:
+        """Record the end of a run whose child this process has killed, on a thread."""
+        keep = options_of(self._app).keep
+        outside = self._part.outside() if self._part.is_open else None
+        if outside is None:
+            _log.error("the end of %s[%s] is not recorded: the store was not reached yet", task.name, task_id)
+            return
+        outside.submit(lambda: close_in_main(outside, task, task_id, then, keep))
+
+    def _stay(self) -> None:
+        while not self._stopped.wait(AGAIN):
+            self._attend()
+
+    def _attend(self) -> None:
+        """Hold the run of this worker, and look for what others left: one may have come since the last look."""
+        try:
+            if self._won is None or self._won.run.lease_lost.is_set():
+                self._acquire()
+            self._part.outside().look_for_leftovers()
+        except (StoreError, LeaseLost) as error:
+            if not self._away:
+                _log.error("the store cannot be asked, so this worker's tasks wait until it can: %s", error)
+            self._away = True
+        else:
+            if self._away:
+                _log.warning("the store answers again")
+            self._away = False
+
+    def _acquire(self) -> None:
+        first = not self._part.is_open
+        outside = self._part.outside()
+        if first:
+            outside.on_leftover(self._take_leftover)
+        spec = JobSpec(
+            name=WORKERS, function=WORKERS, policies=Policies(overlap="allow", keep=timedelta(days=1)), source="runtime"
+        )
+        [[answer]] = outside.acquire([(spec, AskNamed(WORKERS, key=f"{self._name} {uuid.uuid4().hex[:12]}"))])
+        if isinstance(answer, Won):
+            self._won = answer
+
+    def _take_leftover(self, won: Won) -> None:
+        """Give back the messages of a worker that is gone."""
+        outside = self._part.outside()
+        if won.claim.job != WORKERS:
+            # Of a task whose end was recorded here. Its message runs it, wherever that comes.
+            outside.withdraw(won.claim.job)
+            outside.settle(won, Again(BACK, failed=False))
+            return
+        self._give_back(outside, won, 0, again=True)
+
+    def _give_back(self, outside: Outside, won: Won, before: int, *, again: bool) -> None:
+        try:
+            count = restore_unacked(self._app, self._find_running)
+        except Exception as error:  # noqa: BLE001 - the broker may be away, in as many ways as there are brokers
+            _log.warning("the messages of a worker that is gone cannot be given back yet: %s", error)
+            outside.settle(won, Again(timedelta(seconds=AGAIN), failed=False, reason=f"not given back: {error}"))
+            return
+        if again and count is not None:
+            # Its children may have died after it, in the middle of a run.
+            then = outside.now() + timedelta(seconds=SETTLED)
+            outside.submit_at(then, lambda: self._give_back(outside, won, before + count, again=False))
+            return
+        told = "the broker gives its messages back" if count is None else f"{before + count} messages were given back"
+        _log.warning("worker %s is gone: %s", won.claim.key.rpartition(" ")[0], told)
+        outside.settle(won, Final(State.FAILED, f"gone: {told}"))
+
+    def _find_running(self) -> set[str]:
+        """Return the keys of all that runs: what the dead worker ran does no more, as its sessions have ended."""
+        running = OccurrenceFilter(states=(State.RUNNING,))
+        return {one.key for one in self._part.store.occurrences(running, limit=1000)}
+
+
+def guard_of(app: Any) -> Guard | None:
+    """Return the guard of an app that ``configure`` was given."""
+    found: Guard | None = app.__dict__.get("_cronsensus_guard")
+    return found
+
+
+def process_of(app: Any) -> WorkerProcess | None:
+    """Return the part of this worker, in its main process."""
+    found: WorkerProcess | None = app.__dict__.get("_cronsensus_process")
+    return found
+
+
+@signals.celeryd_after_setup.connect(weak=False)  # type: ignore[untyped-decorator]
+def _guard_late(instance: Any = None, **_: Any) -> None:
+    """Guard the tasks that were declared after the app was finalized; the pool has not started yet."""
+    guard = guard_of(instance.app)
+    if guard is not None:
+        guard.guard_tasks()
+
+
+class Attendance(bootsteps.StartStopStep):  # type: ignore[misc]
+    """The step of a worker's start at which it takes part: its pool is there, and it has no message yet."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def start(self, parent: Any) -> None:
+        """Take part."""
+        if guard_of(parent.app) is not None:
+            process = parent.app.__dict__["_cronsensus_process"] = WorkerProcess(parent.app, parent.hostname)
+            process.start()
+
+
+@signals.worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
+def _stop(sender: Any = None, **_: Any) -> None:
+    process = sender.app.__dict__.pop("_cronsensus_process", None)
+    if process is not None:
+        process.stop()
+    guard = guard_of(sender.app)
+    if guard is not None:
+        guard.close()  # of a pool without children
+
+
+@signals.worker_process_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
+def _leave_child(**_: Any) -> None:
+    """Close a child's part: with ``--max-tasks-per-child`` sessions would stay behind."""
+    from celery import current_app
+
+    guard = guard_of(current_app._get_current_object())
+    if guard is not None:
+        guard.close()
+
+
+@signals.task_postrun.connect(weak=False)  # type: ignore[untyped-decorator]
+def _record_end(sender: Any = None, task_id: Any = None, state: Any = None, retval: Any = None, **_: Any) -> None:
+    guard = guard_of(sender.app)
+    if guard is not None:
+        guard.record_end(task_id, state, retval)
+
+
+@signals.task_failure.connect(weak=False)  # type: ignore[untyped-decorator]
+def _close_failed(sender: Any = None, task_id: Any = None, exception: Any = None, **_: Any) -> None:
+    """Record a hard time limit, of which the child does not live to tell."""
+    process, guard = process_of(sender.app), guard_of(sender.app)
+    if process is not None and guard is not None and not guard.holds(task_id) and hasattr(sender, "_cronsensus"):
+        process.close_run(sender, task_id, Final(State.FAILED, error=error_text(exception, "")))
+
+
+@signals.task_revoked.connect(weak=False)  # type: ignore[untyped-decorator]
+def _close_revoked(sender: Any = None, request: Any = None, expired: Any = None, **_: Any) -> None:
+    process = process_of(sender.app)
+    if process is not None and hasattr(sender, "_cronsensus"):
+        process.close_run(sender, request.id, Final(State.CANCELLED, "expired" if expired else "revoked"))

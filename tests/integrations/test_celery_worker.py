@@ -1,0 +1,305 @@
+"""The guard of Celery's tasks: a message that comes twice runs once, and every other end is as without it.
+
+The worker runs on a thread of this process, on a broker in memory; test_celery_struck.py has real ones, which die.
+"""
+
+import functools
+import logging
+import threading
+import time
+import uuid
+from collections import Counter
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery, chain
+from celery.contrib.testing.worker import start_worker
+from celery.exceptions import Ignore, Reject
+from celery.result import AsyncResult
+
+from cronsensus import ConfigurationError, Scheduler, current_run
+from cronsensus.errors import StoreUnavailable
+from cronsensus.integrations.celery import configure, worker
+from cronsensus.integrations.celery.worker import task_spec
+from cronsensus.integrations.celery.worker_process import guard_of
+from cronsensus.model.acquiring import AskNamed
+from cronsensus.model.ends import Final
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.outside import Won
+from tests.scratch import scratch_folder
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def folder():
+    with scratch_folder() as empty:
+        yield empty
+
+
+def wait_for(condition, what: str):
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if found := condition():
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{what} did not come")
+
+
+def url_in(folder: Path) -> str:
+    return f"sqlite:///{folder / 'tasks.db'}"
+
+
+class Tasks:
+    """An app with one task of each kind, and how often each was begun."""
+
+    adds: Any
+
+    def __init__(self, url: str | None) -> None:
+        app = self.app = Celery("kinds", broker="memory://", backend="cache+memory://", set_as_current=False)
+        app.conf.task_default_queue = uuid.uuid4().hex
+        app.conf.broker_transport_options = {"polling_interval": 0.02}
+        if url is not None:
+            configure(app, url, lease="3s")
+        else:
+            app.conf.task_acks_late = app.conf.task_reject_on_worker_lost = True
+        self.begun: Counter[str] = Counter()
+        self.runs: list[str] = []
+        self._rejected = False
+        for kind in ("adds", "raises", "retries", "autoretries", "ignores", "rejects", "requeues", "loops", "opaque"):
+            options = {"autoretry_for": (ValueError,), "default_retry_delay": 0} if kind == "autoretries" else {}
+            setattr(
+                self,
+                kind,
+                app.task(bind=True, shared=False, name=kind, **options)(self._counted(getattr(self, f"_{kind}"))),
+            )
+
+    def _counted(self, body):
+        @functools.wraps(body)
+        def run(task, number=0):
+            self.begun[task.name] += 1
+            return body(task, number)
+
+        return run
+
+    def _adds(self, task, number):
+        run = current_run()
+        self.runs.append("" if run is None else run.job)
+        return number + 1
+
+    def _raises(self, task, number):
+        raise LookupError("no such thing")
+
+    def _retries(self, task, number):
+        if task.request.retries < 2:
+            raise task.retry(countdown=0)
+        return number
+
+    def _autoretries(self, task, number):
+        if task.request.retries < 2:
+            raise ValueError("once more")
+        return number
+
+    def _ignores(self, task, number):
+        raise Ignore
+
+    def _rejects(self, task, number):
+        raise Reject("no", requeue=False)
+
+    def _requeues(self, task, number):
+        if not self._rejected:
+            self._rejected = True
+            raise Reject("not now", requeue=True)
+        return number
+
+    def _loops(self, task, number):
+        return chain(self.adds.s(number), self.adds.s())()
+
+    def _opaque(self, task, number):
+        return datetime(2026, 1, number, tzinfo=UTC)  # JSON has none; Celery's own has
+
+
+@contextmanager
+def working(tasks: Tasks):
+    root = logging.getLogger()
+    before = root.level, root.handlers[:]
+    with start_worker(tasks.app, pool="solo", perform_ping_check=False, shutdown_timeout=PATIENCE, loglevel="ERROR"):
+        root.level, root.handlers = before  # a worker takes the process's log for its own
+        yield
+
+
+@pytest.fixture(scope="module")
+def shared_folder():
+    with scratch_folder() as empty:
+        yield empty
+
+
+@pytest.fixture(scope="module")
+def worker_of_all(shared_folder):
+    tasks = Tasks(url_in(shared_folder))
+    with working(tasks):  # its end takes Celery some seconds
+        yield tasks
+
+
+@pytest.fixture
+def guarded(worker_of_all):
+    worker_of_all.begun.clear()
+    worker_of_all.runs.clear()
+    return worker_of_all
+
+
+@pytest.fixture
+def name():
+    return uuid.uuid4().hex
+
+
+def ledger(folder: Path, name: str):
+    scheduler = Scheduler(url_in(folder))
+    try:
+        return scheduler._opened.ready().occurrences(OccurrenceFilter(job=f"celery:{name}"), limit=50)
+    finally:
+        scheduler._opened.close()
+
+
+KINDS = ("adds", "raises", "retries", "autoretries", "requeues")
+WITHOUT_A_RESULT = ("ignores", "rejects")
+
+
+def ends_of(tasks: Tasks) -> dict[str, tuple[str, int]]:
+    with working(tasks):
+        sent = {kind: getattr(tasks, kind).delay(1) for kind in (*WITHOUT_A_RESULT, *KINDS)}
+        expired = tasks.adds.apply_async((1,), expires=-5)
+        for kind in KINDS:
+            sent[kind].get(timeout=PATIENCE, interval=0.01, propagate=False)
+        wait_for(lambda: expired.state == "REVOKED", "the end of what has expired")
+        return {"expired": ("REVOKED", 0), **{kind: (sent[kind].state, tasks.begun[kind]) for kind in sent}}
+
+
+def test_each_kind_of_end_is_the_same_as_without_the_guard(folder):
+    bare, guarded = ends_of(Tasks(None)), ends_of(Tasks(url_in(folder)))
+    assert guarded == bare
+    assert {kind: ledger(folder, kind)[-1].state for kind in ("adds", "raises", "retries", "ignores", "rejects")} == {
+        "adds": State.SUCCEEDED, "raises": State.FAILED, "retries": State.SUCCEEDED, "ignores": State.SUCCEEDED,
+        "rejects": State.FAILED,
+    }  # fmt: skip
+    [retried] = ledger(folder, "retries")
+    assert (retried.attempt, retried.failures) == (3, 2)
+    [failed] = ledger(folder, "raises")
+    assert (failed.error.type, failed.error.message) == ("LookupError", "no such thing")
+
+
+def test_a_message_that_comes_again_is_answered_with_the_recorded_result(guarded, shared_folder, name):
+    first = guarded.adds.apply_async((1,), task_id=name)
+    assert first.get(timeout=PATIENCE, interval=0.01) == 2
+    first.forget()
+    again = guarded.adds.apply_async((1,), task_id=name)
+    assert again.get(timeout=PATIENCE, interval=0.01) == 2
+    assert guarded.begun["adds"] == 1
+    [one] = [one for one in ledger(shared_folder, "adds") if one.key == name]
+    assert (one.state, one.result) == (State.SUCCEEDED, "2")
+    assert guarded.runs == ["celery:adds"], "a task sees its run"
+
+
+def test_a_chain_goes_on_from_the_recorded_result(guarded, name):
+    guarded.adds.apply_async((1,), task_id=name).get(timeout=PATIENCE, interval=0.01)
+    tail = guarded.adds.s().set(task_id=f"{name}-tail")
+    guarded.adds.apply_async((1,), task_id=name, link=tail)
+    assert AsyncResult(f"{name}-tail", app=guarded.app).get(timeout=PATIENCE, interval=0.01) == 3
+
+
+@pytest.mark.parametrize("kind", ["raises", "opaque"])
+def test_a_copy_of_what_has_no_result_to_give_is_dropped(guarded, name, kind):
+    task = getattr(guarded, kind)
+    task.apply_async((1,), task_id=name).get(timeout=PATIENCE, interval=0.01, propagate=False)
+    task.apply_async((1,), task_id=name)
+    guarded.adds.delay(1).get(timeout=PATIENCE, interval=0.01)  # the copy was before it
+    assert guarded.begun[kind] == 1
+
+
+def test_what_runs_elsewhere_comes_again_and_is_not_lost_with_the_process_that_has_it(guarded, shared_folder, name):
+    elsewhere = Scheduler(url_in(shared_folder), lease="3s")
+    outside = elsewhere._opened.outside()
+    spec = task_spec("adds", timedelta(days=1))
+    [[won]] = outside.acquire([(spec, AskNamed(spec.name, key=name))])
+    sent = guarded.adds.apply_async((1,), task_id=name)
+    guarded.adds.delay(5).get(timeout=PATIENCE, interval=0.01)  # what comes behind it does not wait for it
+    assert guarded.begun["adds"] == 1
+    assert isinstance(won, Won)
+    outside.cut_off(won)
+    assert sent.get(timeout=PATIENCE, interval=0.01) == 2
+    outside.close()
+    elsewhere._opened.close()
+
+
+def test_what_has_ended_elsewhere_meanwhile_is_not_run_here(guarded, shared_folder, name):
+    elsewhere = Scheduler(url_in(shared_folder), lease="3s")
+    outside = elsewhere._opened.outside()
+    spec = task_spec("adds", timedelta(days=1))
+    [[won]] = outside.acquire([(spec, AskNamed(spec.name, key=name))])
+    sent = guarded.adds.apply_async((1,), task_id=name)
+    assert isinstance(won, Won)
+    assert outside.settle_now(won, Final(State.SUCCEEDED, result="77"))
+    assert sent.get(timeout=PATIENCE, interval=0.01) == 77
+    assert guarded.begun["adds"] == 0
+    outside.close()
+    elsewhere._opened.close()
+
+
+def test_nothing_runs_while_the_store_is_away_and_the_message_comes_again(guarded, monkeypatch, caplog):
+    guarded.adds.delay(0).get(timeout=PATIENCE, interval=0.01)
+    guard = guard_of(guarded.app)
+    assert guard is not None
+    outside = guard._part.outside()
+    acquire, away = outside.acquire, threading.Event()
+
+    def gone(wanted):
+        if away.is_set():
+            return acquire(wanted)
+        raise StoreUnavailable("gone")
+
+    caplog.set_level("INFO", "cronsensus.celery")
+    monkeypatch.setattr(worker, "PATIENCE", 0.0)
+    monkeypatch.setattr(outside, "acquire", gone)
+    sent = guarded.adds.delay(1)
+    wait_for(lambda: "comes again in 1 s: the store cannot be asked: gone" in caplog.text or None, "a try")
+    assert guarded.begun["adds"] == 1
+    away.set()
+    assert sent.get(timeout=PATIENCE, interval=0.01) == 2
+
+
+def test_tasks_that_are_taken_out_or_acknowledge_too_early_are_not_guarded_and_the_second_is_said(folder, caplog):
+    app = Celery("out", broker="memory://", set_as_current=False)
+    configure(app, url_in(folder))
+
+    def work():
+        return 1
+
+    out = app.task(shared=False, name="out", once=False)(work)
+    early = app.task(shared=False, name="early", acks_late=False)(work)
+    both = app.task(shared=False, name="both", acks_late=False, once=False)(work)
+    kept = app.task(shared=False, name="kept")(work)
+    app.finalize()
+    wrapped = {task.name for task in (out, early, both, kept) if hasattr(task.run, "__wrapped__")}
+    assert wrapped == {"kept"}
+    assert caplog.text.count("acks_late=False") == 1
+    assert "they are not guarded: early; leave acks_late out, or write once=False" in caplog.text
+    assert not hasattr(app.tasks["celery.chord"].run, "__wrapped__")
+
+
+def test_tasks_called_in_the_caller_are_not_guarded(folder):
+    tasks = Tasks(url_in(folder))
+    assert tasks.adds(1) == 2
+    assert tasks.adds.apply((1,)).get() == 2
+    assert ledger(folder, "adds") == []
+
+
+def test_an_app_whose_tasks_were_used_is_configured_too_late(folder):
+    app = Celery("late", broker="memory://", set_as_current=False)
+    app.finalize()
+    with pytest.raises(ConfigurationError, match=r"comes too late.*right after app = Celery"):
+        configure(app, url_in(folder))
+    configure(app, url_in(folder), worker=False)
