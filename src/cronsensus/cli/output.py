@@ -252,8 +252,8 @@ def _fitted(
     places = list(widths.items())
     fitted = [
         [
-            cell if column in prose else Cell(squeeze(cell.text, room), cell.style)
-            for cell, (column, room) in zip(row, places, strict=True)
+            cell if column in prose else Cell(squeeze(cell.text, fits), cell.style)
+            for cell, (column, fits) in zip(row, places, strict=True)
         ]
         for row in rows
     ]

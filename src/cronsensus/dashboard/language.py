@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
-from cronsensus.dashboard.schedules import schedule_in_chinese
-from cronsensus.dashboard.sentences import Chinese
+from cronsensus.dashboard.chinese_schedules import schedule_in_chinese
+from cronsensus.dashboard.chinese_sentences import Chinese
 from cronsensus.insight.sentences import ENGLISH, Sentence
 from cronsensus.insight.time_words import brief, exact
 from cronsensus.model.states import State

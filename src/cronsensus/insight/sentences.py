@@ -1,7 +1,7 @@
 """What is said about jobs, runs and nodes: codes with values, and the table of their English.
 
 A code is a member of one of the tables below, and its value is its text in English. Another language is a table with
-the same codes and slots: ``dashboard/sentences.py``. What users or the store wrote is a value, never a code.
+the same codes and slots: ``dashboard/chinese_sentences.py``. What users or the store wrote is a value, never a code.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Text(Code):
     WAITS_FOR_RUN = "It waits for run {run}, which is {state} (overlap={overlap})."
     NODES_FULL = "Every node is full: start another, or allow them more (--concurrency)."
     DUE_JUST_NOW = "It was due {when}: a node will take it within moments."
-    NODES_HAVE_ROOM = "It was due {when}, and nodes with room are alive: {nodes}."
+    NODES_HAVE_FREE_SLOTS = "It was due {when}, and nodes with a free slot are alive: {nodes}."
     NO_FUNCTION = "Most likely none of them has the function {function}: start a node whose code declares it."
 
 

@@ -30,7 +30,7 @@ _LOSES = {
     "off": "a power failure loses committed results, and runs repeat",
     "normal": "a power failure may lose the last commits",
 }
-_TOLD_ELSEWHERE = {
+_IN_OTHER_CHECKS = {
     "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
     "max_connections",
 }  # fmt: skip
@@ -41,7 +41,7 @@ def check_store(store: Store, described: dict[str, Any]) -> Iterator[Check]:
     shown = ", ".join(
         f"{key.replace('_', ' ')} {mask(str(value))}"
         for key, value in described.items()
-        if key not in _TOLD_ELSEWHERE and not isinstance(value, (dict, list))
+        if key not in _IN_OTHER_CHECKS and not isinstance(value, (dict, list))
     )
     name = store.capabilities.name
     yield Check("store", OK_LEVEL, f"{name}, namespace {store.namespace}" + (f": {shown}" if shown else ""))
@@ -164,7 +164,7 @@ def check_durability(described: dict[str, Any]) -> Iterator[Check]:
 
 
 def check_space(described: dict[str, Any]) -> Iterator[Check]:
-    """Look how much room a store in a file has left."""
+    """Check how much space the disk of a store in a file has left."""
     place = described.get("file")
     if not isinstance(place, str):
         return
@@ -175,8 +175,10 @@ def check_space(described: dict[str, Any]) -> Iterator[Check]:
     text = f"{free / 2**30:.1f} GiB free beside the store"
     low, little = LITTLE_SPACE
     if free < low:
-        yield Check("disk", FAIL, text, "cronsensus db prune --before 7d, and make room: a full store runs nothing")
+        yield Check(
+            "disk", FAIL, text, "cronsensus db prune --before 7d, and free some space: a full store runs nothing"
+        )
     elif free < little:
-        yield Check("disk", WARN, text, "make room before it is full: cronsensus db prune")
+        yield Check("disk", WARN, text, "free some space before it is full: cronsensus db prune")
     else:
         yield Check("disk", OK_LEVEL, text)

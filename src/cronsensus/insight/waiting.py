@@ -149,6 +149,6 @@ def _not_claimed(view: JobView, one: Occurrence, sessions: Sequence[SessionView]
     nodes = [Clause.OF_RELEASE(node=node, release=release) for node, release in releases]
     return _wait(
         Cause.FUNCTION,
-        Text.NODES_HAVE_ROOM(when=when, nodes=nodes),
+        Text.NODES_HAVE_FREE_SLOTS(when=when, nodes=nodes),
         Text.NO_FUNCTION(function=repr(view.spec.function)),
     )

@@ -36,6 +36,7 @@ from cronsensus.model.occurrence import Claim, Cut
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, Step
 from cronsensus.model.stuck import overrun_of
+from cronsensus.node.accepted_ends import AcceptedEnds, Key
 from cronsensus.node.executors.base import Call, Executor
 from cronsensus.node.executors.result import describe_error
 from cronsensus.node.holding import Ahead, Running
@@ -48,7 +49,6 @@ from cronsensus.node.run import BaseRun
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction
-from cronsensus.node.said import Key, Said
 from cronsensus.node.waking import Answer, Waking
 from cronsensus.process.logger import Logger
 from cronsensus.retry import cut_off, settle
@@ -125,9 +125,9 @@ class ActiveRuns:
     # --- what others may ask or tell, from any thread ----------------------------------------------------------------
 
     @property
-    def accepted_ends(self) -> Said:
+    def accepted_ends(self) -> AcceptedEnds:
         """Which ends the store has accepted, for a while."""
-        return self.report.said
+        return self.report.accepted
 
     @property
     def active_count(self) -> int:
@@ -504,7 +504,7 @@ class ActiveRuns:
         """
         for note in step.notes:
             if note.ran is not None:
-                self.reserved.unsaid.pop((note.id, note.token), None)
+                self.reserved.unrecorded_starts.pop((note.id, note.token), None)
         self.report.drop_accepted(step, done)
 
     def send_again(self, key: Key) -> bool:
@@ -579,7 +579,7 @@ class ActiveRuns:
         """Decide what follows the end of an attempt; ``lease_lost``: it had been told so by then."""
         key = call.claim.id, call.claim.token
         self.ends += 1
-        self.reserved.unsaid.pop(key, None)
+        self.reserved.unrecorded_starts.pop(key, None)
         held = self._held.get(key)
         if not isinstance(held, Running):
             return

@@ -18,12 +18,12 @@ from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
+from cronsensus.node.accepted_ends import Key
 from cronsensus.node.active_runs import ActiveRuns, Admitted
 from cronsensus.node.hooks import Begin
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.registered import Registered
 from cronsensus.node.run_log import RunLog
-from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
 from cronsensus.node.waking import Waking
@@ -93,8 +93,8 @@ class Claiming:
         look, and that of the claim itself.
         """
         want = self._wanted_claims(lease, decided) if lease.is_trusted else None
-        with self._active_runs.open_report() if isinstance(decided, Work) else nullcontext(Step()) as said:
-            step = replace(said, plans=() if isinstance(decided, Work) else decided.plans, want=want)
+        with self._active_runs.open_report() if isinstance(decided, Work) else nullcontext(Step()) as report:
+            step = replace(report, plans=() if isinstance(decided, Work) else decided.plans, want=want)
             asked = lease.note_request()
             try:
                 done = self._store.step(lease.session, step)
@@ -111,13 +111,13 @@ class Claiming:
         if done.claims:
             self._claims += 1
             lease.confirm_claim(asked, self._settings.lease)
-        self._active_runs.accept_report(said, done)
+        self._active_runs.accept_report(report, done)
         if done.lost:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             lease.mark_lost()
             self._active_runs.lose_session(lease)
         self._start_claims(done.claims, lease, received_at - done.age, sample)
-        if said.give_back:
+        if report.give_back:
             self._store.notify()
         return done
 

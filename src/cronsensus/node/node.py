@@ -64,7 +64,7 @@ class Node:
         registry: Mapping[str, Registered],
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
-        tend: Callable[[Store], None] = lambda _: None,
+        ensure_runs: Callable[[Store], None] = lambda _: None,
         loop: asyncio.AbstractEventLoop | None = None,
         on_drained: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -83,7 +83,7 @@ class Node:
             registry: functions by name; may grow while the node runs.
             new_session: describes a session with a new id.
             declare: puts the application's jobs; returns whether it must be called again later.
-            tend: sees every half minute to what the program always needs in the store.
+            ensure_runs: enqueues the runs that must always be there, if they are missing; called every half minute.
             loop: the application's event loop, if its async jobs are to run there.
             on_drained: told once, when the node takes nothing new and nothing runs any more, whatever asked for it.
             on_failed: told once, on a thread of its own, when the node cannot go on; it is to be stopped.
@@ -115,7 +115,7 @@ class Node:
             executors=self._executors,
             new_session=new_session,
             declare=declare,
-            tend=tend,
+            ensure_runs=ensure_runs,
             on_session=self._on_session,
             on_work=self._on_work,
             wake=self._wake_event.set,

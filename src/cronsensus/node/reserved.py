@@ -2,7 +2,7 @@
 
 ::
 
-    add() ──▶ waiting ──begin()──▶ active, and unsaid for half a second ──▶ ended, or a note says that it has begun
+    add() ──▶ waiting ──begin()──▶ active, and unrecorded for half a second ──▶ ended, or a note says that it has begun
                  │
                  └──take_all(), remove()──▶ given back, or not this node's any more
 
@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import Claim, Note
+from cronsensus.node.accepted_ends import Key
 from cronsensus.node.executors.base import Call
 from cronsensus.node.holding import Ahead, Running
 from cronsensus.node.progress import EVERY
-from cronsensus.node.said import Key
 from cronsensus.timing.clock import Clock
 
 
@@ -40,7 +40,7 @@ class Reserved:
 
     Attributes:
         lock: held while a claim goes from here to the active runs; for those that look at both.
-        unsaid: when runs began that the store does not know to have begun.
+        unrecorded_starts: when runs began that the store does not know to have begun.
     """
 
     def __init__(self, clock: Clock, held: MutableMapping[Key, Ahead | Running]) -> None:
@@ -53,7 +53,7 @@ class Reserved:
         self._beginning: set[int] = set()
         """Threads that begin something: what they cannot begin ends there and then."""
         self.lock = threading.Lock()
-        self.unsaid: dict[Key, float] = {}
+        self.unrecorded_starts: dict[Key, float] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -74,7 +74,7 @@ class Reserved:
     @property
     def progress_in(self) -> float | None:
         """Return the seconds until a run is to say that it has begun; ``None``: there is none."""
-        begun = list(self.unsaid.values())
+        begun = list(self.unrecorded_starts.values())
         return max(0.0, min(begun) + EVERY - self._clock.monotonic()) if begun else None
 
     def start_notes(self) -> tuple[Note, ...]:
@@ -82,7 +82,7 @@ class Reserved:
         now = self._clock.monotonic()
         return tuple(
             Note(*key, session=held.claim.session, ran=timedelta(seconds=now - at))
-            for key, at in list(self.unsaid.items())
+            for key, at in list(self.unrecorded_starts.items())
             if now - at >= EVERY and (held := self._held.get(key)) is not None
         )
 
@@ -107,7 +107,7 @@ class Reserved:
                 return None
             key, since, call, _ = self._waiting.popleft()
             self._held[key] = Running(call, since)
-            self.unsaid[key] = self._clock.monotonic()
+            self.unrecorded_starts[key] = self._clock.monotonic()
         self._beginning.add(thread)
         try:
             start(call)

@@ -105,7 +105,7 @@ class Round:
         executors: Mapping[str, Executor],
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
-        tend: Callable[[Store], None] = lambda _: None,
+        ensure_runs: Callable[[Store], None] = lambda _: None,
         on_session: Callable[[SessionLease], None] = lambda _: None,
         on_work: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
@@ -126,7 +126,7 @@ class Round:
             executors: by the names of ``Registered.executor``.
             new_session: describes a session with a new id.
             declare: puts the application's jobs; called for each new session and again while it returns ``True``.
-            tend: sees every half minute to what the program always needs in the store.
+            ensure_runs: enqueues the runs that must always be there, if they are missing; called every half minute.
             on_session: told of each new session (the heartbeat renews it from then on).
             on_work: told when the lease begins to protect something, or must be asked about (the heartbeat hurries).
             wake: has the next round begin now; called from executors' threads.
@@ -151,7 +151,13 @@ class Round:
         self._run_events = RunEvents(bus or Bus(clock), settings.name)
         self._told_lost: str | None = None
         self._session = OwnSession(
-            store, clock, settings, new_session=new_session, declare=declare, tend=tend, on_shorter=on_work
+            store,
+            clock,
+            settings,
+            new_session=new_session,
+            declare=declare,
+            ensure_runs=ensure_runs,
+            on_lease_shortened=on_work,
         )
 
         def wake_to_look() -> None:
@@ -429,7 +435,7 @@ class Round:
         reserved, asked = active_runs.reserved, active_runs.asked_to_reserve
         return Facts(
             session=lease.session,
-            room=self._claiming.free_slots if trusted and self._claiming.list_functions() else 0,
+            free_slots=self._claiming.free_slots if trusted and self._claiming.list_functions() else 0,
             internal=trusted and bool(self._claiming.internal_functions),
             in_doubt=active_runs.in_doubt,
             draining=self.draining,

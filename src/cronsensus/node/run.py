@@ -306,7 +306,7 @@ def current_run() -> BaseRun | None:
     return _current.get()
 
 
-def run_of(context: Context) -> BaseRun | None:
+def find_run_of_context(context: Context) -> BaseRun | None:
     """Return the run that code in ``context`` is part of."""
     return context.get(_current)
 

@@ -25,7 +25,7 @@ class Facts:
 
     Attributes:
         session: of this node.
-        room: how many runs it may claim now; 0 where its lease is not trusted.
+        free_slots: how many runs it may claim now; 0 where its lease is not trusted.
         internal: it may claim runs of internal jobs, which take no slot.
         in_doubt: the answer to a claim was lost, so the session may hold runs that are not known here.
         draining: the node takes nothing new.
@@ -44,7 +44,7 @@ class Facts:
     """
 
     session: str
-    room: int = 1
+    free_slots: int = 1
     internal: bool = False
     in_doubt: bool = False
     draining: bool = False

@@ -169,11 +169,11 @@ class Waking:
         answers: dict[int, Answer] = dict.fromkeys((claim.id for claim in claims), FREELY)
         for admission in self.admissions:
             left = [one for one in claims if isinstance(answers[one.id], Begin) and admission.concerns_claim(one)]
-            said: dict[int, Answer] = {one.id: admission.decide_claim(one) for one in left}
-            if unknown := [one for one in left if said[one.id] is None]:
+            decided: dict[int, Answer] = {one.id: admission.decide_claim(one) for one in left}
+            if unknown := [one for one in left if decided[one.id] is None]:
                 with self._log_mistakes("Claims that were asked about go back"):  # the others need not
-                    said |= admission.admit_claims(self.store, unknown, company)
-            for number, answer in said.items():
+                    decided |= admission.admit_claims(self.store, unknown, company)
+            for number, answer in decided.items():
                 answers[number] = _combine_answers(answers[number], answer)
         return answers
 

@@ -264,7 +264,7 @@ class Store(Backend):
         - Up to ``want.limit`` due pending occurrences of ``want.functions`` are claimed: highest priority first, then
           by class (the schedule and people, then what was enqueued, then items and backfill: ``model.claim_order``),
           then earliest due, then oldest; with ``want.oldest`` the class has no say. Among them are those that this
-          step's plans made, that its ends put back, and that its ends made room for. One past its
+          step's plans made, that its ends put back, and that its ends freed a slot for. One past its
           ``expires_at`` that never started becomes missed(late) instead.
           Limits: per job ``concurrency`` over all live sessions (a dead session's runs do not count); for occurrences
           subject to overlap (all policies but ``allow``), one at a time and in order of creation: one waits while an
@@ -304,7 +304,7 @@ class Store(Backend):
             InvalidTransition: an end names a state that no run can end in (``RUNNING``, ``MISSED``); nothing was
                 done.
             InvalidOption: ``want.ahead`` is negative or more than ``MOST_AHEAD``; nothing was done.
-            StoreFull: there is no room for notes, plans or claims; on Redis the results stand.
+            StoreFull: there is no space for notes, plans or claims; on Redis the results stand.
         """
         for end in step.ends:
             if isinstance(end.then, Final):
@@ -327,12 +327,12 @@ class Store(Backend):
         ``LOST``.
 
         An ``Ask`` wants nominal times of a job within its ``concurrency``, over all live sessions: the times of one ask
-        need room for one together, and each counts while it runs. A time that is not run gets its verdict here:
+        need one free run together, and each counts while it runs. A time that is not run gets its verdict here:
         skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller says so. One
-        that waits is taken if it is due and there is room for it; else it goes on waiting, without a verdict. What is
-        given back before it began is missed(late) when the job's ``grace`` since its nominal time is over. A time that
-        lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and leaves
-        no trace: a caller whose clock is fast would run it too soon for all.
+        that waits is taken if it is due and ``concurrency`` allows it; else it goes on waiting, without a verdict. What
+        is given back before it began is missed(late) when the job's ``grace`` since its nominal time is over. A time
+        that lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and
+        leaves no trace: a caller whose clock is fast would run it too soon for all.
 
         A nominal time in a period for which the job has or had a trigger is ``LOST``: plans decide those times, and
         nodes run them by the job's policies. A time above the watermark, won or given a verdict, moves the watermark of
@@ -701,7 +701,7 @@ class Store(Backend):
             if not is_noted or newest[0].at < before:
                 try:
                     self._note_in_trail(act, by)
-                except StoreFull:  # what is deleted makes the room
+                except StoreFull:  # what is deleted frees the space
                     pruned = self._prune(before, limit)
                     with suppress(StoreFull):
                         self._note_in_trail(act, by)

@@ -16,7 +16,7 @@ from cronsensus.model.occurrence import Item, Note
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.process import logger
-from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
+from cronsensus.stores.redis.redis_health import LOOKED_AT_EVERY, Health, require_sound
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from cronsensus.timing.clock import ManualClock

@@ -98,7 +98,7 @@ class ChildThread:
         self._number = 0
         self._until = math.inf
         self._killed = False
-        self._said: Ending | None = None
+        self._ending: Ending | None = None
         """How the stopped call ended, by the child's own account."""
 
     @property
@@ -216,7 +216,7 @@ class ChildThread:
                 if self._stopping is None:
                     self._report_end(ending)
                 else:
-                    self._said = ending  # reported when the process is dead, so that a retry cannot meet it
+                    self._ending = ending  # reported when the process is dead, so that a retry cannot meet it
 
     def _report_end(self, ending: Ending) -> None:
         """Report how the call ended; another may be given from now on."""
@@ -285,15 +285,15 @@ class ChildThread:
 
     def _ending_of_dead(self, attempt: ProcessAttempt) -> Ending:
         """Return how an attempt ended whose process is no more."""
-        said = self._said
+        ending = self._ending
         match self._stopping:
             case "timed_out":
-                trace = said.error.traceback if said and said.error else ""
+                trace = ending.error.traceback if ending and ending.error else ""
                 return result.timed_out(attempt.timeout, traceback=trace)
             case "cancelled":
-                if said is not None and said.kind in ("returned", "skipped", "retry", "snoozed"):
-                    return said
-                error = said.error if said and said.error and said.error.type != result.STOPPED else None
+                if ending is not None and ending.kind in ("returned", "skipped", "retry", "snoozed"):
+                    return ending
+                error = ending.error if ending and ending.error and ending.error.type != result.STOPPED else None
                 return result.cancelled_ending(attempt.call.run, error=error)
             case "broken":
                 message = "the job's process sent what is no message, so it was ended"
@@ -306,5 +306,7 @@ class ChildThread:
 
 
 def _not_started(error: BaseException) -> Ending:
-    said = result.describe_error(error)
-    return result.failed_ending(said.type, f"the node cannot start a process for the job: {said.type}: {said.message}")
+    described = result.describe_error(error)
+    return result.failed_ending(
+        described.type, f"the node cannot start a process for the job: {described.type}: {described.message}"
+    )

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from datetime import datetime
 from typing import Any
 
-from cronsensus.stores.redis.codec import to_micros_text
-from cronsensus.stores.redis.health import read_health, require_sound
+from cronsensus.stores.redis.redis_codec import to_micros_text
 from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.stores.redis.redis_health import read_health, require_sound
 from cronsensus.stores.redis.redis_presence import may_ask
 from cronsensus.stores.values import Pruned, StoreCapabilities
 from cronsensus.timing.instants import from_micros

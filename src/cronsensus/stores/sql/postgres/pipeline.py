@@ -21,7 +21,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.waiting import Ready, Wait
 
 from cronsensus.stores.sql.postgres.postgres_driver import BoundedConnection, NotSent
-from cronsensus.stores.sql.postgres.values import array_text, as_text
+from cronsensus.stores.sql.postgres.postgres_values import array_text, as_text
 from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query, row_maker
 from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 

@@ -10,7 +10,7 @@ import pytest
 
 import cronsensus
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.sentences import SENTENCES, Chinese
+from cronsensus.dashboard.chinese_sentences import SENTENCES, Chinese
 from cronsensus.insight import sentences
 from cronsensus.insight.sentences import ENGLISH, Because, Clause, Code, Text, slots_of
 from cronsensus.model.states import Reason, State
@@ -32,7 +32,7 @@ def _code(node: ast.AST) -> Code | None:
 
 @pytest.mark.parametrize("code", CODES, ids=str)
 def test_each_code_says_the_same_values_in_both_languages(code: Code) -> None:
-    assert code in SENTENCES, "it has no Chinese: dashboard/sentences.py"
+    assert code in SENTENCES, "it has no Chinese: dashboard/chinese_sentences.py"
     assert slots_of(SENTENCES[code]) == code.slots
     sentence = code(**dict.fromkeys(code.slots, 7))
     for said in (str(sentence), CHINESE.render(sentence)):

@@ -71,7 +71,7 @@ class Health:
         return found
 
 
-class PolicyWatch:
+class EvictionWatch:
     """Says in the log of a node that works when its server begins to throw keys away: no verb would notice."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
