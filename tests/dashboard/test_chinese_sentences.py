@@ -74,7 +74,7 @@ def test_values_are_said_as_the_language_says_them() -> None:
     assert str(Text.NEAREST_TWO(before=at, after=local)) == (
         "The nearest are 2026-11-20 21:00:00Z and Sat 2026-11-21 05:00:00 +08:00."
     )
-    once = Text.DUE_AFTER_FAILURES(when=sentences.distance(at, at - timedelta(minutes=5)), failures=1)
+    once = Text.DUE_AFTER_FAILURES(when=sentences.distance_text(at, at - timedelta(minutes=5)), failures=1)
     assert (str(once), CHINESE.render(once)) == (
         "It is due in 5m after 1 failed attempt.",
         "它将在 5m 后到期，此前失败 1 次。",

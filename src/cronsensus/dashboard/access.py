@@ -80,7 +80,7 @@ def require_loopback(host: str) -> None:
         )
 
 
-def refusal(scope: Scope) -> str | None:
+def find_refusal(scope: Scope) -> str | None:
     """Return why a request is refused; ``None``: it is not.
 
     All three are needed. A proxy on this machine is a loopback peer, and a page of another site may have its own name
@@ -184,7 +184,7 @@ class Access:
 
         auth = self._auth
         if auth is None or (isinstance(auth, Token) and auth.made):
-            why = refusal(scope)
+            why = find_refusal(scope)
             if why is not None:
                 return 403, f"{why}\n{_WHAT_TO_DO}", []
         given = isinstance(auth, (Password, Token)) and auth.is_given(Request(scope))

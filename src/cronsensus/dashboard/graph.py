@@ -103,7 +103,7 @@ def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
     """Return the drawing; each job is a link, and says in words and by a shape what became of it."""
     place: dict[Slot, tuple[int, int]] = {}
     height = 0
-    for layer, slots in enumerate(columns(page.graph)):
+    for layer, slots in enumerate(arrange_columns(page.graph)):
         y = _EDGE
         for slot in slots:
             place[slot] = (layer * (_WIDTH + _GAP_X) + _EDGE, y)
@@ -119,7 +119,7 @@ def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - all that is not ours is escaped
 
 
-def columns(graph: Graph) -> list[list[Slot]]:
+def arrange_columns(graph: Graph) -> list[list[Slot]]:
     """Return what stands in each layer, from above: jobs, and the lanes of lines that pass by.
 
     What has the same upstreams stands together, near them: so fewer lines cross, and none passes behind a job.

@@ -133,7 +133,7 @@ class NodeState:
     gone_at: datetime | None
 
 
-def lanes(
+def draw_lanes(
     store: Store,
     now: datetime,
     *,

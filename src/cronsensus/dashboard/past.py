@@ -73,7 +73,7 @@ class Plot:
     lines: tuple[tuple[str, float, timedelta], ...]
 
 
-def calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
+def draw_calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
     """Return 90 days, or 48 hours of a job whose newest verdicts do not reach so far back."""
     oldest = max(_moments(past), default=None)
     hourly = oldest is not None and oldest > now - timedelta(days=DAYS)
@@ -97,7 +97,7 @@ def calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
     return Calendar(tuple(cells), hourly, width, height, oldest)
 
 
-def plot(past: Past, p50: timedelta | None, p95: timedelta | None) -> Plot | None:
+def plot_durations(past: Past, p50: timedelta | None, p95: timedelta | None) -> Plot | None:
     """Return how long the last runs took over time, or nothing where none has ended."""
     ran = [(one, took) for one in past.glances if (took := _took(one)) is not None][:_PLOTTED]
     if not ran:

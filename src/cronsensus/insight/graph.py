@@ -87,7 +87,7 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def dot(graph: Graph, states: Mapping[str, str]) -> str:
+def write_dot(graph: Graph, states: Mapping[str, str]) -> str:
     """Return the graph in the language of Graphviz."""
     lines = ["digraph {", "    rankdir=LR", "    node [shape=box, style=rounded]"]
     for job in graph.jobs:
@@ -111,7 +111,7 @@ def _label(rule: Rule) -> str:
     return " ".join(word for word in (rule.when, rule.which) if word not in {"succeeded", "same"})
 
 
-def mermaid(graph: Graph, states: Mapping[str, str]) -> str:
+def write_mermaid(graph: Graph, states: Mapping[str, str]) -> str:
     """Return the graph as a diagram of Mermaid."""
     number = {job: f"j{index}" for index, job in enumerate(graph.jobs)}
     lines = ["flowchart LR"]

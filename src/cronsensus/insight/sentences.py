@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum, unique
 from typing import Any, Union
 
-from cronsensus.insight.time_words import brief, exact
+from cronsensus.insight.time_words import brief_duration, exact_time
 from cronsensus.triggers.base import Trigger
 
 Value = Union["Sentence", str, int, datetime, timedelta, Trigger, Sequence[Union["Sentence", str]], None]
@@ -69,9 +69,9 @@ class Language(string.Formatter):
             case Sentence():
                 return self.render(value)
             case datetime():
-                return exact(value, value.tzinfo)  # type: ignore[arg-type]  # it is aware
+                return exact_time(value, value.tzinfo)  # type: ignore[arg-type]  # it is aware
             case timedelta():
-                return brief(value)
+                return brief_duration(value)
             case Trigger():
                 return value.describe()
             case list() | tuple():
@@ -93,7 +93,7 @@ def slots_of(text: str) -> frozenset[str]:
     return frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name)
 
 
-def distance(instant: datetime, now: datetime) -> Sentence:
+def distance_text(instant: datetime, now: datetime) -> Sentence:
     """Return how far ``instant`` lies from ``now``: ``in 5m`` or ``2h 3m ago``."""
     apart = instant - now
     if abs(apart) < timedelta(seconds=1):

@@ -13,7 +13,7 @@ from typing import Any
 from cronsensus.audit.losses import losses
 from cronsensus.errors import StoreError
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
-from cronsensus.insight.time_words import brief, exact, relative
+from cronsensus.insight.time_words import brief_duration, exact_time, relative_time
 from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
@@ -57,10 +57,10 @@ def check_losses(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Show which store this is, and what nodes found out that it lost."""
     identity = store.identity()
     if identity is not None:
-        since = "" if identity.since is None else f", made {exact(identity.since, zone)}"
+        since = "" if identity.since is None else f", made {exact_time(identity.since, zone)}"
         yield Check("identity", OK_LEVEL, f"{identity.id}{since}")
     for one in losses(store)[:MAX_LOSSES]:
-        text = f"{one.action}: noticed {relative(one.at, store.now())} by {one.by} ({one.why})"
+        text = f"{one.action}: noticed {relative_time(one.at, store.now())} by {one.by} ({one.why})"
         if begin := one.details.get("from"):
             text += f"; what came between {begin} and {one.details['until']} may be gone"
         yield Check("loss", WARN, text, "see that replication or the disk is as safe as you need: docs/stores.md")
@@ -90,9 +90,12 @@ def check_clocks(store: Store) -> Check:
     theirs = store.now()
     after = clock.now()
     skew = theirs - (before + (after - before) / 2)
-    text = f"this machine's clock is {brief(abs(skew))} {'behind' if skew > timedelta(0) else 'ahead of'} the store's"
+    text = (
+        f"this machine's clock is {brief_duration(abs(skew))} "
+        f"{'behind' if skew > timedelta(0) else 'ahead of'} the store's"
+    )
     if abs(skew) <= SKEW:
-        return Check("clocks", OK_LEVEL, f"this machine and the store agree within {brief(abs(skew))}")
+        return Check("clocks", OK_LEVEL, f"this machine and the store agree within {brief_duration(abs(skew))}")
     return Check(
         "clocks", WARN, f"{text}; due times follow the store's, so nothing is lost or doubled", "chronyc tracking"
     )
@@ -133,7 +136,10 @@ def check_wake_ups(store: Store, described: dict[str, Any]) -> Check:
     return Check(
         "wake-ups",
         WARN,
-        f"no hint arrived within {brief(timedelta(seconds=WAKE_UP))}: work is found by looking, so it starts later",
+        (
+            f"no hint arrived within {brief_duration(timedelta(seconds=WAKE_UP))}: work is found by "
+            f"looking, so it starts later"
+        ),
         "see that nodes may write to the folder of the store, and that no firewall cuts idle connections",
     )
 

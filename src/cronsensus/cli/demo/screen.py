@@ -70,7 +70,7 @@ class Lane:
         if self.state != "alive":
             return (f"killed (pid {self.pid})", "bold red") if self.state == "dead" else (self.state, "dim")
         runs = list(self.running.values())  # at once: another thread changes it
-        return ("runs " + ", ".join(map(label, runs)), "cyan") if runs else ("waits", "dim")
+        return ("runs " + ", ".join(map(occurrence_label, runs)), "cyan") if runs else ("waits", "dim")
 
 
 class Lanes(dict[str, Lane]):
@@ -120,7 +120,7 @@ class Lanes(dict[str, Lane]):
         return [first + index * SECOND for index in range((max(seconds) - first) // SECOND + 1)]
 
 
-def label(line: Line) -> str:
+def occurrence_label(line: Line) -> str:
     """Return what names an occurrence in few characters: its job, and its nominal time in the local zone, or item."""
     if line.job == SHRINK:
         return f"{line.job} {shown_key(line.key)}"

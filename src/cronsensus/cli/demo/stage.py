@@ -10,7 +10,7 @@ import threading
 
 from cronsensus.audit import audit
 from cronsensus.cli.demo.nodes import Nodes
-from cronsensus.cli.demo.screen import PICTURES, SHRINK, TICK, Screen, label
+from cronsensus.cli.demo.screen import PICTURES, SHRINK, TICK, Screen, occurrence_label
 from cronsensus.cli.demo.trace import Line, Tail
 from cronsensus.cli.errors import FAILED, CommandError
 from cronsensus.insight.batches import items_text
@@ -148,7 +148,7 @@ class Stage:
         at = self._nodes.kill(name)
         self.killed, self._killed_at = name, at - self._begun
         cut = self.lanes.killed(name, at)
-        what = label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
+        what = occurrence_label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
         says = f"kill -9 {self.lanes[name].pid}: {name} dies in the middle of {what}"
         self._screen.say(self._killed_at, says, "bold red")
 
@@ -167,7 +167,7 @@ class Stage:
                 self.lanes.ended(line)
                 how = "finished" if line.event == "end" else "was stopped in"
                 if line.job != SHRINK:
-                    self._say(f"{line.node} {how} {label(line)}", in_lanes=True)
+                    self._say(f"{line.node} {how} {occurrence_label(line)}", in_lanes=True)
         self._tell_batch()
         for name, lane in self.lanes.items():
             if lane.state in {"alive", "starting"} and (code := self._nodes.exit_code(name)) is not None:
@@ -179,10 +179,10 @@ class Stage:
         if cut is None and line.job == SHRINK:
             return
         if cut is None:
-            self._say(f"{line.node} runs {label(line)}", in_lanes=True)
+            self._say(f"{line.node} runs {occurrence_label(line)}", in_lanes=True)
         else:
             after = f"attempt {line.attempt}, {line.at - cut.at:.2f} s after the kill"
-            takes = f"{line.node} takes over {label(line)}: {after}"
+            takes = f"{line.node} takes over {occurrence_label(line)}: {after}"
             self._screen.say(line.at - self._begun, takes, "bold yellow")
 
     def _broken(self, name: str, what: str) -> CommandError:

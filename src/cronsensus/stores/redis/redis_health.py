@@ -100,7 +100,7 @@ class EvictionWatch:
                 )
 
 
-def read_health(client: Client) -> Health:
+def read_server_health(client: Client) -> Health:
     """Ask the server."""
     info = _read_info(client)
     version = info.get("valkey_version") or info.get("redis_version") or "0"
