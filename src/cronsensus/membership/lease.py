@@ -97,7 +97,7 @@ class SessionLease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the store said that the session is dead."""
+        """Whether the store answered that the session is dead."""
         with self._lock:
             return self._lost
 

@@ -26,7 +26,7 @@ def of_this_process(
     declares: Mapping[str, str] = MappingProxyType({}),
     rules: ZoneRules | None = None,
 ) -> SessionSpec:
-    """Describe a session with a new id; one with a concurrency of zero takes no turn and runs no job of a queue."""
+    """Describe a session with a new id; with a concurrency of zero it takes no turn and runs no job of a queue."""
     from importlib.metadata import version
 
     return SessionSpec(

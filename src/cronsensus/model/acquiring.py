@@ -108,7 +108,7 @@ VERDICTS: dict[NotWon, tuple[State, Reason]] = {
 
 
 def refusal(intent: Intent, *, paused: bool, below_limit: bool) -> NotWon | None:
-    """Return why a time of which nothing is known is not won; ``None``: it is."""
+    """Return why a nominal time that has no verdict yet is not won; ``None`` if it is won."""
     if paused:
         return NotWon.PAUSED
     if intent == "late":

@@ -71,7 +71,7 @@ class AcceptedEnds:
                 self.pop_end(oldest)
 
     def accepted_at(self, key: Key) -> float | None:
-        """Return when the store accepted the end (monotonic seconds); ``None``: there is none, or no longer."""
+        """Return when the store accepted the end (monotonic seconds); ``None`` if it is not remembered."""
         found = self._ends.get(key)
         return None if found is None else found.at
 

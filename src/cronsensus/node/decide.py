@@ -194,7 +194,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
 
 
 def _fair_part(planned: int, view: View, free_slots: int) -> int:
-    """Return how many runs to claim: one for each free slot, but of many that are fired at once a fair part."""
+    """Return how many runs to claim: all free slots, or a fair part where many are fired at once."""
     nodes = len(view.sessions)
     return free_slots if planned < SHARED_FROM or nodes < 2 or view.backlog else min(free_slots, -(-planned // nodes))
 
@@ -212,7 +212,7 @@ def _turn_to_fire(memory: Memory, view: View, facts: Facts, job: JobState, slack
 
 
 def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Upkeep, Memory]:
-    """Decide what to do about what others left: overdue or dead sessions, what is parked, what was kept long enough.
+    """Decide the upkeep: dead or overdue sessions, parked occurrences, and old rows to prune.
 
     A node may find its own session overdue, and never dead. One batch is pruned a round, so that nothing due waits.
     """
@@ -293,7 +293,7 @@ def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) ->
 
 
 def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool) -> list[float]:
-    """Return the seconds from the look to the next one for other reasons than that something comes due."""
+    """Return the seconds until the next look that has another reason than a due job."""
     # What watches for alerts may be gone; else it is looked for far more often.
     waits = [ENSURE_RUNS_EVERY if facts.internal else POLL]
     if not facts.told:

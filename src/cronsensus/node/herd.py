@@ -42,7 +42,7 @@ class Herd(NamedTuple):
         return MOST_DUE if self.partition is None else min(MOST_DUE, max(LEAST_DUE, free_slots))
 
     def begins_herd(self, view: View) -> bool:
-        """Whether this look only tells that there is a herd: the next one is at a partition."""
+        """Whether this look only found a herd: the next look reads a partition."""
         return self.partition is None and view.more and not self.helping
 
     def advance_herd(self, view: View, session: str, now: float, *, won: int, lost: int) -> tuple[Herd, bool]:

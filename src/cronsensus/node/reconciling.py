@@ -111,7 +111,7 @@ class Reconciling:
         self._ask()
 
     def correct_differences(self, lease: SessionLease) -> None:
-        """Set right what two renewals in a row have shown; called where none of this node's questions is open."""
+        """Correct what two renewals in a row have shown; called while no question of this node is open."""
         news, self._news = self._news, None
         if news is None or news.session != lease.session or lease.is_lost:
             return

@@ -36,7 +36,7 @@ class _Waiting(NamedTuple):
 
 
 class Reserved:
-    """The queue of one node.
+    """The claims of a node that wait for a free slot, in order.
 
     Attributes:
         lock: held while a claim goes from here to the active runs; for those that look at both.
@@ -60,12 +60,12 @@ class Reserved:
 
     @property
     def is_half_empty(self) -> bool:
-        """Whether no more than half is left of what was added."""
+        """Whether at most half of the claims added last is left."""
         return len(self._waiting) <= self._half
 
     @property
     def waits_for(self) -> float | None:
-        """Return for how many seconds the first has waited; ``None``: there is none."""
+        """Return for how many seconds the first claim has waited; ``None`` if none waits."""
         try:
             return self._clock.monotonic() - self._waiting[0].since
         except IndexError:
@@ -73,12 +73,12 @@ class Reserved:
 
     @property
     def progress_in(self) -> float | None:
-        """Return the seconds until a run is to say that it has begun; ``None``: there is none."""
+        """Return the seconds until the start of a run is to be reported; ``None`` if no start is unrecorded."""
         begun = list(self.unrecorded_starts.values())
         return max(0.0, min(begun) + EVERY - self._clock.monotonic()) if begun else None
 
     def start_notes(self) -> tuple[Note, ...]:
-        """Return what says of runs that they have begun, unless they ended as soon."""
+        """Return the notes that record the starts of runs; a run that ended at once needs none."""
         now = self._clock.monotonic()
         return tuple(
             Note(*key, session=held.claim.session, ran=timedelta(seconds=now - at))
@@ -87,7 +87,7 @@ class Reserved:
         )
 
     def list_keys(self, session: str | None = None) -> dict[Key, float]:
-        """Return what waits, of one session or of all, and since when; called with the lock."""
+        """Return the waiting claims of a session, or of all, and since when; called with the lock."""
         return {one.key: one.since for one in self._waiting if session in {None, one.call.claim.session}}
 
     def add_calls(self, calls: Sequence[Call], lease: SessionLease) -> None:
@@ -98,7 +98,7 @@ class Reserved:
             self._half = len(self._waiting) // 2
 
     def start_first(self, start: Callable[[Call], None]) -> Call | None:
-        """Start the first call; ``None``: there is none, or its lease is not trusted."""
+        """Start the first call; ``None`` if there is none, or its lease is not trusted."""
         thread = threading.get_ident()
         if thread in self._beginning:
             return None

@@ -113,7 +113,7 @@ class BaseRun:
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why it should stop; ``None`` as long as it should not."""
+        """Why it should stop; ``None`` while it may go on."""
         return self._cancel_reason
 
     def progress(self, done: float, total: float = 100) -> None:

@@ -18,7 +18,7 @@ DECLARE_AGAIN_EVERY = 30.0
 
 
 class OwnSession:
-    """One session after the other: a lost one is never used again.
+    """The node's sessions, in order: a lost session is never used again.
 
     Attributes:
         lease: of the present session, lost or not; ``None`` before the first.

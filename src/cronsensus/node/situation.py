@@ -113,7 +113,7 @@ class Release(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Give the store what it has yet to take, and claim, in one step.
+    """Report to the store, and claim, in a single step.
 
     Attributes:
         want: how many runs to claim at most.
@@ -152,7 +152,7 @@ Next = Adopt | Release | Work | Look | Sleep
 
 
 class Firing(NamedTuple):
-    """What follows from a look: what is fired and claimed, in one step.
+    """What follows from a look: what to fire and to claim, in a single step.
 
     Attributes:
         plans: have these carried out.
@@ -191,7 +191,7 @@ class Fired(NamedTuple):
 
 
 class Upkeep(NamedTuple):
-    """What is done about what others left.
+    """What to do about dead sessions, parked occurrences and old rows.
 
     Attributes:
         reclaim: take the runs of overdue sessions back, and of these, which are dead; ``None``: of none.

@@ -234,7 +234,7 @@ class Store(Backend):
         return self._within("look", self._look, limit, partition, ahead)
 
     def step(self, session: str, step: Step) -> Done:
-        """Write all that a node has to say: notes, results and claims given back, then plans, then claims of work.
+        """Write the report of a node: notes, results and released claims; then plans; then claim work.
 
         - Notes, ends and claims that are given back are accepted by token and session, also where ``session`` is
           not alive: each only if its occurrence is still running under its token. A refused one stops none of the
@@ -583,7 +583,7 @@ class Store(Backend):
         return self._within("resume", self._resume, job, by=by, why=why)
 
     def rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
-        """Take a job's schedule back; ``False``, and nothing is written, if it is not as the step saw it any more.
+        """Take a job's schedule back; ``False``, and nothing is written, if it has changed since the step read it.
 
         Atomic: watermark, next due time, eras, ranges, pauses, what never began, and trail. Of two at the same instant,
         or of one and a plan, one is carried out. What began stays: no time that has a run gets another.
@@ -666,7 +666,7 @@ class Store(Backend):
     # --- maintenance -----------------------------------------------------------------------------------------------
 
     def prune(self, before: datetime | None = None, *, limit: int = 1000, by: str = BY_ITSELF) -> Pruned:
-        """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; say how many.
+        """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; count them.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
@@ -753,7 +753,7 @@ class Store(Backend):
         return self._within("edges", self._edges, after, limit)
 
     def history(self, job: str) -> JobHistory:
-        """Return the eras and the paused stretches of a job's life; none of a job that is not there."""
+        """Return the eras and the paused stretches of a job's life; none if the job does not exist."""
         return self._within("history", self._history, job)
 
     def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
@@ -860,7 +860,7 @@ class Store(Backend):
         return self._within("identity", self._identity)
 
     def note_in_trail(self, act: Loss | Prune, *, by: str) -> None:
-        """Write into the trail what the store lost, or what is pruned by hand, for the audit and for people."""
+        """Write into the trail what the store lost or an operator pruned, for the audit and for people."""
         self._within("note_in_trail", self._note_in_trail, act, by)
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The thread that starts one child process, hands it calls, reads what it says, and ends it.
+"""The thread that starts a child process, sends calls to it, reads its messages, and ends it.
 
 Failure handling: an error in an order or in the handling of a report is logged, and the thread goes on.
 """
@@ -40,7 +40,7 @@ Why = Literal["timed_out", "cancelled", "leaving", "broken"]
 
 
 class ProcessAttempt(Attempt):
-    """A call, what it calls in the child's words, and the child that serves it, once there is one.
+    """A call, the message that starts it, and the child that serves it, as soon as a child does.
 
     ``child``, and ``over`` (it ended before it had a child), are guarded by the executor's lock.
     """
@@ -186,7 +186,7 @@ class ChildThread:
             self._report_end(_not_started(error))
 
     def _read_pipes(self, pipes: Container[str] = ALL, *, finish: bool = False) -> None:
-        """Hear what the job printed, and print it; and what the child reports. ``finish``: a line without end, too."""
+        """Print what the job printed, and read the child's messages. ``finish``: also a line without its end."""
         for stream in ("stdout", "stderr"):
             if stream in pipes:
                 for text in self._process.read_output(stream, finish=finish):
@@ -244,7 +244,7 @@ class ChildThread:
             self._end_process("leaving")
 
     def _end_process(self, why: Why, number: signal.Signals | None = None) -> None:
-        """Have the process end, for one reason, the first: by a signal now, and by SIGKILL after the grace."""
+        """End the process by a signal now, and by SIGKILL after the grace. The first reason counts."""
         if self._stopping is None:
             with self._lock:
                 self._stopping = why
@@ -284,7 +284,7 @@ class ChildThread:
         self._changed()
 
     def _ending_of_dead(self, attempt: ProcessAttempt) -> Ending:
-        """Return how an attempt ended whose process is no more."""
+        """Return the ending of an attempt whose process has died."""
         ending = self._ending
         match self._stopping:
             case "timed_out":

@@ -140,7 +140,7 @@ def _log_blocked_loop(home: Home, open_: Collection[OnLoop], seconds: float) -> 
 
 
 def _find_holder(home: Home, open_: Collection[OnLoop]) -> BaseRun | None:
-    """Return the run whose code the loop is in; ``None`` if it is in other code, or nobody can tell."""
+    """Return the run whose code the loop executes; ``None`` if it is other code, or cannot be known."""
     loop = home.pulse.loop
     try:
         task = asyncio.current_task(loop)
