@@ -230,7 +230,7 @@ def test_lanes_fit_into_80_columns_and_have_one_mark_in_each_column(lanes, encod
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
     console = Console(file=out, width=80, height=40, force_terminal=True, color_system=None)
     screen = Screen(lanes, "3 processes, one SQLite file, no leader", live=True)
-    screen.say(22.5, "kill -9 100: node-2 dies in the middle of tick 12:00:22", "bold red")
+    screen.add_event(22.5, "kill -9 100: node-2 dies in the middle of tick 12:00:22", "bold red")
     with console.capture() as capture:
         console.print(screen)
     shown = capture.get()
@@ -254,6 +254,6 @@ def test_a_long_demo_shows_the_last_columns(lanes):
 
 
 def test_plain_lines_go_where_data_does_not(lanes, capsys):
-    Screen(lanes, "", to_stderr=True).say(1.234, "something")
+    Screen(lanes, "", to_stderr=True).add_event(1.234, "something")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "  1.23 s  something\n")

@@ -239,8 +239,8 @@ class Alerts:
             view = views.get(event.job or "")
             return exact_time(at) if view is None else exact_time(at, zone_of(view.spec.trigger))
 
-        said = events_as_data(events)
-        for one, event in zip(said, events, strict=False):
+        data = events_as_data(events)
+        for one, event in zip(data, events, strict=False):
             view, base = views.get(event.job or ""), self._dashboard_url()
             one["url"] = None if base is None or event.run is None else f"{base.rstrip('/')}/runs/{event.run}"
             explain = view is not None and event.scheduled_for is not None and event.event in {"failed", "missed"}
@@ -248,7 +248,7 @@ class Alerts:
             if explain and len(events) <= MOST_EXPLAINED and view is not None and event.scheduled_for is not None:
                 one["why"] = " ".join(map(str, explain_time(store, view, event.scheduled_for).sentences))
         words = write_subject(events), write_text(events, shown)
-        return Message(alert.name, store.namespace, events, *words, said, named_by or events)
+        return Message(alert.name, store.namespace, events, *words, data, named_by or events)
 
     def try_out(self, alert: Alert, namespace: str) -> str | None:
         """Send a message that tells of nothing; return what went wrong."""

@@ -49,7 +49,7 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
     if job is not None:
         if job not in found.jobs:
             raise CommandError(f"{job!r} comes after no job, and none after it", then="cronsensus graph")
-        found = found.around(job)
+        found = found.neighbours_of(job)
     states: dict[str, str] = {}
     at: datetime | None = None
     zone = zone_of(next((spec.trigger for spec in specs if spec.trigger), None), default_zone())

@@ -97,7 +97,7 @@ def list_(*, text: str | None, paused: bool, retired: bool, guarded: bool, after
             more = found[limit - 1].spec.name if len(found) > limit else None
             _print_jobs(output, store, found[:limit], more, hidden)
 
-        output.show(store, draw, again=watch)
+        output.show_live(store, draw, again=watch)
 
 
 def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | None, hidden: set[str]) -> None:

@@ -43,7 +43,7 @@ def list_(*, ended: bool, limit: int, watch: bool) -> None:
             found = store.sessions(ended=ended, limit=limit)
             _print_nodes(output, found, lives_of(store, found), store.now())
 
-        output.show(store, draw, again=watch)
+        output.show_live(store, draw, again=watch)
 
 
 def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, Life], now: datetime) -> None:

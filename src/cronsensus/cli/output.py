@@ -103,7 +103,7 @@ class Output:
             self.document(data)
         return self.as_json
 
-    def show(self, store: Store, draw: Callable[[], bool | None], *, again: bool) -> None:
+    def show_live(self, store: Store, draw: Callable[[], bool | None], *, again: bool) -> None:
         """Draw once; with ``again`` draw anew whenever the store has something to say, until it is over, or Ctrl-C.
 
         ``draw`` returns whether it is over.

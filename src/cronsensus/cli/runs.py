@@ -116,7 +116,7 @@ def list_(
             found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), limit + 1))
             _print_runs(output, found[:limit], store.now(), zones, more=len(found) > limit and not watch)
 
-        output.show(store, draw, again=watch)
+        output.show_live(store, draw, again=watch)
 
 
 def _print_runs(output: Output, found: list[Occurrence], now: datetime, zones: JobZones, *, more: bool) -> None:
@@ -208,7 +208,7 @@ def watch(number: int) -> None:
             return one.state.final
 
         if not draw() and output.terminal and not output.as_json:
-            output.show(store, draw, again=True)
+            output.show_live(store, draw, again=True)
             draw()
 
 

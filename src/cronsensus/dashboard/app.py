@@ -129,8 +129,8 @@ def dashboard(
         Route("/trail", pages.trail),
         Route("/failed", pages.failed),
         *api.api_routes(lambda: pages.store),
-        Route("/do/{action}", pages.ask, methods=["GET"]),
-        Route("/do/{action}", pages.act, methods=["POST"]),
+        Route("/do/{action}", pages.show_action, methods=["GET"]),
+        Route("/do/{action}", pages.run_action, methods=["POST"]),
         Route("/live", current.answer),
         Route("/ledger", pages.ledger),
         Mount("/static", StaticFiles(directory=_HERE / "static")),
@@ -243,7 +243,7 @@ class _Pages:
 
     def _audit(self, request: Request) -> Response:
         store, span = self.store, request.query_params.get("span", "")
-        made = self._audits.make(store, span) if span in SPANS else None
+        made = self._audits.make_audit(store, span) if span in SPANS else None
         audited = made or self._audits.last
         return self._page(
             request, "audit.html", store.now(), audited=audited, busy=span in SPANS and made is None,
@@ -359,7 +359,7 @@ class _Pages:
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
-    def ask(self, request: Request) -> Response:
+    def show_action(self, request: Request) -> Response:
         """Show what an action would do."""
         if not may_operate(request.scope):
             return self._missing(request, "You may look, and not act", status=403)
@@ -368,7 +368,7 @@ class _Pages:
             return self._missing(request, _NO_PAGE)
         return self._form(request, action.form(self.store, dict(request.query_params)))
 
-    async def act(self, request: Request) -> Response:
+    async def run_action(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
         fields = await read_form(request)
         return await run_in_threadpool(self._act_alone, request, fields)
@@ -376,9 +376,9 @@ class _Pages:
     def _act_alone(self, request: Request, fields: dict[str, str]) -> Response:
         # Of two who send the same form in one moment, the second is told that it has changed.
         with self._acting:
-            return self._act(request, fields)
+            return self._run_action(request, fields)
 
-    def _act(self, request: Request, fields: dict[str, str]) -> Response:
+    def _run_action(self, request: Request, fields: dict[str, str]) -> Response:
         name = request.path_params["action"]
         action = self._actions.get(name)
         if action is None:

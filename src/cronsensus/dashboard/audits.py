@@ -66,7 +66,7 @@ class Audits:
         """The last one; ``None``: nobody has asked for any."""
         return None if self._last is None else self._last[0]
 
-    def make(self, store: Store, span: str) -> Audited | None:
+    def make_audit(self, store: Store, span: str) -> Audited | None:
         """Return an audit of the last ``span``, one of ``SPANS``; ``None``: another is being made, and goes on."""
         if not self._making.acquire(timeout=PATIENCE):
             return None

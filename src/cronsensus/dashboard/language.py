@@ -45,9 +45,11 @@ class Words:
 
     def __call__(self, text: str, *values: object) -> str:
         """Return ``text`` in this language, with ``values`` in the places of ``{0}``, ``{1}``."""
-        said = CHINESE.get(text, text) if self.language == "zh" else text
+        translated = CHINESE.get(text, text) if self.language == "zh" else text
         return (
-            said.format(*(self(value) if isinstance(value, State) else value for value in values)) if values else said
+            translated.format(*(self(value) if isinstance(value, State) else value for value in values))
+            if values
+            else translated
         )
 
     def sentence(self, sentence: Sentence | str) -> str:

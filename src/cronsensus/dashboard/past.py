@@ -86,12 +86,12 @@ def draw_calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
             cell.counts[str(one.state)] += 1
             cell.taken_over += one.crashes > 0
     for kept in past.ranges:
-        said = kept.range
-        begin = bisect_left(keys, _key(said.first, zone, hourly=hourly))
-        touched = cells[begin : bisect_right(keys, _key(said.last, zone, hourly=hourly))]
+        verdicts = kept.range
+        begin = bisect_left(keys, _key(verdicts.first, zone, hourly=hourly))
+        touched = cells[begin : bisect_right(keys, _key(verdicts.last, zone, hourly=hourly))]
         for number, cell in enumerate(reversed(touched)):
             # How they are spread over the days is not on record; each has one, and the last has the rest.
-            cell.counts[str(said.state)] += max(1, (said.count or 1) - len(touched) + 1) if number == 0 else 1
+            cell.counts[str(verdicts.state)] += max(1, (verdicts.count or 1) - len(touched) + 1) if number == 0 else 1
     width = max(cell.x for cell in cells) + STEP
     height = max(cell.y for cell in cells) + STEP
     return Calendar(tuple(cells), hourly, width, height, oldest)

@@ -247,8 +247,8 @@ def _candidates(
         found = [view for name in names[:_AT_ONCE] if (view := store.job(name)) is not None]
         return found, names[_AT_ONCE - 1] if len(names) > _AT_ONCE else None
     if words or only == "paused":
-        names, more = index.find(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
-        return index.views(store, names), more
+        names, more = index.find_names(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
+        return index.read_views(store, names), more
     found = store.jobs(after=after, limit=_AT_ONCE)
     shown = [view for view in found if not is_internal(view.spec.name)]
     return shown, found[-1].spec.name if only and len(found) == _AT_ONCE else None

@@ -90,9 +90,9 @@ def counts_of(one: Children) -> dict[str, int]:
 def items_text(one: Children) -> str:
     """Return how far the items of a batch are, in one line."""
     words = {"pending": "waiting"}
-    said = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(one).items()) or "none yet"
+    counts = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(one).items()) or "none yet"
     listed = "" if one.listed is not None or (one.state is not None and one.state.final) else " so far"
-    return f"{format_count(one.total, 'item')}{listed}: {said}"
+    return f"{format_count(one.total, 'item')}{listed}: {counts}"
 
 
 def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: datetime) -> BatchView | None:

@@ -160,9 +160,9 @@ def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health
         return Health((), idle="guarded functions and locks need none")
     if node is not None and any(one.is_full for one in asked):
         return None  # perhaps it is stuck
-    said = [process_state(one.host, one.pid, one.pid_started) for one in asked]
-    found = tuple(one for one, process in zip(asked, said, strict=True) if process == "runs")
-    return Health(found, node) if found and None not in said else None
+    states = [process_state(one.host, one.pid, one.pid_started) for one in asked]
+    found = tuple(one for one, process in zip(asked, states, strict=True) if process == "runs")
+    return Health(found, node) if found and None not in states else None
 
 
 def _is_meant(one: Living | SessionView, node: str | None) -> bool:

@@ -112,7 +112,7 @@ class _Inquiry:
         )
 
     def _local(self, instant: datetime) -> datetime:
-        """Return an instant in the zone in which it is to be said."""
+        """Return an instant in the zone in which it is shown."""
         return instant.astimezone(self._zone)
 
     def _occurrences(self) -> list[Occurrence]:
@@ -134,8 +134,8 @@ class _Inquiry:
         elif ranges:
             verdict, reason = str(ranges[0].range.state), ranges[0].range.reason
         else:
-            open_verdict, said = self._no_verdict()
-            return open_verdict, None, said
+            open_verdict, sentences = self._no_verdict()
+            return open_verdict, None, sentences
         return verdict, reason, sentences + self._later_ones(occurrences)
 
     # --- which time ---------------------------------------------------------------------------------------------------

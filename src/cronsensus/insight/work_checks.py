@@ -247,11 +247,11 @@ def check_failing(store: Store) -> Iterator[Check]:
 def check_waiting(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Look at the oldest pending runs: which nodes could run them?"""
     now = store.now()
-    said: set[str] = set()
+    seen: set[str] = set()
     for one in store.occurrences(OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False):
-        if one.job in said or now - one.due_at < max(OVERDUE, JUST_NOW):
+        if one.job in seen or now - one.due_at < max(OVERDUE, JUST_NOW):
             continue
-        said.add(one.job)
+        seen.add(one.job)
         view = store.job(one.job)
         if view is not None:
             wait = why_it_waits(store, view, one, now, zone_of(view.spec.trigger, zone))

@@ -89,7 +89,7 @@ def demo(*, nodes: int, seconds: int, batch: bool, keep: bool, dashboard_port: i
     if output.as_json:
         output.line(json.dumps(verdict.to_json(nodes=nodes, seconds=seconds)))
     else:
-        verdict.tell(output)
+        verdict.print_verdict(output)
     if keep or given is not None:
         where = f"kept in {folder}; " if keep else ""
         look = f"cronsensus --url {url} --namespace {namespace} audit --to {format_instant(stage.until)}"

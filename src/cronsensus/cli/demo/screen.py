@@ -23,7 +23,7 @@ PICTURES = 90
 SECOND = timedelta(seconds=1)
 STRIP = 34
 """Most columns of a lane; with names and what runs it fits into 80."""
-MOST_SAID = 7
+MOST_EVENTS = 7
 
 Mark = Literal["running", "finished", "killed", "taken", "taking"]
 _MARKS: dict[Mark | None, tuple[str, str, str, str]] = {
@@ -140,14 +140,14 @@ class Screen:
     title: str
     live: bool = False
     to_stderr: bool = False
-    said: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=MOST_SAID))
+    events: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
 
-    def say(self, at: float, text: str, style: str = "", *, in_lanes: bool = False) -> None:
+    def add_event(self, at: float, text: str, style: str = "", *, in_lanes: bool = False) -> None:
         """Tell an event, ``at`` seconds after the beginning; one that is ``in_lanes`` already needs no line there."""
         if not self.live:
             click.echo(f"{at:6.2f} s  {text}", err=self.to_stderr)
         elif not in_lanes:
-            self.said.append((at, text, style))
+            self.events.append((at, text, style))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
@@ -178,5 +178,5 @@ class Screen:
             if words:
                 legend.append(*drawn(mark)).append(f" {words}   ", "dim")
         yield legend.append(f"{self.lanes.finished} runs done\n", "bold")
-        for at, text, style in self.said:
+        for at, text, style in self.events:
             yield Text.assemble((f"  {at:5.1f} s  ", "dim"), (text, style), overflow="fold")

@@ -84,7 +84,7 @@ class Verdict:
             "ok": not self.problems,
         }
 
-    def tell(self, output: Output) -> None:
+    def print_verdict(self, output: Output) -> None:
         """Print it in plain words."""
         report, counted = self._report, self._count
         output.line()
@@ -120,8 +120,8 @@ class Verdict:
             output.line(Cell("\n".join(f"  {problem}" for problem in self.problems[:20]), "red"))
             output.line("  Keep everything for a look: cronsensus demo --keep")
             return
-        said = "was killed while it worked: nothing was lost, nothing was recorded twice."
-        output.line(Cell(f"{self._killed} {said}\n", "bold green"))
+        sentence = "was killed while it worked: nothing was lost, nothing was recorded twice."
+        output.line(Cell(f"{self._killed} {sentence}\n", "bold green"))
         output.heading("Next: save this as jobs.py")
         output.line(Cell(NEXT, "cyan"))
         output.heading("and start it in two terminals\n")

@@ -219,8 +219,8 @@ def _send_steps(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -
     except psycopg.OperationalError:
         while not pgconn.is_busy() and (result := pgconn.get_result()) is not None:
             results.append(result)
-        said = [result.error_field(DiagnosticField.SQLSTATE) for result in results]
-        if not any(said):  # libpq's own words have no code
+        states = [result.error_field(DiagnosticField.SQLSTATE) for result in results]
+        if not any(states):  # libpq's own words have no code
             raise
     return results
 
