@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cronsensus.dashboard.catalogue import CHINESE
-from cronsensus.dashboard.sentences import SENTENCES
+from cronsensus.dashboard.chinese_sentences import SENTENCES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/zh/*.md"))]

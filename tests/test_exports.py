@@ -32,7 +32,7 @@ def test_type_checkers_and_the_interpreter_see_the_same_names_in_the_same_places
     for name, module in seen.items():
         assert module is not None
         assert getattr(importlib.import_module(module), name) is getattr(cronsensus, name)
-        assert module.removeprefix("cronsensus.") == cronsensus._ELSEWHERE.get(name, "errors")
+        assert module.removeprefix("cronsensus.") == cronsensus._MODULE_OF.get(name, "errors")
 
 
 def test_an_error_that_is_not_exported_is_led_to_its_module():

@@ -18,7 +18,7 @@ def total_up(takings: Iterable[int]) -> int:  # called once, when the last item 
 
 
 @scheduler.job(cron("0 2 * * *", tz="Europe/Paris"), items=list_shops, collect=total_up, retries=2)
-def close_day(shop: str) -> int:  # called once for each shop, on whichever node has room
+def close_day(shop: str) -> int:  # called once for each shop, on whichever node has a free slot
     time.sleep(0.3)
     print(f"{shop} in {os.getpid()}", flush=True)
     return 100

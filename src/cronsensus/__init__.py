@@ -88,7 +88,7 @@ __all__ = [
     "open_store",
 ]
 
-_ELSEWHERE = {
+_MODULE_OF = {
     "Alert": "alerts.alert",
     "Handle": "jobs.handle",
     "Job": "jobs.job",
@@ -118,7 +118,7 @@ def __getattr__(name: str) -> Any:
 
         value: Any = version("cronsensus")
     elif name in __all__:
-        value = getattr(import_module(f"cronsensus.{_ELSEWHERE.get(name, 'errors')}"), name)
+        value = getattr(import_module(f"cronsensus.{_MODULE_OF.get(name, 'errors')}"), name)
     else:
         errors = import_module("cronsensus.errors")
         hint = f"; write from cronsensus.errors import {name}" if name in vars(errors) else ""

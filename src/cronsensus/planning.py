@@ -68,11 +68,11 @@ class _Draft:
     """A plan in the making.
 
     Attributes:
-        room: how many nominal times may still be decided one by one.
+        times_left: how many nominal times may still be decided one by one.
         cut: some were left to the next plan.
     """
 
-    room: int
+    times_left: int
     watermark: datetime
     verdicts: list[tuple[VerdictRange, Trigger]] = field(default_factory=list)
     kept: list[tuple[datetime, Trigger]] = field(default_factory=list)
@@ -89,7 +89,7 @@ def plan(job: JobState, now: datetime, *, most: int = MOST_OCCURRENCES) -> Plan:
 
     A plan without occurrences and verdicts still tells the store when to look again.
     """
-    draft = _Draft(room=most, watermark=job.watermark)
+    draft = _Draft(times_left=most, watermark=job.watermark)
     pieces = list(_pieces(job, now))
     last_live = _last_live(pieces)
     for piece in pieces:
@@ -211,10 +211,10 @@ def _decide(piece: _Piece, job: JobState, now: datetime, last_live: datetime | N
         nominal = trigger.next_after(position)
         if nominal is None or nominal > piece.until:
             return
-        if draft.room <= 0:
+        if draft.times_left <= 0:
             draft.cut = True
             return
-        draft.room -= 1
+        draft.times_left -= 1
         due = nominal + trigger.delay_for(job.spec.name, nominal)
         if policies.grace is not None and now - due > policies.grace:
             draft.decide(trigger, VerdictRange(nominal, nominal, State.MISSED, Reason.LATE, 1))

@@ -185,7 +185,7 @@ class Scheduler:
         self._alerts = made = Alerts(
             [*alerts, *from_settings],
             lambda: self.store,
-            lambda: {name: Expected(*said) for name, said in self._declared.expected().items()},
+            lambda: {name: Expected(*limits) for name, limits in self._declared.expected().items()},
             lambda: self.settings.dashboard_url,
             lambda: self._declared.retired,
         )

@@ -21,7 +21,7 @@ from cronsensus.audit import audit
 from cronsensus.dashboard import dashboard
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.why import why
+from cronsensus.insight.why import explain_time
 from cronsensus.model.gate import After, Gate, Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -318,7 +318,7 @@ def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url
         [waits] = [one for one in of(scheduler, "second") if one.is_parked][:1]
         view = scheduler.store.job("second")
         assert view is not None
-        sentences = " ".join(map(str, why(scheduler.store, view, waits.scheduled_for).sentences))
+        sentences = " ".join(map(str, explain_time(scheduler.store, view, waits.scheduled_for).sentences))
         assert "It comes after first, and waits for that." in sentences
         go.set()
         wait_until(lambda: ("succeeded", None) in verdicts(scheduler, "second"))
@@ -387,7 +387,7 @@ def test_a_retry_of_what_was_skipped_runs_once_its_upstream_has_succeeded(url):
         scheduler.retry(one.id).wait("10s")
         at = other.look().scheduled_for
         assert at is not None
-        said = [str(one) for one in why(scheduler.store, require_job(scheduler.store, "second"), at).sentences]
+        said = [str(one) for one in explain_time(scheduler.store, require_job(scheduler.store, "second"), at).sentences]
         command = f"cronsensus runs retry {other.id} --downstream"
         assert f"It has succeeded since; run this one, and what comes after it: {command}." in said
         assert scheduler.retry(other.id).wait("10s").state is State.SUCCEEDED
@@ -471,7 +471,7 @@ def test_why_names_the_upstream_and_how_to_see_what_became_of_it(url):
         assert made["third"].wait("10s").reason == "upstream skipped: second"
         at = made["third"].look().scheduled_for
         assert at is not None
-        said = {job: why(scheduler.store, require_job(scheduler.store, job), at).sentences for job in made}
+        said = {job: explain_time(scheduler.store, require_job(scheduler.store, job), at).sentences for job in made}
         of_second, of_third = ([str(one) for one in said[job]] for job in ("second", "third"))
         page = Browser(dashboard(scheduler)).get(f"/ledger?job=second&at={at.isoformat()[:19]}Z").text
     failed = made["first"].id

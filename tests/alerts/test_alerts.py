@@ -173,7 +173,7 @@ def test_watching_leaves_no_runs_behind(url):
 
 
 def test_watching_that_was_cancelled_comes_back_and_doctor_says_so_meanwhile(url, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.session.TEND", 3600.0)
+    monkeypatch.setattr("cronsensus.node.session.ENSURE_RUNS_EVERY", 3600.0)
     with webhooks() as hook:
         scheduler = Scheduler(url, alerts=[Alert(hook.url, name="team", on=["failed"])])
 
@@ -185,7 +185,7 @@ def test_watching_that_was_cancelled_comes_back_and_doctor_says_so_meanwhile(url
             wait_for_looks(scheduler)
             scheduler.store.cancel(watch_of(scheduler).id, by="op", why="by name")
             wait_until(lambda: [one.name for one in check_alerts(scheduler.store)] == ["alerts"])
-            monkeypatch.setattr("cronsensus.node.session.TEND", 0.0)
+            monkeypatch.setattr("cronsensus.node.session.ENSURE_RUNS_EVERY", 0.0)
             scheduler.store.notify()
             wait_until(lambda: not list(check_alerts(scheduler.store)))
             wait_for_looks(scheduler)

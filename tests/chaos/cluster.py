@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 
 from cronsensus.audit import Report, audit
-from cronsensus.cli.demo.comparison import Comparison, compare
-from cronsensus.cli.demo.trace import TRACE, Count, Line, Tail, count
+from cronsensus.cli.demo.comparison import Comparison, compare_ledger
+from cronsensus.cli.demo.trace import TRACE, Count, Line, Tail, count_lines
 from cronsensus.errors import StoreError, UnknownJob
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import open_store
@@ -29,7 +29,7 @@ class Verdict:
     """What the two independent counts say."""
 
     report: Report
-    count: Count
+    count_lines: Count
     comparison: Comparison
     logs: str
 
@@ -131,7 +131,7 @@ class Cluster:
         """Return the runs that a node's present process has begun and not ended, as the lines say."""
         self.look()
         pid = self.processes[node].pid
-        return [line for line in count(self.lines).cut if (line.node, line.pid) == (node, pid)]
+        return [line for line in count_lines(self.lines).cut if (line.node, line.pid) == (node, pid)]
 
     def freeze_in(self, *jobs: str) -> tuple[str, list[Line]]:
         """Freeze a node that runs all of these jobs, anything at all if none is named; return it and its runs."""
@@ -226,4 +226,4 @@ class Cluster:
         """Compare ledger, triggers and file, after all nodes have left."""
         self.look()
         lines = [line for line in self.lines if line.scheduled_for is None or line.scheduled_for <= until]
-        return Verdict(audit(self.store, until=until), count(lines), compare(self.store, lines), self.logs)
+        return Verdict(audit(self.store, until=until), count_lines(lines), compare_ledger(self.store, lines), self.logs)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.insight.why import why
+from cronsensus.insight.why import explain_time
 from cronsensus.model.batch import item_key
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.occurrence import Item, OccurrenceFilter, RunError
@@ -73,7 +73,7 @@ def test_an_item_names_its_batch(cluster, batch):
 
 def test_why_says_what_a_batch_waits_for(cluster, batch):
     view = cluster.store.job("close")
-    sentences = " ".join(map(str, why(cluster.store, view, cluster.time).sentences))
+    sentences = " ".join(map(str, explain_time(cluster.store, view, cluster.time).sentences))
     assert "a batch of 6 items, and waits for 3 of them: 1 run, 2 wait" in sentences, sentences
 
 

@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 import psutil
 import pytest
 
-from cronsensus.cli.demo.comparison import compare
+from cronsensus.cli.demo.comparison import compare_ledger
 from cronsensus.cli.demo.screen import Lanes, Screen
-from cronsensus.cli.demo.trace import TRACE, Line, Tail, count, traced
+from cronsensus.cli.demo.trace import TRACE, Line, Tail, count_lines, traced
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.run import Run
 from cronsensus.timing.clock import ManualClock
@@ -155,7 +155,7 @@ def test_a_trace_is_read_as_it_was_written_and_only_whole_lines(tmp_path, cluste
 
 def test_a_run_without_an_end_was_cut():
     cut = line("start", 1, token=2)
-    counted = count(
+    counted = count_lines(
         [line("start", token=1), line("end", token=1), cut, line("start", 2, token=3), line("broken", 2, token=3)]
     )
     assert (counted.started, counted.ended, counted.cut) == (3, 1, (cut,))
@@ -173,15 +173,15 @@ def test_ledger_and_trace_are_compared_run_by_run(cluster):
              attempt=1, token=claim.token)
         for claim in claims for event in ("start", "end")
     ]  # fmt: skip
-    assert compare(cluster.store, good).problems == ()
-    assert compare(cluster.store, good[:2]).problems == (), "of what the trace leaves out nothing is said"
-    never_ended = compare(cluster.store, [one for one in good if one is not good[1]])
+    assert compare_ledger(cluster.store, good).problems == ()
+    assert compare_ledger(cluster.store, good[:2]).problems == (), "of what the trace leaves out nothing is said"
+    never_ended = compare_ledger(cluster.store, [one for one in good if one is not good[1]])
     assert "never ended" in never_ended.problems[0]
-    forged = compare(cluster.store, [*good, line("end", 60, token=99)])
+    forged = compare_ledger(cluster.store, [*good, line("end", 60, token=99)])
     assert f"{scheduled_key(START + timedelta(seconds=60))} ended under token 99" in forged.problems[0]
-    unknown = compare(cluster.store, [*good, line("start", 1)])
+    unknown = compare_ledger(cluster.store, [*good, line("start", 1)])
     assert "the ledger does not know it" in unknown.problems[0]
-    twice = compare(cluster.store, [*good, good[1]])
+    twice = compare_ledger(cluster.store, [*good, good[1]])
     assert (len(twice.twice), "recorded 2 times" in twice.problems[0]) == (1, True)
 
 
@@ -195,7 +195,7 @@ def test_work_that_was_done_and_not_recorded_is_no_duplicate(cluster):
     (again,) = cluster.claim(cluster.join("node-2"))
     cluster.finish(again)
     lines = [line("end", 60, token=cut.token), line("end", 60, token=again.token, attempt=2)]
-    compared = compare(cluster.store, lines)
+    compared = compare_ledger(cluster.store, lines)
     assert (compared.problems, compared.twice) == ((), ())
     assert [one.token for one in compared.unrecorded] == [cut.token]
 
@@ -230,7 +230,7 @@ def test_lanes_fit_into_80_columns_and_have_one_mark_in_each_column(lanes, encod
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
     console = Console(file=out, width=80, height=40, force_terminal=True, color_system=None)
     screen = Screen(lanes, "3 processes, one SQLite file, no leader", live=True)
-    screen.say(22.5, "kill -9 100: node-2 dies in the middle of tick 12:00:22", "bold red")
+    screen.add_event(22.5, "kill -9 100: node-2 dies in the middle of tick 12:00:22", "bold red")
     with console.capture() as capture:
         console.print(screen)
     shown = capture.get()
@@ -254,6 +254,6 @@ def test_a_long_demo_shows_the_last_columns(lanes):
 
 
 def test_plain_lines_go_where_data_does_not(lanes, capsys):
-    Screen(lanes, "", to_stderr=True).say(1.234, "something")
+    Screen(lanes, "", to_stderr=True).add_event(1.234, "something")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "  1.23 s  something\n")

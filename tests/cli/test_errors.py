@@ -10,7 +10,7 @@ import pytest
 
 from cronsensus import errors
 from cronsensus.cli import errors as cli_errors
-from cronsensus.cli.errors import CommandError, read, report
+from cronsensus.cli.errors import CommandError, describe_error, report_error
 
 Command = Callable[..., Any]
 
@@ -150,7 +150,7 @@ EVERY_ERROR = [
 
 @pytest.mark.parametrize(("kind", "code"), EVERY_ERROR, ids=lambda value: getattr(value, "__name__", value))
 def test_each_error_has_its_exit_code_and_a_next_step(kind: type[errors.CronsensusError], code: int) -> None:
-    what, _, then, exit_code = read(kind("it broke"))
+    what, _, then, exit_code = describe_error(kind("it broke"))
     assert what == "it broke"
     assert exit_code == code
     if kind not in {errors.LeaseLost, errors.MissingExtra}:
@@ -158,31 +158,31 @@ def test_each_error_has_its_exit_code_and_a_next_step(kind: type[errors.Cronsens
 
 
 def test_an_error_that_says_what_to_do_is_not_told_something_else() -> None:
-    what, _, then, _ = read(errors.StoreFull("no space left on /data; free some"))
+    what, _, then, _ = describe_error(errors.StoreFull("no space left on /data; free some"))
     assert (what, then) == ("no space left on /data", "free some")
 
 
 def test_the_cause_is_shown_without_what_the_driver_adds() -> None:
     error = errors.StoreUnavailable("cannot reach db:5432")
     error.__cause__ = OSError("connection refused\n[SQL: SELECT 1]")
-    assert read(error)[1] == "OSError: connection refused"
+    assert describe_error(error)[1] == "OSError: connection refused"
 
 
 def test_a_cause_that_repeats_the_error_is_left_out() -> None:
     error = errors.StoreUnavailable("cannot connect: connection refused")
     error.__cause__ = OSError("connection refused")
-    assert read(error)[1] == ""
+    assert describe_error(error)[1] == ""
 
 
 def test_passwords_are_masked_in_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    report(errors.StoreUnavailable("cannot reach postgresql://app:s3cret@db/x?password=s3cret"))
+    report_error(errors.StoreUnavailable("cannot reach postgresql://app:s3cret@db/x?password=s3cret"))
     shown = capsys.readouterr().err
     assert "s3cret" not in shown
     assert "postgresql://app:***@db/x?password=***" in shown
 
 
 def test_control_characters_in_errors_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
-    report(CommandError("no job \x1b[31mred\x07", why="line\nline \u202e", then="x"))
+    report_error(CommandError("no job \x1b[31mred\x07", why="line\nline \u202e", then="x"))
     shown = capsys.readouterr().err
     assert "\x1b" not in shown.replace("\x1b[31m\x1b[1merror: \x1b[0m", "")
     assert "\\x1b[31mred\\x07" in shown
@@ -208,12 +208,12 @@ def test_debug_shows_the_traceback(command: Command) -> None:
 def test_stopping_with_ctrl_c_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     stopped = click.exceptions.Abort()
     stopped.__cause__ = KeyboardInterrupt()
-    assert report(stopped) == cli_errors.STOPPED == 130
+    assert report_error(stopped) == cli_errors.STOPPED == 130
     assert capsys.readouterr().err == "stopped\n"
 
 
 def test_an_error_of_the_system_is_told_plainly() -> None:
-    assert read(PermissionError(13, "Permission denied", "/x"))[0].startswith("PermissionError: [Errno 13]")
+    assert describe_error(PermissionError(13, "Permission denied", "/x"))[0].startswith("PermissionError: [Errno 13]")
 
 
 def test_every_error_of_a_command_has_three_labels_at_most(command: Command) -> None:
@@ -241,5 +241,10 @@ def test_a_wrong_value_says_what_is_possible(command: Command, arguments: list[s
 
 
 def test_a_run_that_vanished_meanwhile_is_no_mistake_of_ours() -> None:
-    assert read(LookupError("there is no occurrence 7")) == ("there is no occurrence 7", "", "cronsensus runs list", 2)
-    assert "a mistake in cronsensus" in read(KeyError("x"))[0]
+    assert describe_error(LookupError("there is no occurrence 7")) == (
+        "there is no occurrence 7",
+        "",
+        "cronsensus runs list",
+        2,
+    )
+    assert "a mistake in cronsensus" in describe_error(KeyError("x"))[0]

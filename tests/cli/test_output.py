@@ -260,5 +260,5 @@ def test_watching_draws_anew_at_each_hint_until_ctrl_c(cluster: Any, monkeypatch
         return True
 
     monkeypatch.setattr(type(cluster.store), "wait", wait)
-    output.show(cluster.store, lambda: drawn.append(1), again=True)
+    output.show_live(cluster.store, lambda: drawn.append(1), again=True)
     assert len(drawn) == 2

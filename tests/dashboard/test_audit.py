@@ -73,10 +73,10 @@ def test_who_asks_while_one_is_made_is_told_so(cluster: HandCluster, monkeypatch
 
     monkeypatch.setattr(audits, "audit", slow)
     kept = audits.Audits()
-    first = threading.Thread(target=kept.make, args=(cluster.store, "1d"))
+    first = threading.Thread(target=kept.make_audit, args=(cluster.store, "1d"))
     first.start()
     assert begun.wait(20)
-    assert kept.make(cluster.store, "1d") is None
+    assert kept.make_audit(cluster.store, "1d") is None
     may_end.set()
     first.join()
     assert kept.last is not None

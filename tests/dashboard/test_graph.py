@@ -8,7 +8,7 @@ import pytest
 
 from cronsensus import Scheduler, every
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.graph import MOST_JOBS, columns
+from cronsensus.dashboard.graph import MOST_JOBS, arrange_columns
 from cronsensus.insight.graph import graph_of
 from cronsensus.model.gate import After, Rule
 from cronsensus.model.occurrence import Item
@@ -117,7 +117,7 @@ def test_a_mounted_dashboard_without_such_jobs_shows_how_to_write_one():
 def test_a_line_that_passes_a_layer_has_a_lane_there_and_what_belongs_together_stands_together():
     rules = {"b": ["a"], "z": ["y"], "end": ["b", "a"], "last": ["end", "z"]}
     graph = graph_of({job: [Rule(one) for one in upstreams] for job, upstreams in rules.items()})
-    assert columns(graph) == [
+    assert arrange_columns(graph) == [
         ["a", "y"],
         [("a", "end", 1), "b", "z"],
         ["end", ("z", "last", 2)],

@@ -19,8 +19,8 @@ def cluster() -> HandCluster:
 
 
 def found(index: JobIndex, cluster: HandCluster, *words: str, **more: Any) -> list[str]:
-    names, _ = index.find(cluster.store, words, limit=10, **more)
-    return [view.spec.name for view in index.views(cluster.store, names)]
+    names, _ = index.find_names(cluster.store, words, limit=10, **more)
+    return [view.spec.name for view in index.read_views(cluster.store, names)]
 
 
 def test_words_are_looked_for_without_reading_every_definition_again(
@@ -45,7 +45,7 @@ def test_a_job_that_was_paused_a_moment_ago_is_found_as_it_is(cluster: HandClust
     assert found(index, cluster, paused=True) == []
     cluster.store.pause("tidy", by="ann", why="a reason")
     assert "tidy" in found(index, cluster, paused=True)
-    views = index.views(cluster.store, ["build", "tidy"])
+    views = index.read_views(cluster.store, ["build", "tidy"])
     assert [(view.spec.name, view.paused_by) for view in views] == [("build", None), ("tidy", "ann")]
 
 
@@ -70,5 +70,5 @@ def test_behind_the_most_that_are_kept_the_store_is_asked(
     monkeypatch.setattr(job_index, "MOST", 2)
     monkeypatch.setattr(job_index, "_AT_ONCE", 2)
     index = JobIndex()
-    assert index.find(cluster.store, ["tidy"], limit=10) == ([], "build")
-    assert index.find(cluster.store, ["tidy"], after="build", limit=10) == (["send-bills", "tidy"], None)
+    assert index.find_names(cluster.store, ["tidy"], limit=10) == ([], "build")
+    assert index.find_names(cluster.store, ["tidy"], after="build", limit=10) == (["send-bills", "tidy"], None)

@@ -75,8 +75,8 @@ def test_how_long_runs_took_is_said_of_those_that_succeeded(cluster: HandCluster
     assert re.search(r'data-label="p95">4s</td>', row)
     taken = [_run(seconds) for seconds in range(1, 101)]
     failed = [_run(9000, State.FAILED)]
-    assert reads.percentiles([*taken, *failed]) == (timedelta(seconds=50), timedelta(seconds=95))
-    assert reads.percentiles(failed) == (None, None)
+    assert reads.read_percentiles([*taken, *failed]) == (timedelta(seconds=50), timedelta(seconds=95))
+    assert reads.read_percentiles(failed) == (None, None)
 
 
 def test_a_next_time_beside_a_clock_change_says_so() -> None:

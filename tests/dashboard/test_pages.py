@@ -13,7 +13,7 @@ from cronsensus import Scheduler
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.access import require_loopback
 from cronsensus.dashboard.catalogue import CHINESE
-from cronsensus.dashboard.language import choose
+from cronsensus.dashboard.language import choose_language
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
@@ -302,7 +302,7 @@ def test_a_chosen_language_is_kept(pages: Browser) -> None:
     [("", "en"), ("zh", "zh"), ("de,zh;q=0.5,en;q=0.3", "zh"), ("en,zh;q=0.9", "en"), ("zh;q=x", "en"), ("de", "en")],
 )
 def test_the_language_is_the_one_that_the_browser_likes_best(accepted: str, chosen: str) -> None:
-    assert choose(None, None, accepted) == chosen
+    assert choose_language(None, None, accepted) == chosen
 
 
 def test_every_word_of_the_templates_has_a_chinese_one() -> None:

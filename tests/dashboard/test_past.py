@@ -4,7 +4,7 @@ from datetime import UTC, timedelta
 from zoneinfo import ZoneInfo
 
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.past import DAYS, HOURS, READ, calendar, plot
+from cronsensus.dashboard.past import DAYS, HOURS, READ, draw_calendar, plot_durations
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
@@ -39,7 +39,7 @@ def missed(first: timedelta, last: timedelta, count: int) -> LedgerRange:
 
 
 def test_the_worst_verdict_of_a_day_counts() -> None:
-    found = calendar(Past((ran(2, MINUTE), ran(1, 2 * MINUTE, State.FAILED), ran(3, DAY)), ()), NOW, UTC)
+    found = draw_calendar(Past((ran(2, MINUTE), ran(1, 2 * MINUTE, State.FAILED), ran(3, DAY)), ()), NOW, UTC)
     assert not found.hourly
     assert len(found.cells) == DAYS
     assert [cell.worst for cell in found.cells[-3:]] == ["", "succeeded", "failed"]
@@ -47,20 +47,20 @@ def test_the_worst_verdict_of_a_day_counts() -> None:
 
 
 def test_a_range_of_missed_times_marks_each_day_that_it_touches() -> None:
-    found = calendar(Past((), (missed(3 * DAY, DAY, 10),)), NOW, UTC)
+    found = draw_calendar(Past((), (missed(3 * DAY, DAY, 10),)), NOW, UTC)
     assert [cell.worst for cell in found.cells[-5:]] == ["", "missed", "missed", "missed", ""]
     assert found.totals == {"missed": 10}
 
 
 def test_a_day_is_one_of_the_jobs_zone() -> None:
     late = Past((ran(1, timedelta(hours=12, minutes=30)),), ())
-    assert calendar(late, NOW, UTC).cells[-2].worst == "succeeded"
-    assert calendar(late, NOW, ZoneInfo("Europe/Berlin")).cells[-1].worst == "succeeded"
+    assert draw_calendar(late, NOW, UTC).cells[-2].worst == "succeeded"
+    assert draw_calendar(late, NOW, ZoneInfo("Europe/Berlin")).cells[-1].worst == "succeeded"
 
 
 def test_a_job_whose_verdicts_do_not_reach_back_shows_hours_and_since_when() -> None:
     often = Past(tuple(ran(READ - number, number * MINUTE) for number in range(READ)), ())
-    found = calendar(often, NOW, UTC)
+    found = draw_calendar(often, NOW, UTC)
     assert found.hourly
     assert len(found.cells) == HOURS
     assert found.since == NOW - (READ - 1) * MINUTE
@@ -69,14 +69,14 @@ def test_a_job_whose_verdicts_do_not_reach_back_shows_hours_and_since_when() -> 
 
 def test_a_longer_run_stands_higher_and_a_later_one_further_right() -> None:
     past = Past((ran(3, MINUTE, seconds=8), ran(2, 2 * MINUTE, State.FAILED), ran(1, 3 * MINUTE, crashes=1)), ())
-    found = plot(past, timedelta(seconds=4), timedelta(seconds=8))
+    found = plot_durations(past, timedelta(seconds=4), timedelta(seconds=8))
     assert found is not None
     newest, middle, oldest = found.points
     assert newest.y < middle.y == oldest.y
     assert oldest.x < middle.x < newest.x
     assert [one.kind for one in found.points] == ["ok", "fail", "take"]
     assert [name for name, _, _ in found.lines] == ["p50", "p95"]
-    assert plot(Past(), None, None) is None
+    assert plot_durations(Past(), None, None) is None
 
 
 def test_a_job_shows_its_pictures_and_what_was_changed_by_whom() -> None:

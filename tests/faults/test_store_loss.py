@@ -13,7 +13,7 @@ from cronsensus import Scheduler, every
 from cronsensus.audit import audit
 from cronsensus.config import OnStoreLoss
 from cronsensus.errors import StoreEmptied, StoreError
-from cronsensus.insight.doctor import examine
+from cronsensus.insight.doctor import examine_store
 from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, TrailEntry
 from cronsensus.stores import Store, open_store
 from cronsensus.timing.instants import parse_instant
@@ -100,7 +100,7 @@ def test_a_node_notices_a_moment_that_the_store_lost(place: Forgetful, store: St
         assert parse_instant(entry.details["from"]) <= last
         assert parse_instant(entry.details["until"]) >= before
         assert "the store lost a moment" in caplog.text
-        checks = until(lambda: examine(store), "doctor looks")
+        checks = until(lambda: examine_store(store), "doctor looks")
         loss = next(check for check in checks if check.name == "loss")
         assert (loss.level, "lost a moment" in loss.text) == ("warn", True)
         report = until(lambda: audit(store), "the audit reads")
@@ -146,7 +146,7 @@ def test_a_node_notices_that_its_store_was_emptied(
             assert first.id != second.id
             report = audit(store)
             assert any("the ledger begins" in note for note in report.notes)
-            assert next(check for check in examine(store) if check.name == "loss").level == "warn"
+            assert next(check for check in examine_store(store) if check.name == "loss").level == "warn"
 
 
 class Newcomer:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.insight.clock_changes import changes, crons, effect, note
+from cronsensus.insight.clock_changes import describe_effect, describe_local_time, find_changes, list_crons
 from cronsensus.triggers import any_of, cron, every
 from cronsensus.triggers.zones import load_zone
 
@@ -36,21 +36,24 @@ AUTUMN = datetime(2027, 10, 31, 1, tzinfo=UTC)
     ],
 )  # fmt: skip
 def test_effects_are_read_off_the_trigger(expression: str, dst: Any, spring: str, autumn: str) -> None:
-    (part,) = crons(cron(expression, tz="Europe/Berlin", dst=dst))
-    year = changes(load_zone("Europe/Berlin"), datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC))
+    (part,) = list_crons(cron(expression, tz="Europe/Berlin", dst=dst))
+    year = find_changes(load_zone("Europe/Berlin"), datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC))
     first, second = year
     assert (first.at, second.at) == (SPRING, AUTUMN)
-    assert (effect(part, first), effect(part, second)) == (spring, autumn)
+    assert (describe_effect(part, first), describe_effect(part, second)) == (spring, autumn)
 
 
 def test_a_union_has_the_notes_of_its_cron_parts() -> None:
     trigger = any_of(cron("30 2 * * *", tz="Europe/Berlin"), every("7h"))
-    assert len(crons(trigger)) == 1
-    assert "right after the gap" in note(trigger, SPRING, None)
-    assert note(trigger, datetime(2027, 3, 28, 2, tzinfo=UTC), None) == ""
+    assert len(list_crons(trigger)) == 1
+    assert "right after the gap" in describe_local_time(trigger, SPRING, None)
+    assert describe_local_time(trigger, datetime(2027, 3, 28, 2, tzinfo=UTC), None) == ""
 
 
 def test_the_first_time_after_a_change_says_so() -> None:
     trigger = cron("0 12 * * *", tz="Europe/Berlin")
     before = datetime(2027, 3, 27, 11, tzinfo=UTC)
-    assert note(trigger, datetime(2027, 3, 28, 10, tzinfo=UTC), before) == "clocks have changed: from here on +02:00"
+    assert (
+        describe_local_time(trigger, datetime(2027, 3, 28, 10, tzinfo=UTC), before)
+        == "clocks have changed: from here on +02:00"
+    )

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from cronsensus.insight import store_checks
-from cronsensus.insight.doctor import examine
+from cronsensus.insight.doctor import examine_store
 from cronsensus.membership import liveness
 from cronsensus.model.job import JobSpec
 from tests.hand_cluster import HandCluster
 
 
 def found(cluster: HandCluster) -> dict[str, str]:
-    return {one.name: one.level for one in examine(cluster.store)}
+    return {one.name: one.level for one in examine_store(cluster.store)}
 
 
 def test_examine_fails_where_jobs_have_no_node_and_is_content_where_they_have(cluster: HandCluster) -> None:
@@ -33,7 +33,7 @@ def test_examine_minds_a_process_with_guarded_functions_that_is_gone_only_if_it_
     if holds:
         cluster.store.lock("till", "consumer", session=session, ttl=timedelta(hours=1))
     monkeypatch.setattr(liveness, "process_state", lambda *_: "gone")
-    levels = [one.level for one in examine(cluster.store) if one.name == "nodes"]
+    levels = [one.level for one in examine_store(cluster.store) if one.name == "nodes"]
     assert max(levels, key=["ok", "warn", "fail"].index) == level
     cluster.advance(11 * 3600)
     cluster.store.reclaim([session])
@@ -44,7 +44,7 @@ def test_examine_fails_where_a_node_declares_none_of_the_jobs(cluster: HandClust
     cluster.join("shop", functions=0)
     assert found(cluster)["nodes"] == "ok"
     cluster.every("tick")
-    (told,) = [one for one in examine(cluster.store) if one.name == "nodes" and one.level == "fail"]
+    (told,) = [one for one in examine_store(cluster.store) if one.name == "nodes" and one.level == "fail"]
     assert told.text == "shop declares no job, and can run none of those in the store"
 
 
@@ -54,7 +54,7 @@ def test_examine_fails_where_work_waits_that_is_of_no_living_nodes_jobs(cluster:
     cluster.advance(60)
     cluster.fire()  # by another process; no node claims it
     cluster.advance(90)
-    (told,) = [one for one in examine(cluster.store) if one.name == "waiting"]
+    (told,) = [one for one in examine_store(cluster.store) if one.name == "waiting"]
     assert told.level == "fail"
     assert "Most likely none of them has the function 'tick'" in told.text
 
@@ -63,7 +63,7 @@ def test_examine_says_what_is_overdue_and_what_to_type(cluster: HandCluster) -> 
     cluster.every("tick")
     cluster.join()
     cluster.advance(300)
-    (overdue,) = [one for one in examine(cluster.store) if one.name == "overdue"]
+    (overdue,) = [one for one in examine_store(cluster.store) if one.name == "overdue"]
     assert overdue.text == "tick was due 4m ago, and no node fired it"
     assert overdue.then == "cronsensus why 'tick' '2026-11-20 12:01:00Z'"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cronsensus.insight.failures import fingerprint_of, grouped, open_failures, place_of
+from cronsensus.insight.failures import fingerprint_of, group_failures, open_failures, place_of
 from cronsensus.model.occurrence import RunError
 from tests.hand_cluster import HandCluster
 
@@ -27,7 +27,7 @@ def fail(cluster: HandCluster, message: str) -> int:
 
 def test_failures_that_differ_in_numbers_are_one_group_the_largest_first(cluster: HandCluster) -> None:
     numbers = [fail(cluster, text) for text in ("no stock", "order 17 of 0x7f3a is gone", "order 4 of 0xa is gone")]
-    groups = grouped(open_failures(cluster.store))
+    groups = group_failures(open_failures(cluster.store))
     assert [[one.id for one in group.runs] for group in groups] == [[numbers[2], numbers[1]], [numbers[0]]]
     assert groups[0].message == "order 4 of 0xa is gone"
     assert groups[0].jobs == ["tick"]
@@ -45,7 +45,7 @@ def test_only_the_job_the_span_and_the_group_that_are_asked_for(cluster: HandClu
     new = fail(cluster, "no route")
     assert [one.id for one in open_failures(cluster.store, since=since)] == [new]
     assert open_failures(cluster.store, job="other") == []
-    (group,) = (group for group in grouped(open_failures(cluster.store)) if group.runs[0].id == old)
+    (group,) = (group for group in group_failures(open_failures(cluster.store)) if group.runs[0].id == old)
     assert [one.id for one in open_failures(cluster.store, group=group.fingerprint)] == [old]
 
 

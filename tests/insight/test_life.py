@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.insight.health import health
+from cronsensus.insight.health import read_health
 from cronsensus.insight.life import life_of, lives_of
 from cronsensus.model.session import SessionView
 from tests.hand_cluster import START, HandCluster
@@ -105,20 +105,20 @@ def test_health_by_the_name_of_this_host_does_not_pass_on_a_session_of_an_earlie
     name = os.uname().nodename
     move_elsewhere(cluster, before := cluster.join(f"{name}:1"))
     monkeypatch.setattr(cluster.store, "_signs", lambda _: {before: True})
-    found = health(cluster.store, node=name)
+    found = read_health(cluster.store, node=name)
     assert (found.ok, [life.state for _, life in found.others]) == (False, ["unknown"])
     assert "connected to the server, but no process that the host of this name sees" in found.sentence
-    assert health(cluster.store).ok
+    assert read_health(cluster.store).ok
     cluster.join(f"{name}:2")
-    assert health(cluster.store, node=name).ok
+    assert read_health(cluster.store, node=name).ok
 
 
 def test_health_of_a_cluster_of_which_nothing_is_known_fails_and_says_when_it_was_seen(cluster: HandCluster) -> None:
     cluster.every("tick")
     move_elsewhere(cluster, cluster.join("there"))
-    assert health(cluster.store).ok
+    assert read_health(cluster.store).ok
     cluster.advance(240)
-    found = health(cluster.store)
+    found = read_health(cluster.store)
     assert not found.ok
     assert found.sentence == (
         "fail: the store answers, but no node is known to be alive: there is unknown, last seen 4m ago"

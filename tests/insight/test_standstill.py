@@ -8,11 +8,11 @@ from cronsensus import Scheduler, every
 from cronsensus.alerts.conditions import Expected, find_job_conditions, find_waiting_conditions
 from cronsensus.alerts.events import read_events, read_mark
 from cronsensus.cli.run import _greet
-from cronsensus.insight.doctor import examine
-from cronsensus.insight.health import health
+from cronsensus.insight.doctor import examine_store
+from cronsensus.insight.health import read_health
 from cronsensus.insight.standstill import find_standstill
 from cronsensus.insight.summaries import job_next, run_result
-from cronsensus.insight.why import why
+from cronsensus.insight.why import explain_time
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.timing.instants import to_micros
 from tests.hand_cluster import START, HandCluster
@@ -37,13 +37,13 @@ def cluster() -> HandCluster:
 
 
 def test_doctor_says_what_stands_still_and_until_when_and_what_to_type(cluster: HandCluster) -> None:
-    (told,) = [one for one in examine(cluster.store) if one.name == "standstill"]
+    (told,) = [one for one in examine_store(cluster.store) if one.name == "standstill"]
     assert told.text == STANDS
     assert (told.level, told.then) == ("fail", "cronsensus jobs rewind 'tick'")
 
 
 def test_why_says_that_the_job_stands_still(cluster: HandCluster) -> None:
-    told = why(cluster.store, cluster.job(), START + timedelta(hours=1)).sentences
+    told = explain_time(cluster.store, cluster.job(), START + timedelta(hours=1)).sentences
     assert "tick stands still until" in " ".join(map(str, told))
 
 
@@ -55,8 +55,8 @@ def test_the_list_of_jobs_shows_that_a_job_stands_still_and_a_result_that_lies_a
 
 
 def test_a_probe_of_readiness_fails_while_a_job_stands_still(cluster: HandCluster) -> None:
-    assert "tick stands still until" in health(cluster.store, ready=True).sentence
-    assert health(cluster.store).ok
+    assert "tick stands still until" in read_health(cluster.store, ready=True).sentence
+    assert read_health(cluster.store).ok
 
 
 def test_alerts_tell_of_the_standstill_once_and_overdue_is_not_hidden_by_a_success_that_lies_ahead(
@@ -127,6 +127,6 @@ def test_why_says_that_a_job_was_born_in_a_time_that_is_ahead_of_the_clock() -> 
     cluster.clock.step(EIGHT_HOURS)
     cluster.every("tick")
     cluster.clock.step(-EIGHT_HOURS)
-    told = " ".join(map(str, why(cluster.store, cluster.job(), START).sentences))
+    told = " ".join(map(str, explain_time(cluster.store, cluster.job(), START).sentences))
     assert "was first declared 2026-11-20 20:00:00Z (8h ahead of the store's clock)" in told
     assert "tick stands still until 2026-11-20 20:01:00Z" in told

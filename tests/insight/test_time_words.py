@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronsensus.errors import InvalidOption
-from cronsensus.insight.time_words import brief, counted, exact, read_time, relative, shorten
+from cronsensus.insight.time_words import brief_duration, exact_time, format_count, read_time, relative_time, shorten
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -97,21 +97,21 @@ def test_time_that_cannot_be_read_is_refused_with_examples(typed: str) -> None:
     ],
 )
 def test_durations_are_brief(seconds: float, text: str) -> None:
-    assert brief(timedelta(seconds=seconds)) == text
+    assert brief_duration(timedelta(seconds=seconds)) == text
 
 
 def test_relative_times_say_before_or_after() -> None:
-    assert relative(NOW + timedelta(minutes=5), NOW) == "in 5m"
-    assert relative(NOW - timedelta(hours=2), NOW) == "2h ago"
-    assert relative(NOW + timedelta(milliseconds=500), NOW) == "now"
+    assert relative_time(NOW + timedelta(minutes=5), NOW) == "in 5m"
+    assert relative_time(NOW - timedelta(hours=2), NOW) == "2h ago"
+    assert relative_time(NOW + timedelta(milliseconds=500), NOW) == "now"
 
 
 def test_local_times_name_weekday_and_offset() -> None:
-    assert exact(NOW) == "2026-11-20 12:00:00Z"
-    assert exact(NOW, BERLIN) == "Fri 2026-11-20 13:00:00 +01:00"
-    assert exact(NOW + timedelta(microseconds=1500)) == "2026-11-20 12:00:00.0015Z"
+    assert exact_time(NOW) == "2026-11-20 12:00:00Z"
+    assert exact_time(NOW, BERLIN) == "Fri 2026-11-20 13:00:00 +01:00"
+    assert exact_time(NOW + timedelta(microseconds=1500)) == "2026-11-20 12:00:00.0015Z"
 
 
 def test_small_words() -> None:
-    assert [counted(number, "run") for number in (0, 1, 2000)] == ["0 runs", "1 run", "2,000 runs"]
+    assert [format_count(number, "run") for number in (0, 1, 2000)] == ["0 runs", "1 run", "2,000 runs"]
     assert shorten("abcdef", 4) == "abc…"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cronsensus import Scheduler, every
-from cronsensus.insight.doctor import examine
+from cronsensus.insight.doctor import examine_store
 from cronsensus.stores.base import Store
 
 
@@ -22,7 +22,7 @@ def program(url: str, module: str, *jobs: str) -> Scheduler:
 
 
 def programs(store: Store) -> list[str]:
-    return [one.text for one in examine(store) if one.name == "programs"]
+    return [one.text for one in examine_store(store) if one.name == "programs"]
 
 
 def test_a_job_of_two_programs_is_said_at_start_and_by_doctor_while_both_live(

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cronsensus.insight.why import FUTURE, Why, why
+from cronsensus.insight.why import FUTURE, Why, explain_time
 from cronsensus.model.states import Reason, State
 from tests.hand_cluster import START, HandCluster
 
@@ -13,7 +13,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def asked(cluster: HandCluster, at: datetime = START + MINUTE) -> Why:
-    return why(cluster.store, cluster.job(), at)
+    return explain_time(cluster.store, cluster.job(), at)
 
 
 def text(found: Why) -> str:

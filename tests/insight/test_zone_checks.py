@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cronsensus import Scheduler, cron
-from cronsensus.insight.doctor import examine
+from cronsensus.insight.doctor import examine_store
 from cronsensus.triggers.zone_rules import zone_rules_of
 from tests.hand_cluster import HandCluster
 
@@ -11,7 +11,7 @@ OLDER, NEWER = "2025b (/usr/share/zoneinfo)", "2026f (package)"
 
 
 def told(cluster: HandCluster) -> list[tuple[str, str]]:
-    return [(one.level, one.text) for one in examine(cluster.store) if one.name == "zone rules"]
+    return [(one.level, one.text) for one in examine_store(cluster.store) if one.name == "zone rules"]
 
 
 def join(cluster: HandCluster, node: str, tzdata: str, **zones: str) -> None:
@@ -35,7 +35,7 @@ def test_examine_names_the_nodes_whose_rules_differ_and_what_to_type(cluster: Ha
     assert level == "warn"
     assert text.endswith(f"tzdata {OLDER}: old; tzdata {NEWER}: new")
     assert "on Europe/Paris, so" in text
-    (check,) = [one for one in examine(cluster.store) if one.name == "zone rules"]
+    (check,) = [one for one in examine_store(cluster.store) if one.name == "zone rules"]
     assert "pip install --upgrade tzdata" in check.then
 
 

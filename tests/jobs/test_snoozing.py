@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from cronsensus.audit import audit
-from cronsensus.insight.why import why
+from cronsensus.insight.why import explain_time
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import State
 from tests.hand_cluster import HandCluster
@@ -23,7 +23,7 @@ def test_a_scheduled_run_that_waited_is_in_order_and_says_so() -> None:
     snooze(cluster)
     view = cluster.store.job("tick")
     assert view is not None
-    sentences = [str(one) for one in why(cluster.store, view, time).sentences]
+    sentences = [str(one) for one in explain_time(cluster.store, view, time).sentences]
     assert any("It looks again in 30s: no file." in text for text in sentences), sentences
     cluster.advance(30)
     snooze(cluster)

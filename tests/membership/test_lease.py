@@ -91,7 +91,7 @@ def test_of_two_claims_whose_answers_cross_the_later_one_counts(clock: ManualClo
 
 
 @pytest.mark.parametrize("verb", ["confirm_claim", "shorten_trust"])
-def test_on_shorter_is_called_for_a_shorter_lease_and_no_other(clock: ManualClock, verb: str) -> None:
+def test_on_lease_shortened_is_called_for_a_shorter_lease_and_no_other(clock: ManualClock, verb: str) -> None:
     told: list[float] = []
     watched = SessionLease("s", clock, lambda: told.append(watched.trusted_for))
     watched.confirm_renewal(watched.note_request(), LONG)

@@ -119,7 +119,7 @@ SAFETY: dict[str, list[str]] = {
             "locks",
             "occurrences",
             "reporting",
-            "room",
+            "runs_left",
             "retiring",
             "sessions",
             "starting",
@@ -167,7 +167,7 @@ SAFETY: dict[str, list[str]] = {
             "reserved",
             "reserving",
             "round",
-            "said",
+            "accepted_ends",
             "session",
             "turn_order",
         )

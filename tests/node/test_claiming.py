@@ -135,7 +135,7 @@ def test_each_tenth_claim_that_brings_work_is_without_classes(bench):
     assert brought > 20
 
 
-def test_a_node_has_as_much_room_as_slots_are_free(bench):
+def test_a_node_claims_for_its_free_slots(bench):
     assert bench.claiming.free_slots == 4
     for number in (7, 8, 9, 10, 11):
         bench.begun(number)

@@ -21,6 +21,7 @@ from cronsensus.node.careful import Careful
 from cronsensus.node.decide import (
     AFTER_A_LOST_RACE,
     CLOCK_SET,
+    ENSURE_RUNS_EVERY,
     HINTED,
     HOUSEKEEPING,
     INSTANT,
@@ -30,7 +31,6 @@ from cronsensus.node.decide import (
     RECENTLY_ACTIVE,
     SHARED_FROM,
     TAKEOVER_ROUND_TRIPS,
-    TEND,
     TIDY,
 )
 from cronsensus.node.herd import FULL, Herd
@@ -80,12 +80,12 @@ BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     ),
     "a notification came": (ASLEEP, {"notified": True}, TOLD),
     "a notification came, and results wait": (ASLEEP, {"notified": True, "unsettled": True}, TOLD),
-    "a notification came, and no slot is free": (ASLEEP, {"notified": True, "room": 0}, Sleep(LOOK_AFTER_WORK)),
+    "a notification came, and no slot is free": (ASLEEP, {"notified": True, "free_slots": 0}, Sleep(LOOK_AFTER_WORK)),
     "a notification came, and it has just looked": (
-        ASLEEP | {"looked_at": HERE - 0.01}, {"notified": True, "room": 0}, Sleep(LOOKS_APART - 0.01),
+        ASLEEP | {"looked_at": HERE - 0.01}, {"notified": True, "free_slots": 0}, Sleep(LOOKS_APART - 0.01),
     ),
     "a notification came, and something is due sooner": (
-        ASLEEP | {"look_at": HERE + 0.001}, {"notified": True, "room": 0}, Sleep(0.001),
+        ASLEEP | {"look_at": HERE + 0.001}, {"notified": True, "free_slots": 0}, Sleep(0.001),
     ),
     "a notification came, and the answer of a step was lost": (ASLEEP, {"notified": True, "in_doubt": True}, Adopt()),
     "a notification came, and the node drains": (ASLEEP, {"notified": True, "draining": True}, Sleep(WATCH)),
@@ -109,18 +109,18 @@ BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     "the node drains, and the alarm has come": (ASLEEP | {"look_at": HERE}, {"draining": True}, Sleep(WATCH)),
     "the node drains, and progress is to be written": (ASLEEP, {"draining": True, "progress_in": 0.2}, Sleep(0.2)),
     "a partition comes next": (
-        ASLEEP | {"look_at": HERE, "herd": PART, "hungry": False}, {"room": 40}, Look(AHEAD, 40, Partition(0, 2)),
+        ASLEEP | {"look_at": HERE, "herd": PART, "hungry": False}, {"free_slots": 40}, Look(AHEAD, 40, Partition(0, 2)),
     ),
     "a partition comes next, and what was made waits": (HUNGRY | {"look_at": HERE, "herd": PART}, {}, Work(4)),
     "a partition comes next, and few slots are free": (
         ASLEEP | {"look_at": HERE, "herd": PART._replace(fired_at=HERE - 0.01)}, {}, Sleep(FULL - 0.01),
     ),
-    "its lease is not trusted": (ASLEEP, {"notified": True, "room": 0, "trusted": False}, Sleep(LOOK_AFTER_WORK)),
+    "its lease is not trusted": (ASLEEP, {"notified": True, "free_slots": 0, "trusted": False}, Sleep(LOOK_AFTER_WORK)),
 }  # fmt: skip
 
 
 def next_step(memory: dict[str, Any], facts: dict[str, Any], *, worked: bool = False) -> tuple[Next, Memory]:
-    known: dict[str, Any] = {"session": "a", "room": 4}
+    known: dict[str, Any] = {"session": "a", "free_slots": 4}
     return decide.next_step(Memory(**memory), Facts(**known | facts), HERE, worked=worked)
 
 
@@ -140,7 +140,7 @@ def test_what_was_done_in_this_round_is_not_done_again_in_it() -> None:
 
 
 def test_a_notification_of_which_a_claim_took_all_is_looked_for_once_and_no_later_by_more_of_them() -> None:
-    memory, facts = Memory(**ASLEEP), Facts(session="a", room=4, notified=True)
+    memory, facts = Memory(**ASLEEP), Facts(session="a", free_slots=4, notified=True)
     for later in (0.0, LOOK_AFTER_WORK / 2):
         step, memory = decide.next_step(memory, facts, HERE + later)
         assert step == TOLD
@@ -155,7 +155,7 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
         waits = []
         for session in CROWD:
             memory = Memory(**ASLEEP, late=True)
-            facts = Facts(session=session, room=4, notified=notified, asked=not notified)
+            facts = Facts(session=session, free_slots=4, notified=notified, asked=not notified)
             step, memory = decide.next_step(memory, facts, HERE)
             assert isinstance(step, Sleep)
             assert HINTED[0] <= step.seconds <= HINTED[1]
@@ -190,7 +190,7 @@ def test_a_look_follows_work_only_where_it_may_show_something_new(
 def test_results_that_were_taken_go_with_claims_again() -> None:
     alone = Memory(**HUNGRY, careful=Careful(results_alone=True))
     after = decide.note_work(alone, Facts(session="a"), HERE, want=0, claimed=0, again=False)
-    assert decide.next_step(after, Facts(session="a", room=4, unsettled=True), HERE)[0] == Work(4)
+    assert decide.next_step(after, Facts(session="a", free_slots=4, unsettled=True), HERE)[0] == Work(4)
 
 
 # --- after a look -----------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Situation:
     def play(self) -> tuple[Firing, dict[str, Any], Memory]:
         """Play what follows from the look: what is fired, what is done besides and when the alarm is, the memory."""
         known: dict[str, Any] = {"reclaimed_at": HERE, "pruned_at": HERE}
-        here: dict[str, Any] = {"session": self.session, "room": 4}
+        here: dict[str, Any] = {"session": self.session, "free_slots": 4}
         memory, facts = Memory(**known | self.memory), Facts(**here | self.facts)
         memory = decide.note_look(memory, self.view, HERE - self.took, HERE)
         firing = decide.plan_firing(memory, self.view, facts, HERE)
@@ -286,7 +286,7 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
 
 MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     "nothing is due and nothing runs": (Situation(), {"sleep": POLL}),
-    "the same, and the program has alerts": (Situation(facts={"internal": True}), {"sleep": TEND}),
+    "the same, and the program has alerts": (Situation(facts={"internal": True}), {"sleep": ENSURE_RUNS_EVERY}),
     "the same where no notification reaches the node": (
         Situation(facts={"told": False}), {"sleep": POLL_UNTOLD / SECOND},
     ),
@@ -333,18 +333,20 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(view=view(backlog=True), memory={"misses": 5000}, fired=lambda *_: Fired()),
         {"want": 4, "sleep": POLL},
     ),
-    "work waits, and no slot is free": (Situation(view=view(backlog=True), facts={"room": 0}), {"sleep": POLL}),
+    "work waits, and no slot is free": (Situation(view=view(backlog=True), facts={"free_slots": 0}), {"sleep": POLL}),
     "work waits, no slot is free, and internal jobs need none": (
-        Situation(view=view(backlog=True), facts={"room": 0, "internal": True}, fired=lambda *_: Fired(claimed=1)),
+        Situation(
+            view=view(backlog=True), facts={"free_slots": 0, "internal": True}, fired=lambda *_: Fired(claimed=1)
+        ),
         {"internal": True, "sleep": WATCH},
     ),
     "work is due later": (Situation(view=view(next_pending=NOW + 5 * SECOND)), {"sleep": 5.0}),
     "a job is due, and no slot is free": (
-        Situation(view=view(job()), facts={"room": 0}, fired=lambda plans, _: Fired(plans)),
+        Situation(view=view(job()), facts={"free_slots": 0}, fired=lambda plans, _: Fired(plans)),
         {"fires": ["job-1"], "sleep": 30.0},
     ),
     "a job is due, and the lease is not trusted": (
-        Situation(view=view(job()), facts={"trusted": False, "room": 0}), {"fires": ["job-1"], "sleep": WATCH},
+        Situation(view=view(job()), facts={"trusted": False, "free_slots": 0}), {"fires": ["job-1"], "sleep": WATCH},
     ),
     "a job is due, and the node before did not come": (
         Situation(session=SECOND_ONE, view=view(job(-STAGGER), sessions=BOTH)), {"fires": ["job-1"], "want": 4},
@@ -354,11 +356,11 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"fires": ["job-1"], "want": 4, "sleep": 4 * AFTER_A_LOST_RACE},
     ),
     "many jobs are due at once, on two nodes": (
-        Situation(session=FIRST, view=view(*jobs(SHARED_FROM), sessions=BOTH), facts={"room": 20}),
+        Situation(session=FIRST, view=view(*jobs(SHARED_FROM), sessions=BOTH), facts={"free_slots": 20}),
         {"fires": [f"job-{one}" for one in range(SHARED_FROM)], "want": SHARED_FROM // 2},
     ),
     "a few jobs are due at once, on two nodes": (
-        Situation(session=FIRST, view=view(*jobs(SHARED_FROM - 1), sessions=BOTH), facts={"room": 20}),
+        Situation(session=FIRST, view=view(*jobs(SHARED_FROM - 1), sessions=BOTH), facts={"free_slots": 20}),
         {"fires": [f"job-{one}" for one in range(SHARED_FROM - 1)], "want": 20},
     ),
     "more is due than one look takes, and something waits": (
@@ -400,7 +402,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"fires ahead": ["job-1"], "want": 4, "sleep": 30.009 - 0.9 * LEAD},
     ),
     "a job comes due soon, and no slot is free": (
-        Situation(view=view(job(9 * MS)), facts={"room": 0}), {"sleep": 0.009},
+        Situation(view=view(job(9 * MS)), facts={"free_slots": 0}), {"sleep": 0.009},
     ),
     "the store is near, and a job is due in 50 ms": (Situation(view=view(job(50 * MS))), {"sleep": 0.05 - LEAD}),
     "the store is near and was slow once, and a job is due in 200 ms": (
@@ -408,7 +410,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"sleep": 0.2 - LEADS[1]},
     ),
     "a job comes due later than was asked for": (Situation(view=view(coming=5 * SECOND)), {"sleep": 5 - LEAD}),
-    "the same, and no slot is free": (Situation(view=view(coming=5 * SECOND), facts={"room": 0}), {"sleep": 5.0}),
+    "the same, and no slot is free": (Situation(view=view(coming=5 * SECOND), facts={"free_slots": 0}), {"sleep": 5.0}),
     "what was fired is due again already": (
         Situation(
             view=view(job()), fired=lambda plans, _: Fired((replace(plans[0], next_due=NOW),), 0, 1)
@@ -546,8 +548,8 @@ def test_another_look_tells_of_a_missing_sign_later_where_the_store_is_far() -> 
 def test_a_run_of_an_internal_job_needs_no_free_slot_when_it_is_made_either() -> None:
     own = job()
     own = replace(own, spec=JobSpec(name="cronsensus:x", function="cronsensus:x", trigger=own.spec.trigger))
-    assert Situation(view=view(own), facts={"room": 0, "internal": True}).follows()["internal"]
-    assert "internal" not in Situation(view=view(job()), facts={"room": 0, "internal": True}).follows()
+    assert Situation(view=view(own), facts={"free_slots": 0, "internal": True}).follows()["internal"]
+    assert "internal" not in Situation(view=view(job()), facts={"free_slots": 0, "internal": True}).follows()
 
 
 @pytest.mark.parametrize(
@@ -576,7 +578,7 @@ def test_a_node_shares_a_queue_with_all_that_a_look_shows_and_with_itself() -> N
     [
         ({}, SHARED_FROM // 2),
         ({"planned": SHARED_FROM + 1}, SHARED_FROM // 2 + 1),
-        ({"room": 3}, 3),
+        ({"free_slots": 3}, 3),
         ({"planned": SHARED_FROM - 1}, 20),
         ({"nodes": 1}, 20),
         ({"nodes": 0}, 20),
@@ -586,10 +588,10 @@ def test_a_node_shares_a_queue_with_all_that_a_look_shows_and_with_itself() -> N
          "more waits"],
 )  # fmt: skip
 def test_of_many_runs_a_node_claims_a_fair_part(known: dict[str, Any], part: int) -> None:
-    given = {"planned": SHARED_FROM, "nodes": 2, "room": 20, "backlog": False} | known
+    given = {"planned": SHARED_FROM, "nodes": 2, "free_slots": 20, "backlog": False} | known
     due = [job(-SECOND, number=number) for number in range(given["planned"])]
     seen = view(*due, sessions=BOTH[: given["nodes"]], backlog=given["backlog"])
-    assert decide.plan_firing(Memory(), seen, Facts(session="a", room=given["room"]), HERE).want == part
+    assert decide.plan_firing(Memory(), seen, Facts(session="a", free_slots=given["free_slots"]), HERE).want == part
 
 
 # --- plans that fail --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cronsensus.membership.lease import IDLE_LEASE
-from cronsensus.node.session import SAY_AGAIN, OwnSession
+from cronsensus.node.session import DECLARE_AGAIN_EVERY, OwnSession
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
@@ -32,7 +32,7 @@ class Scene:
             NodeSettings(name="a", lease=lease, concurrency=1),
             new_session=new_session(),
             declare=self._declare,
-            on_shorter=lambda: None,
+            on_lease_shortened=lambda: None,
         )
 
     def _declare(self, _: Store) -> bool:
@@ -80,7 +80,13 @@ def test_node_declares_once_more_after_a_while_and_then_as_long_as_a_newer_relea
     scene = Scene()
     scene.own.open_session()
     scene.comes = [True, False]
-    for seconds, declared in ((SAY_AGAIN, 1), (1, 2), (SAY_AGAIN, 2), (1, 3), (SAY_AGAIN + 1, 3)):
+    for seconds, declared in (
+        (DECLARE_AGAIN_EVERY, 1),
+        (1, 2),
+        (DECLARE_AGAIN_EVERY, 2),
+        (1, 3),
+        (DECLARE_AGAIN_EVERY + 1, 3),
+    ):
         scene.clock.advance(timedelta(seconds=seconds))
         scene.own.declare_again()
         assert scene.declared == declared

@@ -13,12 +13,12 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, LogLine, Occurrence
 from cronsensus.model.states import Reason, State
-from cronsensus.node import said
+from cronsensus.node import accepted_ends
+from cronsensus.node.accepted_ends import AcceptedEnds
 from cronsensus.node.claiming import UNRECORDED
 from cronsensus.node.executors.base import Call
 from cronsensus.node.reconciling import SETTLE_TIME
-from cronsensus.node.said import Said
-from cronsensus.node.session import SAY_AGAIN
+from cronsensus.node.session import DECLARE_AGAIN_EVERY
 from cronsensus.stores.memory.snapshots import restore_snapshot, take_snapshot
 from cronsensus.testing.conformance import steps
 from cronsensus.triggers import every
@@ -183,7 +183,7 @@ def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_aga
 
 
 def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again(monkeypatch):
-    monkeypatch.setattr(said, "MOST_TEXT", -1)  # while the lease lasts: the run is adopted, and not taken over
+    monkeypatch.setattr(accepted_ends, "MOST_TEXT", -1)  # while the lease lasts: the run is adopted, and not taken over
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
@@ -199,7 +199,7 @@ def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again(monkeypatc
 
 
 def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_again(monkeypatch):
-    monkeypatch.setattr(said, "MOST_TEXT", -1)
+    monkeypatch.setattr(accepted_ends, "MOST_TEXT", -1)
     bench = Forgetful(job(on_crash="fail"))
     (number,) = bench.enqueue()
     bench.step()
@@ -384,11 +384,11 @@ def test_definitions_that_the_store_forgot_are_declared_again(monkeypatch):
     assert node.store.job("work") is not None
     node.forget(before[0])
     assert node.store.job("work") is None
-    node.go_on(SAY_AGAIN + 5)
+    node.go_on(DECLARE_AGAIN_EVERY + 5)
     assert node.store.job("work") is not None
     assert node.begun
     declared = len(before)
-    node.go_on(2 * SAY_AGAIN)
+    node.go_on(2 * DECLARE_AGAIN_EVERY)
     assert declared == len(before) == 2
 
 
@@ -493,19 +493,19 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
 
 def test_ends_are_kept_for_a_minute_and_no_longer():
     bench = Forgetful()
-    said: Said = bench.round.active_runs.accepted_ends
+    accepted: AcceptedEnds = bench.round.active_runs.accepted_ends
     bench.enqueue()
     bench.step()
     bench.finish()
-    (key,) = said.keys()
+    (key,) = accepted.keys()
     bench.go_on(ENDS_KEPT - 2)
     bench.enqueue()
     bench.step()
     bench.finish()
-    assert key in said
+    assert key in accepted
     bench.go_on(3)
     bench.enqueue()
     bench.step()
     bench.finish()
-    assert key not in said
-    assert len(said.keys()) == 2
+    assert key not in accepted
+    assert len(accepted.keys()) == 2

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cronsensus.membership.lease import SessionLease
+from cronsensus.node.accepted_ends import Key
 from cronsensus.node.reconciling import ASKED_FOR_EVERY, MOST_SESSIONS_SHOWN, SETTLE_TIME, Reconciling
-from cronsensus.node.said import Key
 from cronsensus.timing.clock import ManualClock
 from tests.node.views import holder, view
 

@@ -17,12 +17,12 @@ HERE = 1000.0
 LONG_QUEUE: dict[str, Any] = {
     "hungry": True, "looked_at": HERE - 0.1, "look_at": HERE + 5, "pace": Pace(1000.0, HERE, 0, HERE - 0.01),
 }  # fmt: skip
-RESULTS: dict[str, Any] = {"room": 0, "unsettled": True}
+RESULTS: dict[str, Any] = {"free_slots": 0, "unsettled": True}
 ENOUGH: dict[str, Any] = RESULTS | {"queue": Queue(80, few=False, waits_for=0.05)}
 
 
 def next_step(facts: dict[str, Any], memory: dict[str, Any]) -> Next:
-    known: dict[str, Any] = {"session": "a", "room": 4}
+    known: dict[str, Any] = {"session": "a", "free_slots": 4}
     return decide.next_step(Memory(**LONG_QUEUE | memory), Facts(**known | facts), HERE)[0]
 
 

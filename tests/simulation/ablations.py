@@ -94,7 +94,7 @@ class NoSerialGuard(MemoryStore):
 class NoConcurrencyLimit(MemoryStore):
     """Does not count."""
 
-    def _has_room(self, job, chosen):
+    def _is_below_limit(self, job, chosen):
         return True
 
 
@@ -346,7 +346,7 @@ def never_takes_over(*seen):
 def blind_while_full(memory, view, facts, now, **more):
     """Does not look for what is due to be fired while all its slots are taken."""
     after = _set_alarm(memory, view, facts, now, **more)
-    return after if facts.room else dataclasses.replace(after, look_at=1e18)
+    return after if facts.free_slots else dataclasses.replace(after, look_at=1e18)
 
 
 class NeverRenews(SessionRenewer):

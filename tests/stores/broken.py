@@ -406,7 +406,7 @@ class NoConcurrency(BrokenStore):
 
     rejected_by = "test_a_job_runs_no_more_often_at_a_time_than_its_concurrency"
 
-    def _has_room(self, job: JobRow, chosen: int) -> bool:
+    def _is_below_limit(self, job: JobRow, chosen: int) -> bool:
         return True
 
 
@@ -415,7 +415,7 @@ class TheDeadTakeUpRoom(BrokenStore):
 
     rejected_by = "test_runs_of_a_dead_session_do_not_count_against_concurrency"
 
-    def _has_room(self, job: JobRow, chosen: int) -> bool:
+    def _is_below_limit(self, job: JobRow, chosen: int) -> bool:
         most = job.spec.policies.concurrency
         return most is None or len(job.running) + chosen < most
 
@@ -1492,12 +1492,12 @@ class SkipsWhatWaits(BrokenStore):
     rejected_by = "test_what_waits_is_taken_when_there_is_room_and_never_skipped"
 
     def _decide_time(
-        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
+        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, below_limit: bool
     ) -> Claim | NotWon:
         found = job.keys.get(scheduled_key(time))
-        if found is not None and found.state is State.PENDING and not room:
+        if found is not None and found.state is State.PENDING and not below_limit:
             self._space.close_run(found, State.SKIPPED, now, reason="overlap")
-        return super()._decide_time(job, time, intent, holder, now, room=room)
+        return super()._decide_time(job, time, intent, holder, now, below_limit=below_limit)
 
 
 class MakesRunsForNobody(BrokenStore):
@@ -1515,9 +1515,9 @@ class GrantsTooEarly(BrokenStore):
     rejected_by = "test_a_time_is_not_granted_before_the_clock_of_the_store_says_it"
 
     def _decide_time(
-        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
+        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, below_limit: bool
     ) -> Claim | NotWon:
-        return super()._decide_time(job, time, intent, holder, max(now, time), room=room)
+        return super()._decide_time(job, time, intent, holder, max(now, time), below_limit=below_limit)
 
 
 class RunsHoweverLate(BrokenStore):

@@ -308,7 +308,7 @@ IN_LUA = [
     Without(" and not is_late(row)", "", "test_expired_work_is_not_claimed_even_if_it_is_more_than_one_claim_closes"),
     Without("return line.due <= til", "return true", "test_nothing_is_claimed_before_it_is_due"),
     Without("if is_alive(holder) then", "if true then", "test_runs_of_a_dead_session_do_not_count_against_concurrency"),
-    Without("room = room - 1", "", "test_a_job_runs_no_more_often_at_a_time_than_its_concurrency"),
+    Without("runs_left = runs_left - 1", "", "test_a_job_runs_no_more_often_at_a_time_than_its_concurrency"),
     Without(
         "row.state == 'running' and row.token == token and",
         "row.state == 'running' and",

@@ -137,16 +137,16 @@ def _check_choices(job: str, trigger: Trigger, name: str, theirs: Trigger | None
     now = SystemClock().now().astimezone(UTC)
     at = trigger.next_after(now)
     whose = f"{job!r} has" if own else "the upstream before it has"
-    said = f"{name!r} has another schedule than {whose}, so say which of its times count: "
+    start = f"{name!r} has another schedule than {whose}, so say which of its times count: "
     if at is None or theirs is None:
-        return f"{said}after={{{name}: 'latest_before'}}"
+        return f"{start}after={{{name}: 'latest_before'}}"
     before = last_until(theirs, at)
     previous = last_until(trigger, at - timedelta(microseconds=1))
     first = None if previous is None else theirs.next_after(previous)
     latest = "none yet" if before is None else format_instant(before)
     period = "none" if first is None or first > at else f"{format_instant(first)} to {latest}"
     return (
-        f"{said}after={{{name}: …}}. Of {job} at {format_instant(at)} that would be with 'latest_before' {latest}, "
+        f"{start}after={{{name}: …}}. Of {job} at {format_instant(at)} that would be with 'latest_before' {latest}, "
         f"with 'all_in_period' {period}, with 'same' {_is_same_trigger(theirs, at)}"
     )
 

@@ -61,7 +61,7 @@ class Alert:
         on, jobs = _read_texts(on, "on=['failed', 'missed']"), _read_texts(jobs, "jobs='billing-*'")
         for event in on:
             if event not in EVENTS:
-                raise InvalidOption(unknown(event, EVENTS, where="on=[…] of an Alert", elsewhere={}))
+                raise InvalidOption(unknown(event, EVENTS, where="on=[…] of an Alert", instead={}))
         if not on:
             raise InvalidOption("Alert(on=[]) tells of nothing; name events, as on=['failed', 'missed']")
         if not jobs or jobs == ("",):
@@ -129,7 +129,7 @@ def _read_options(options: dict[str, Any]) -> Alert:
     known = {"target", "on", "jobs", "name", "secret", "in_row", "backlog"}
     for name in options:
         if name not in known:
-            raise InvalidOption(unknown(name, known, where="an alert of the settings", elsewhere={}))
+            raise InvalidOption(unknown(name, known, where="an alert of the settings", instead={}))
     if "target" not in options:
         raise InvalidOption("an alert of the settings has no target; write target='https://hooks.example/…'")
     return Alert(options.pop("target"), **options)

@@ -44,7 +44,7 @@ class Expected:
     """What is expected of a job.
 
     Attributes:
-        within: it succeeds at least so often; ``None``: nothing is said.
+        within: it succeeds at least so often; ``None``: no limit is set.
         takes: a run takes no longer.
         dropped: no running release declares it any more.
     """
@@ -139,9 +139,9 @@ def _find_overdue(
     store: Store, job: str, last: Success | None, within: timedelta, now: datetime, *, dropped: bool
 ) -> Iterator[Event]:
     if last is not None and last.finished_at is not None:
-        since, number, said = last.finished_at, last.id, "its last success is older"
+        since, number, what = last.finished_at, last.id, "its last success is older"
     elif (view := store.job(job)) is not None and (dropped or view.retired_at is None):
-        since, number, said = view.created_at, 0, "it has never succeeded"
+        since, number, what = view.created_at, 0, "it has never succeeded"
     else:
         return
     if since - now > AHEAD and (found := store.job(job)) is not None:
@@ -155,7 +155,7 @@ def _find_overdue(
             event="overdue",
             at=now,
             job=job,
-            reason=f"no success for {format_duration(within)}: {_DROPPED if dropped else said}",
+            reason=f"no success for {format_duration(within)}: {_DROPPED if dropped else what}",
         )
 
 
@@ -268,11 +268,11 @@ def _find_stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
 
 
 def _find_backlog(store: Store, most: timedelta, now: datetime) -> Iterator[tuple[str, Event]]:
-    said: set[str] = set()
+    seen: set[str] = set()
     where = OccurrenceFilter(states=(State.PENDING,))
     for one in store.occurrences(where, limit=_LOOKED_AT, newest_first=False):
-        if now - one.due_at > most and one.job not in said and not is_internal(one.job):
-            said.add(one.job)
+        if now - one.due_at > most and one.job not in seen and not is_internal(one.job):
+            seen.add(one.job)
             yield (
                 f"backlog:{one.job}",
                 Event(
@@ -308,7 +308,7 @@ def in_rows(store: Store, found: Sequence[Event], enough: int, wrong: Mapping[st
             if row < enough or (row > enough and one.job in open_):
                 continue
             open_.add(one.job)
-            one = replace(one, reason=f"{row} times in a row, last: {one.reason}")  # noqa: PLW2901 - said better
+            one = replace(one, reason=f"{row} times in a row, last: {one.reason}")  # noqa: PLW2901 - the reason of all of them
         kept.append(one)
     return kept
 

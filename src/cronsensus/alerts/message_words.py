@@ -35,16 +35,16 @@ def write_headline(event: Event) -> str:
 
 def write_sentence(event: Event, exact: Callable[[Event, datetime], str]) -> str:
     """Return what happened, to which nominal time, and why; ``exact`` shows a time as its job's zone has it."""
-    said = write_headline(event)
+    title = write_headline(event)
     if event.scheduled_for is not None:
-        said += f" at {exact(event, event.scheduled_for)}"
+        title += f" at {exact(event, event.scheduled_for)}"
         if event.count != 1:
-            said += " and further times" if event.count is None else f" and {event.count - 1} more times"
+            title += " and further times" if event.count is None else f" and {event.count - 1} more times"
     if event.reason:
-        said += f": {event.reason.splitlines()[0]}"
+        title += f": {event.reason.splitlines()[0]}"
     if event.run is not None:
-        said += f" (cronsensus runs show {event.run})"
-    return said
+        title += f" (cronsensus runs show {event.run})"
+    return title
 
 
 def write_subject(events: Sequence[Event]) -> str:

@@ -42,8 +42,8 @@ def unmute_job(store: Store, job: str, *, by: str, why: str) -> bool:
 def list_muted(store: Store) -> list[Muted]:
     """Return the jobs of which nobody is told."""
     found = [one for one in store.locks(limit=_MOST) if one.name.startswith(_LOCK)]
-    said = [one.holder.partition("\n") for one in found]
+    holders = [one.holder.partition("\n") for one in found]
     return [
         Muted(one.name.removeprefix(_LOCK), by, why, one.expires_in)
-        for one, (by, _, why) in zip(found, said, strict=True)
+        for one, (by, _, why) in zip(found, holders, strict=True)
     ]

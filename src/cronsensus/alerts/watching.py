@@ -33,8 +33,8 @@ from cronsensus.alerts.muting import list_muted
 from cronsensus.alerts.sending import LONGEST_WAIT, Message, send_message
 from cronsensus.errors import AlertNotSent, DuplicateJob, InvalidOption, Retry
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.time_words import exact
-from cronsensus.insight.why import why
+from cronsensus.insight.time_words import exact_time
+from cronsensus.insight.why import explain_time
 from cronsensus.model.ends import Again
 from cronsensus.model.job import ALERT, JobSpec, is_internal
 from cronsensus.model.occurrence import Item
@@ -56,7 +56,7 @@ AT_MOST = 4
 """Messages of an alert in ``WINDOW``; what comes in between goes with the next one."""
 WINDOW = timedelta(seconds=60)
 MOST_EXPLAINED = 10
-"""Events of a message, beyond which none has the sentences of ``why``: each is several reads."""
+"""Events of a message, beyond which none has the sentences of ``explain_time``: each is several reads."""
 JOB = ALERT
 KEY = "watch"
 OPTIONS: dict[str, Any] = {
@@ -237,18 +237,18 @@ class Alerts:
 
         def shown(event: Event, at: datetime) -> str:
             view = views.get(event.job or "")
-            return exact(at) if view is None else exact(at, zone_of(view.spec.trigger))
+            return exact_time(at) if view is None else exact_time(at, zone_of(view.spec.trigger))
 
-        said = events_as_data(events)
-        for one, event in zip(said, events, strict=False):
+        data = events_as_data(events)
+        for one, event in zip(data, events, strict=False):
             view, base = views.get(event.job or ""), self._dashboard_url()
             one["url"] = None if base is None or event.run is None else f"{base.rstrip('/')}/runs/{event.run}"
             explain = view is not None and event.scheduled_for is not None and event.event in {"failed", "missed"}
             one["why"] = None
             if explain and len(events) <= MOST_EXPLAINED and view is not None and event.scheduled_for is not None:
-                one["why"] = " ".join(map(str, why(store, view, event.scheduled_for).sentences))
+                one["why"] = " ".join(map(str, explain_time(store, view, event.scheduled_for).sentences))
         words = write_subject(events), write_text(events, shown)
-        return Message(alert.name, store.namespace, events, *words, said, named_by or events)
+        return Message(alert.name, store.namespace, events, *words, data, named_by or events)
 
     def try_out(self, alert: Alert, namespace: str) -> str | None:
         """Send a message that tells of nothing; return what went wrong."""

@@ -7,15 +7,15 @@ from datetime import timedelta
 import click
 
 from cronsensus.alerts.muting import list_muted, mute_job, unmute_job
-from cronsensus.cli.app import application, complete_app, complete_job, opened_store
+from cronsensus.cli.app import complete_app, complete_job, load_application, opened_store
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Group, Invocation
-from cronsensus.cli.options import DurationType, acting
-from cronsensus.cli.output import Cell, Output, message
+from cronsensus.cli.options import DurationType, add_operator_options
+from cronsensus.cli.output import Cell, Output, print_message
 from cronsensus.cli.zones import JobZones
 from cronsensus.errors import StoreError
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.time_words import brief, exact, relative
+from cronsensus.insight.time_words import brief_duration, exact_time, relative_time
 from cronsensus.scheduler import Scheduler
 
 
@@ -32,7 +32,7 @@ def alerts() -> None:
 def _loaded(name: str | None) -> Scheduler:
     if name is not None:
         Invocation.current().app = name
-    found = application(name).scheduler
+    found = load_application(name).scheduler
     if found.alerts is None:
         raise CommandError(
             "this application declares no alerts",
@@ -54,7 +54,7 @@ def list_(name: str | None) -> None:
         with opened_store() as store:
             silent = list_muted(store)
     except StoreError as error:  # no node has made it yet, say; the alerts are known all the same
-        message(f"what is muted is not known: {error}")
+        print_message(f"what is muted is not known: {error}")
         silent = []
     rows = [
         {"name": one.name, "on": list(one.on), "jobs": list(one.jobs), "target": one.shown_target}
@@ -78,7 +78,7 @@ def list_(name: str | None) -> None:
         output.heading("Muted")
         output.table(
             ["job", "for", "by", "reason"],
-            [[Cell(one.job, "bold"), brief(one.left), one.by, one.reason] for one in silent],
+            [[Cell(one.job, "bold"), brief_duration(one.left), one.by, one.reason] for one in silent],
         )
 
 
@@ -108,7 +108,7 @@ def test(name: str | None, alert: str | None) -> int:
 @alerts.command("mute")
 @click.argument("job", shell_complete=complete_job)
 @click.option("--for", "span", type=DurationType(), required=True, metavar="DURATION", help="For how long, as 2h.")
-@acting(reason=True)
+@add_operator_options(reason=True)
 def mute_(job: str, span: timedelta, reason: str, by: str) -> None:
     """Tell nobody of a job for a while; what happens meanwhile is not told later.
 
@@ -119,13 +119,13 @@ def mute_(job: str, span: timedelta, reason: str, by: str) -> None:
         require_job(store, job)
         until = mute_job(store, job, span, by=by, why=reason)
         if not output.printed_json({"job": job, "until": until}):
-            shown = exact(until.replace(microsecond=0), JobZones(store).find_zone(job))
-            output.line(f"nobody is told of {job} until {shown} ({relative(until, store.now())})")
+            shown = exact_time(until.replace(microsecond=0), JobZones(store).find_zone(job))
+            output.line(f"nobody is told of {job} until {shown} ({relative_time(until, store.now())})")
 
 
 @alerts.command("unmute")
 @click.argument("job", shell_complete=complete_job)
-@acting(reason=False)
+@add_operator_options(reason=False)
 def unmute_(job: str, reason: str, by: str) -> None:
     """Tell of a job again.
 

@@ -25,8 +25,8 @@ import click
 
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Invocation
-from cronsensus.cli.output import message, message_once
-from cronsensus.cli.terminal import clean
+from cronsensus.cli.output import message_once, print_message
+from cronsensus.cli.terminal import clean_text
 from cronsensus.errors import CronsensusError, StoreReadOnly
 from cronsensus.insight.time_words import shorten
 from cronsensus.stores.base import Store
@@ -50,14 +50,14 @@ class Application:
     name: str
 
 
-def settings() -> Settings:
+def read_settings() -> Settings:
     """Return the settings as flags, environment, and pyproject.toml give them."""
     from cronsensus.config import load_settings
 
     return load_settings(Invocation.current().flags(), {}, env=os.environ, start=Path.cwd())
 
 
-def application(name: str | None = None, **flags: Any) -> Application:
+def load_application(name: str | None = None, **flags: Any) -> Application:
     """Load the application called ``name``, or else the one that the settings name, or else the one that lies here.
 
     Args:
@@ -78,8 +78,8 @@ def application(name: str | None = None, **flags: Any) -> Application:
 
 
 def _found(name: str | None = None) -> Application | None:
-    name = name or Invocation.current().app or settings().app
-    return load(name) if name else _discover()
+    name = name or Invocation.current().app or read_settings().app
+    return load_scheduler(name) if name else _discover()
 
 
 def _configured(found: Application, **flags: Any) -> Application:
@@ -89,20 +89,20 @@ def _configured(found: Application, **flags: Any) -> Application:
     """
     found.scheduler.configure(Invocation.current().flags() | flags)
     Invocation.current().scheduler = found.scheduler
-    effective, outside = found.scheduler.settings, settings()
+    effective, outside = found.scheduler.settings, read_settings()
     for name in ("url", "namespace"):
         elsewhere = outside.source(name) not in {"default", "flag"}
         if effective.source(name) == "argument" and elsewhere and outside.value(name) != effective.value(name):
             message_once(
                 f"note: {outside.source(name)} says {name} {outside.shown(name)}, which does not count: "
-                f"{clean(found.name)} gives {effective.shown(name)} itself (--{name} would count)"
+                f"{clean_text(found.name)} gives {effective.shown(name)} itself (--{name} would count)"
             )
     return found
 
 
-def settled() -> Settings | None:
+def read_settled() -> Settings | None:
     """Return the settings if they name the store and no application can change that; ``None``: one can, or none do."""
-    known, invocation = settings(), Invocation.current()
+    known, invocation = read_settings(), Invocation.current()
     if invocation.url is not None:
         return known
     may_be_another = invocation.app or known.app or any((Path.cwd() / candidate).exists() for candidate in CANDIDATES)
@@ -112,7 +112,7 @@ def settled() -> Settings | None:
 def known_settings() -> tuple[Settings, str | None]:
     """Return the settings that a node would have here, and the application whose arguments are among them."""
     found = _found()
-    return (settings(), None) if found is None else (_configured(found).scheduler.settings, found.name)
+    return (read_settings(), None) if found is None else (_configured(found).scheduler.settings, found.name)
 
 
 @contextlib.contextmanager
@@ -132,7 +132,7 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
         if check:
             check_store(store, writable=writable)
         if store.capabilities.hosts == "one" and store.capabilities.clock == "process":
-            message("note: memory:// lives inside of one process; no other process sees what is in it")
+            print_message("note: memory:// lives inside of one process; no other process sees what is in it")
         yield store
     finally:
         if ours:
@@ -153,7 +153,9 @@ def check_store(store: Store, *, writable: bool = False) -> None:
 
     scheduler = Invocation.current().scheduler
     try:
-        with connecting((scheduler.settings if scheduler else settings()).url, lambda text: click.echo(text, err=True)):
+        with connecting(
+            (scheduler.settings if scheduler else read_settings()).url, lambda text: click.echo(text, err=True)
+        ):
             store.check()
     except StoreReadOnly as error:
         if writable:
@@ -166,7 +168,7 @@ def check_store(store: Store, *, writable: bool = False) -> None:
 def code_at_hand() -> Scheduler | None:
     """Return the Scheduler that was loaded to find the store, or that ``--app`` names; ``None``: neither."""
     loaded: Scheduler | None = Invocation.current().scheduler
-    return application().scheduler if loaded is None and Invocation.current().app else loaded
+    return load_application().scheduler if loaded is None and Invocation.current().app else loaded
 
 
 def _how_to_say() -> str:
@@ -184,7 +186,7 @@ def _store() -> tuple[Store, bool]:
     """Return the store, and whether it is ours to close."""
     from cronsensus.stores import open_store
 
-    known = settings()
+    known = read_settings()
     # With --url on the command line nothing of the application can change the answer. Else its own url comes before
     # that of the environment, as it does in its nodes: a command must not look at another store than they.
     if Invocation.current().url is None:
@@ -199,11 +201,11 @@ def _store() -> tuple[Store, bool]:
                     f"{', '.join(CANDIDATES)} there holds a Scheduler",
                     then="cronsensus --url sqlite:///cronsensus.db …, or " + _how_to_say(),
                 )
-            message(f"using {known.url} (it lies here)")
+            print_message(f"using {known.url} (it lies here)")
     return open_store(known.url, namespace=known.namespace), True
 
 
-def load(name: str) -> Application:
+def load_scheduler(name: str) -> Application:
     """Import ``MODULE:ATTR`` and return the Scheduler there; without ``:ATTR`` the only one of the module.
 
     Raises:
@@ -348,7 +350,7 @@ def _discover() -> Application | None:
         module = import_module(path.stem)
         if _schedulers(module):
             found = _only_one(module, path.stem)
-            message_once(f"using {clean(found.name)} (found in {candidate})")
+            message_once(f"using {clean_text(found.name)} (found in {candidate})")
             return found
     return None
 

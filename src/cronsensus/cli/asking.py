@@ -9,7 +9,7 @@ import click
 from cronsensus.cli.errors import FAILED, CommandError
 
 
-def ask(
+def confirm_act(
     question: str, *, about: str = "these should run", then: str = "the same with --yes; or with --dry-run to see them"
 ) -> None:
     """Return if somebody says yes.

@@ -14,9 +14,9 @@ from cronsensus.cli.audit_observed import audit_observed
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import DurationType
-from cronsensus.cli.output import Cell, Output, Row, message
+from cronsensus.cli.output import Cell, Output, Row, print_message
 from cronsensus.insight.live_nodes import live_nodes
-from cronsensus.insight.time_words import brief, counted, exact, read_time
+from cronsensus.insight.time_words import brief_duration, exact_time, format_count, read_time
 
 SHOWN = 20
 MOST_ROWS = 50
@@ -69,21 +69,21 @@ def audit(names: tuple[str, ...], since: str | None, until: str | None, toleranc
     if output.as_json:
         output.line(json.dumps(report.to_json()))
     else:
-        show(output, report, no_node=no_node)
+        print_report(output, report, no_node=no_node)
     return OK if report.ok else FAILED
 
 
-def show(output: Output, report: Report, *, no_node: bool = False) -> None:
+def print_report(output: Output, report: Report, *, no_node: bool = False) -> None:
     """Print a report as a table, its findings, and one sentence."""
     # Verdicts add up to what was expected; then what is counted beside them. Of all but the first and those that one
     # looks for, a column without a number tells nothing.
     numbers = [name for name in NUMBERS if name in ALWAYS or any(getattr(job, name) for job in report.jobs)]
     rows: list[Row] = [
-        [Cell(job.job, "bold"), *(number(name, getattr(job, name)) for name in numbers)]
+        [Cell(job.job, "bold"), *(style_count(name, getattr(job, name)) for name in numbers)]
         for job in report.jobs[:MOST_ROWS]
     ]
     if report.jobs_audited > 1:
-        rows.append([Cell("all jobs", "bold"), *(number(name, getattr(report, name)) for name in numbers)])
+        rows.append([Cell("all jobs", "bold"), *(style_count(name, getattr(report, name)) for name in numbers)])
     output.table(
         ["job", *("started" if name == "ran" else name for name in numbers)],
         rows,
@@ -92,37 +92,39 @@ def show(output: Output, report: Report, *, no_node: bool = False) -> None:
         spare=("started", "takeovers"),
     )
     if report.jobs_audited > MOST_ROWS:
-        message(f"{report.jobs_audited - MOST_ROWS:,} more jobs are counted, not shown; -o json shows them")
+        print_message(f"{report.jobs_audited - MOST_ROWS:,} more jobs are counted, not shown; -o json shows them")
     if report.runs:
         late = report.lateness
-        shown = [f"{name} {brief(timedelta(seconds=late.quantile(q)))}" for name, q in (("p50", 0.5), ("p99", 0.99))]
-        output.line(f"started late by: {', '.join(shown)}, max {brief(timedelta(seconds=late.max))}")
+        shown = [
+            f"{name} {brief_duration(timedelta(seconds=late.quantile(q)))}" for name, q in (("p50", 0.5), ("p99", 0.99))
+        ]
+        output.line(f"started late by: {', '.join(shown)}, max {brief_duration(timedelta(seconds=late.max))}")
     for finding in report.findings[:SHOWN]:
         output.line(Cell(f"{finding.kind}: {finding.sentence}", "red"))
     if report.found > SHOWN:
-        message(f"{report.found - SHOWN:,} more findings; -o json shows the first {len(report.findings):,}")
+        print_message(f"{report.found - SHOWN:,} more findings; -o json shows the first {len(report.findings):,}")
     for note in report.notes[:SHOWN]:
-        message(f"note: {note}")
-    output.line(verdict(report, no_node=no_node))
+        print_message(f"note: {note}")
+    output.line(closing_sentence(report, no_node=no_node))
 
 
-def number(name: str, value: int) -> Cell:
+def style_count(name: str, value: int) -> Cell:
     """Return a count, coloured where one should look at it."""
     style = {"duplicates": "bold red", "failed": "red", "missed": "bold magenta", "takeovers": "cyan"}.get(name, "")
     return Cell(f"{value:,}", style if value else "")
 
 
-def verdict(report: Report, *, no_node: bool = False) -> Cell:
+def closing_sentence(report: Report, *, no_node: bool = False) -> Cell:
     """Return the closing sentence; ``no_node``: none is alive to decide what is pending."""
-    until = "" if report.until is None else f" up to {exact(report.until.replace(microsecond=0))}"
+    until = "" if report.until is None else f" up to {exact_time(report.until.replace(microsecond=0))}"
     if report.ok:
         allowed = "all allowed" if not report.left_open else f"{report.left_open:,} left open (see the notes)"
-        attempts = f"{counted(report.runs, 'attempt')}, {allowed}"
+        attempts = f"{format_count(report.runs, 'attempt')}, {allowed}"
         if not report.pending:
-            times = f"{counted(report.expected, 'nominal time')}{until}"
+            times = f"{format_count(report.expected, 'nominal time')}{until}"
             return Cell(f"ok: {times}, each with exactly one verdict; {attempts}", "bold green")
-        done = f"{report.expected - report.pending:,} of {counted(report.expected, 'nominal time')}{until}"
+        done = f"{report.expected - report.pending:,} of {format_count(report.expected, 'nominal time')}{until}"
         rest = f"{report.pending:,} pending" + (", and no node is alive" if no_node else "")
         return Cell(f"ok so far: {done} have exactly one verdict, {rest}; {attempts}", "bold yellow")
-    found = counted(report.found, "finding")
+    found = format_count(report.found, "finding")
     return Cell(f"not ok: {found} among {report.expected:,} nominal times{until}", "bold red")

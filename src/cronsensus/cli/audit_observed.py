@@ -7,9 +7,9 @@ from collections.abc import Collection
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import OK
-from cronsensus.cli.output import Cell, Output, Row, message
+from cronsensus.cli.output import Cell, Output, Row, print_message
 from cronsensus.external.observed import Observed, read_observed
-from cronsensus.insight.time_words import counted, read_time
+from cronsensus.insight.time_words import format_count, read_time
 
 
 def audit_observed(output: Output, names: Collection[str], since: str | None, until: str | None) -> int:
@@ -35,20 +35,21 @@ def audit_observed(output: Output, names: Collection[str], since: str | None, un
         prose=("job",),
     )
     if found.forgotten:
-        message(f"{counted(found.forgotten, 'run')} are missing: the store was away for too long")
+        print_message(f"{format_count(found.forgotten, 'run')} are missing: the store was away for too long")
     if found.jobs:
-        output.line(Cell(sentence(found), "bold"))
+        output.line(Cell(describe_observed(found), "bold"))
     return OK
 
 
-def sentence(found: Observed) -> str:
+def describe_observed(found: Observed) -> str:
     """Return what was observed, in one sentence."""
     times = sum(one.times for one in found.jobs)
     replicas = max(one.replicas for one in found.jobs)
     guarded = sum(one.guarded for one in found.jobs)
     also = f" (of which a guarded process ran {guarded:,} too)" if guarded else ""
-    return f"{counted(times, 'time')}{also}, {counted(replicas, 'replica')}: would have prevented " + counted(
-        _prevented(found), "run"
+    return (
+        f"{format_count(times, 'time')}{also}, {format_count(replicas, 'replica')}: would have prevented "
+        + format_count(_prevented(found), "run")
     )
 
 

@@ -9,16 +9,16 @@ import click
 from cronsensus.after.downstream import Downstream
 from cronsensus.after.downstream import list_downstream as behind_of
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.asking import ask
+from cronsensus.cli.asking import confirm_act
 from cronsensus.cli.group import Command
-from cronsensus.cli.options import acting, job_argument
-from cronsensus.cli.output import Output, message, word
-from cronsensus.cli.terminal import clean
+from cronsensus.cli.options import add_operator_options, job_argument
+from cronsensus.cli.output import Output, print_message, style_state
+from cronsensus.cli.terminal import clean_text
 from cronsensus.cli.zones import default_zone
 from cronsensus.insight.backfill_plan import BackfillPlan, plan_backfill
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.time_words import counted, exact, read_time
+from cronsensus.insight.time_words import exact_time, format_count, read_time
 from cronsensus.jobs.acting import MOST_AT_ONCE
 from cronsensus.model.occurrence import Enqueued
 from cronsensus.stores.pages import every_edge, rules_of
@@ -33,7 +33,7 @@ _PREVIEWED = 20
 @click.option("--dry-run", is_flag=True, help="Only show which times would run.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--downstream", is_flag=True, help="And after it the jobs that come after it, for the same times.")
-@acting()
+@add_operator_options()
 def backfill(
     *, job: str, start: str, end: str, dry_run: bool, yes: bool, downstream: bool, reason: str, by: str
 ) -> None:
@@ -51,7 +51,7 @@ def backfill(
     with opened_store() as store:
         behind = behind_of(rules_of(every_edge(store)), job) if downstream else Downstream((), ())
         for other in behind.others:
-            message(f"{other} is left alone: it comes after other times of these")
+            print_message(f"{other} is left alone: it comes after other times of these")
         now = store.now()
         plans: dict[str, BackfillPlan] = {}
         skips = False
@@ -66,15 +66,15 @@ def backfill(
         for plan in () if dry_run else plans.values():
             plan.require_provable()
         if skips and not output.as_json:
-            message("while these run, times of its schedule are skipped (overlap=skip)")
+            print_message("while these run, times of its schedule are skipped (overlap=skip)")
         count = sum(len(plan.missing) for plan in plans.values())
         if dry_run or not count:
             if output.as_json and not dry_run:
                 _print_created(output, plans, {})
             return
         if not yes:
-            whose = clean(job) + (f" and {counted(len(plans) - 1, 'job')} after it" if behind.jobs else "")
-            ask(f"Run {whose} {counted(count, 'time')}?")
+            whose = clean_text(job) + (f" and {format_count(len(plans) - 1, 'job')} after it" if behind.jobs else "")
+            confirm_act(f"Run {whose} {format_count(count, 'time')}?")
         created: dict[str, list[Enqueued]] = {}
         for name, plan in plans.items():  # upstream first: the gate of what comes after it finds it active
             missing = plan.missing
@@ -97,8 +97,8 @@ def _print_created(output: Output, plans: Mapping[str, BackfillPlan], created: M
     if output.printed_json(rows[0] | ({"downstream": rows[1:]} if rows[1:] else {})):
         return
     for name in plans:
-        output.line(f"created {counted(len(created.get(name, ())), 'run')} of {name}")
-    message(f"watch them: cronsensus runs list --job {next(iter(plans))}")
+        output.line(f"created {format_count(len(created.get(name, ())), 'run')} of {name}")
+    print_message(f"watch them: cronsensus runs list --job {next(iter(plans))}")
 
 
 def _preview(output: Output, plans: Mapping[str, BackfillPlan], *, dry_run: bool) -> None:
@@ -132,8 +132,8 @@ def _preview_one(output: Output, plan: BackfillPlan, *, dry_run: bool) -> None:
         ["nominal time", "now", "then"],
         [
             [
-                exact(time, plan.zone),
-                word(standing[time].state)
+                exact_time(time, plan.zone),
+                style_state(standing[time].state)
                 if time in standing
                 else "may have been pruned"
                 if time in pruned
@@ -145,5 +145,5 @@ def _preview_one(output: Output, plan: BackfillPlan, *, dry_run: bool) -> None:
         empty="no nominal time lies in that stretch",
     )
     if len(times) > len(shown):
-        message(f"… and {len(times) - len(shown)} more")
-    message(f"{len(times) - len(standing) - len(pruned)} of {counted(len(times), 'time')} would run")
+        print_message(f"… and {len(times) - len(shown)} more")
+    print_message(f"{len(times) - len(standing) - len(pruned)} of {format_count(len(times), 'time')} would run")

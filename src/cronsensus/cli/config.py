@@ -6,7 +6,7 @@ import click
 
 from cronsensus.cli.app import known_settings
 from cronsensus.cli.group import Command
-from cronsensus.cli.output import Cell, Output, message
+from cronsensus.cli.output import Cell, Output, print_message
 from cronsensus.security.masking import mask
 
 
@@ -22,7 +22,7 @@ def config() -> None:
     output = Output.current()
     known, of = known_settings()
     for sentence in misspelt():
-        message(f"note: {sentence}")
+        print_message(f"note: {sentence}")
     if output.as_json:
         values = {name: known.value(name) for name in known.names()}
         rows = {
@@ -40,4 +40,4 @@ def config() -> None:
             if of is None or name != "app" or known.app is not None
         ],
     )
-    message(f"settings of {of}" if of else "no application: what it gives as arguments is not in this list")
+    print_message(f"settings of {of}" if of else "no application: what it gives as arguments is not in this list")

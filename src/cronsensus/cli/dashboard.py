@@ -11,7 +11,7 @@ from cronsensus.cli.app import check_store, code_at_hand, opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import whoami
-from cronsensus.cli.output import message
+from cronsensus.cli.output import print_message
 
 if TYPE_CHECKING:
     from cronsensus.dashboard.serving import Server
@@ -23,7 +23,7 @@ LOOK_EVERY = 1.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def beside(what: str) -> Callable[[F], F]:
+def add_dashboard_option(what: str) -> Callable[[F], F]:
     """Add ``--dashboard [PORT]``: the dashboard is served beside ``what``, to this machine."""
     return click.option(
         "--dashboard",
@@ -36,7 +36,7 @@ def beside(what: str) -> Callable[[F], F]:
     )
 
 
-def server(
+def open_server(
     source: Scheduler | Store, *, host: str = "127.0.0.1", port: int, read_only: bool = False, prefix: str = ""
 ) -> Server:
     """Return a dashboard that listens, and say where.
@@ -57,7 +57,7 @@ def server(
         who = "it asks for the password; without TLS that travels readable"
     else:
         who = "this machine only; who has this URL may look" + ("" if read_only else " and act")
-    message(f"dashboard: {found.link} ({who})")
+    print_message(f"dashboard: {found.link} ({who})")
     return found
 
 
@@ -84,7 +84,7 @@ def dashboard(host: str, port: int, prefix: str, *, read_only: bool) -> None:
         _wait_for_schema(store)
         # With the application, pages know what comes after what.
         source = code_at_hand() or store
-        server(source, host=host, port=port, read_only=read_only, prefix=prefix).serve()
+        open_server(source, host=host, port=port, read_only=read_only, prefix=prefix).serve()
 
 
 def _wait_for_schema(store: Store) -> None:
@@ -99,7 +99,7 @@ def _wait_for_schema(store: Store) -> None:
         except SchemaMissing as error:
             if not told:
                 told = True
-                message(f"waiting for the first node: {error}")
+                print_message(f"waiting for the first node: {error}")
             Event().wait(LOOK_EVERY)
         else:
             return

@@ -7,13 +7,13 @@ from datetime import datetime
 import click
 
 from cronsensus.cli.app import opened_store
-from cronsensus.cli.asking import ask
+from cronsensus.cli.asking import confirm_act
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import whoami
-from cronsensus.cli.output import Cell, Output, message
+from cronsensus.cli.output import Cell, Output, print_message
 from cronsensus.cli.zones import default_zone
-from cronsensus.insight.time_words import exact, read_time
+from cronsensus.insight.time_words import exact_time, read_time
 from cronsensus.model.states import Reason
 from cronsensus.security.masking import mask
 
@@ -80,11 +80,11 @@ def prune(before: str | None, *, yes: bool) -> None:
     with opened_store() as store:
         now, zone = store.now(), default_zone()
         bound: datetime | None = None if before is None else read_time(before, now, tz=zone, what="--before")
-        shown = "" if bound is None else exact(bound, zone)
+        shown = "" if bound is None else exact_time(bound, zone)
         if bound is not None and bound > now:
             raise CommandError(f"--before {shown} lies in the future", then="cronsensus db prune --before 30d")
         if bound is not None and not yes:
-            ask(
+            confirm_act(
                 f"Delete all of namespace {store.namespace!r} that ended before {shown}, whatever each job's "
                 "keep says?",
                 about=f"what ended before {shown} is to be deleted, whatever each job's keep says",
@@ -96,7 +96,7 @@ def prune(before: str | None, *, yes: bool) -> None:
             batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
             deleted, needed = deleted + batch, needed + batch.needed
             if output.terminal:
-                message(f"{deleted:,} so far")
+                print_message(f"{deleted:,} so far")
     if output.printed_json({"deleted": deleted, "needed": needed, "before": bound}):
         return
     output.line(f"deleted {deleted:,}" + ("" if bound is None else f" from before {shown}"))

@@ -7,12 +7,12 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import FAILED, OK, code_of
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.output import Cell, Output, word
-from cronsensus.cli.terminal import pad
+from cronsensus.cli.output import Cell, Output, style_state
+from cronsensus.cli.terminal import pad_text
 from cronsensus.cli.zones import default_zone
 from cronsensus.errors import StoreError
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
-from cronsensus.insight.doctor import examine, unusable
+from cronsensus.insight.doctor import examine_store, unusable_store
 
 
 @click.command(cls=Command)
@@ -27,9 +27,9 @@ def doctor() -> int:
     code = OK
     try:
         with opened_store(check=False) as store:
-            found += examine(store, default_zone())
+            found += examine_store(store, default_zone())
     except StoreError as error:
-        found.append(unusable(error))
+        found.append(unusable_store(error))
         code = code_of(error)
     fails = sum(check.level == FAIL for check in found)
     warnings = sum(check.level == WARN for check in found)
@@ -39,7 +39,7 @@ def doctor() -> int:
     else:
         width = max((len(one.name) for one in found), default=0)
         for one in found:
-            output.line(Cell(f"{one.level:<4}  {pad(one.name, width)}  {one.text}", word(one.level).style))
+            output.line(Cell(f"{one.level:<4}  {pad_text(one.name, width)}  {one.text}", style_state(one.level).style))
             if one.then and one.level != OK_LEVEL:
                 output.line(f"      {' ' * width}  next: {Invocation.current().typed(one.then)}")
         verdict = f"{fails} failed, {warnings} to look at" if fails or warnings else "all is well"

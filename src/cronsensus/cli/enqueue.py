@@ -11,7 +11,7 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType, job_argument, whoami
-from cronsensus.cli.output import Output, message
+from cronsensus.cli.output import Output, print_message
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.as_data import made_data
 from cronsensus.insight.live_nodes import describe_missing_node
@@ -94,8 +94,8 @@ def enqueue(
     what = f"enqueued {one.job}: run {one.id} is" if one.created else f"{one.key} was enqueued before: run {one.id} was"
     output.line(f"{what} {one.state}")
     if missing and not one.state.final:
-        message(f"note: {missing}")
-    message(f"follow it: cronsensus runs logs -f {one.id}")
+        print_message(f"note: {missing}")
+    print_message(f"follow it: cronsensus runs logs -f {one.id}")
 
 
 def _value(text: str) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import click
 
 from cronsensus import errors
-from cronsensus.cli.terminal import clean
+from cronsensus.cli.terminal import clean_text
 from cronsensus.security.masking import mask
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
@@ -57,7 +57,7 @@ _NEXT: list[tuple[type[BaseException], str]] = [
 """The next step for errors without one; most errors say the cause, and after a semicolon what to do."""
 
 
-def report(
+def report_error(
     error: BaseException, *, debug: bool = False, as_json: bool = False, typed: Callable[[str], str] = str
 ) -> int:
     """Print an error to stderr and return the exit code that it stands for; ``typed`` completes commands to type.
@@ -70,24 +70,24 @@ def report(
     if debug:
         import traceback
 
-        click.echo(clean(mask("".join(traceback.format_exception(error))), lines=True), err=True)
+        click.echo(clean_text(mask("".join(traceback.format_exception(error))), lines=True), err=True)
     if type(error).__name__ == "NoArgsIsHelpError":
         # click 8.2 and later show the help this way when a group is called without a command.
         click.echo(str(error) or getattr(error, "message", ""), err=True)
         return USAGE
-    what, why, then, code = read(error)
+    what, why, then, code = describe_error(error)
     if as_json:
         told = {"message": mask(what), "why": mask(why) or None, "next": typed(mask(then)) or None, "exit_code": code}
         click.echo(json.dumps({"error": told}, indent=2))
-    say("error", what, fg="red")
+    print_labelled("error", what, fg="red")
     if why:
-        say("why", why)
+        print_labelled("why", why)
     if then:
-        say("next", typed(then))
+        print_labelled("next", typed(then))
     return code
 
 
-def read(error: BaseException) -> tuple[str, str, str, int]:
+def describe_error(error: BaseException) -> tuple[str, str, str, int]:
     """Return what happened, why, the next thing to type, and the exit code."""
     match error:
         case CommandError():
@@ -121,9 +121,9 @@ def code_of(error: BaseException) -> int:
     return USAGE if isinstance(error, errors.ConfigurationError) else FAILED
 
 
-def say(label: str, text: str, *, fg: str | None = None) -> None:
+def print_labelled(label: str, text: str, *, fg: str | None = None) -> None:
     """Print ``label: text`` to stderr, further lines indented under the first."""
-    first, *more = clean(mask(text), lines=True).splitlines() or [""]
+    first, *more = clean_text(mask(text), lines=True).splitlines() or [""]
     colour = False if os.environ.get("NO_COLOR") else None
     click.secho(f"{label}: ".rjust(7), fg=fg, bold=True, nl=False, err=True, color=colour)
     click.echo("\n       ".join([first, *more]), err=True)

@@ -6,14 +6,14 @@ from datetime import datetime
 
 import click
 
-from cronsensus.cli.app import application, complete_app, opened_store
+from cronsensus.cli.app import complete_app, load_application, opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.output import Cell, Output, print_message, style_state
 from cronsensus.cli.zones import default_zone
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.graph import Graph, dot, graph_of, mermaid, states_at
-from cronsensus.insight.time_words import exact, read_time
+from cronsensus.insight.graph import Graph, graph_of, states_at, write_dot, write_mermaid
+from cronsensus.insight.time_words import exact_time, read_time
 from cronsensus.stores.pages import every_edge, rules_of
 
 
@@ -37,7 +37,7 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
     if apps:
         Invocation.current().app = apps[0]
     job = jobs[0] if jobs else job
-    output, code = Output.current(), application().scheduler if Invocation.current().app else None
+    output, code = Output.current(), load_application().scheduler if Invocation.current().app else None
     if code is not None:
         specs = code.declared.specs()
     else:
@@ -45,11 +45,11 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
             specs = list(every_edge(store))
     found = graph_of(rules_of(specs))
     for circle in found.circles:
-        message(f"{' → '.join((circle[-1], *circle))} is a circle, so each waits for the last: cronsensus doctor")
+        print_message(f"{' → '.join((circle[-1], *circle))} is a circle, so each waits for the last: cronsensus doctor")
     if job is not None:
         if job not in found.jobs:
             raise CommandError(f"{job!r} comes after no job, and none after it", then="cronsensus graph")
-        found = found.around(job)
+        found = found.neighbours_of(job)
     states: dict[str, str] = {}
     at: datetime | None = None
     zone = zone_of(next((spec.trigger for spec in specs if spec.trigger), None), default_zone())
@@ -58,8 +58,9 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
             at = read_time(time, store.now(), tz=zone, what="--at")
             states = states_at(store, found, at)
             if found.jobs and not any(states.values()):
-                message(
-                    f"none of these jobs has the nominal time {exact(at, zone)}; see: cronsensus ledger {found.jobs[0]}"
+                print_message(
+                    f"none of these jobs has the nominal time {exact_time(at, zone)}; see: cronsensus "
+                    f"ledger {found.jobs[0]}"
                 )
     rows = [
         {
@@ -72,10 +73,10 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
     if output.printed_json({"at": at, "jobs": rows}):
         return
     if as_mermaid or as_dot:
-        output.line(mermaid(found, states) if as_mermaid else dot(found, states))
+        output.line(write_mermaid(found, states) if as_mermaid else write_dot(found, states))
         return
     if at is not None:
-        output.heading(f"for {exact(at, zone)}")
+        output.heading(f"for {exact_time(at, zone)}")
     _draw(output, found, states)
 
 
@@ -91,6 +92,6 @@ def _draw(output: Output, found: Graph, states: dict[str, str]) -> None:
                 + ("" if rule.which == "same" else f" ({rule.which})")
                 for rule in rules
             )
-            state = word(states[one]) if one in states else None
+            state = style_state(states[one]) if one in states else None
             line = "    " * layer + one + (f"  ◂ {said}" if said else "") + (f"  [{state.text}]" if state else "")
             output.line(Cell(line, state.style if state else ""))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.shell_completion import CompletionItem
 
-from cronsensus.cli.errors import PIPE_CLOSED, CommandError, report
+from cronsensus.cli.errors import PIPE_CLOSED, CommandError, report_error
 from cronsensus.security.masking import mask
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class LazyGroup(Group):
             if not standalone:
                 raise
             as_json = invocation.output == "json"
-            sys.exit(report(error, debug=invocation.debug, as_json=as_json, typed=invocation.typed))
+            sys.exit(report_error(error, debug=invocation.debug, as_json=as_json, typed=invocation.typed))
         if not standalone:
             return answer
         sys.exit(answer if isinstance(answer, int) else 0)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from cronsensus.cli.app import opened_store, settled
+from cronsensus.cli.app import opened_store, read_settled
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output
 from cronsensus.insight.as_data import life_data
-from cronsensus.insight.health import Health, quick_health
-from cronsensus.insight.health import health as ask_health
+from cronsensus.insight.health import Health, quick_health, read_health
 
 
 @click.command(cls=Command)
@@ -47,9 +46,9 @@ def health(node: str | None, *, ready: bool) -> int:
 
 
 def _ask(node: str | None, *, ready: bool) -> Health:
-    known = settled()
+    known = read_settled()
     quick = None if known is None or ready else quick_health(known.url, known.namespace, node=node)
     if quick is not None:
         return quick
     with opened_store(writable=True) as store:
-        return ask_health(store, node=node, ready=ready)
+        return read_health(store, node=node, ready=ready)

@@ -16,9 +16,9 @@ from cronsensus.cli.enqueue import enqueue
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Group, Invocation
 from cronsensus.cli.next import print_times, times_data
-from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
-from cronsensus.cli.output import Cell, Output, message, word
-from cronsensus.cli.terminal import clean
+from cronsensus.cli.options import add_limit_option, add_operator_options, job_argument, job_arguments, watchable
+from cronsensus.cli.output import Cell, Output, print_message, style_state
+from cronsensus.cli.terminal import clean_text
 from cronsensus.cli.zones import JobZones, default_zone
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
@@ -29,7 +29,7 @@ from cronsensus.insight.next_times import next_times
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.successes import newest_whole
 from cronsensus.insight.summaries import job_next, job_state, run_result, took, what_for
-from cronsensus.insight.time_words import counted, exact, relative, shorten
+from cronsensus.insight.time_words import exact_time, format_count, relative_time, shorten
 from cronsensus.jobs.handle import Handle
 from cronsensus.jobs.rewinding import rewind_job
 from cronsensus.model.job import JobView, Policies, is_internal, refuse_run_by_hand
@@ -66,7 +66,7 @@ jobs.add_command(enqueue)
 @click.option("--retired", is_flag=True, help="Retired jobs too.")
 @click.option("--all", "guarded", is_flag=True, help="Guarded functions too: what once, once_per and startup keep.")
 @click.option("--after", default="", metavar="NAME", help="Begin after this name: the next page.")
-@limited()
+@add_limit_option()
 @watchable
 def list_(*, text: str | None, paused: bool, retired: bool, guarded: bool, after: str, limit: int, watch: bool) -> None:
     """List jobs: in words, when next, how the last one ended, whether paused and why.
@@ -97,7 +97,7 @@ def list_(*, text: str | None, paused: bool, retired: bool, guarded: bool, after
             more = found[limit - 1].spec.name if len(found) > limit else None
             _print_jobs(output, store, found[:limit], more, hidden)
 
-        output.show(store, draw, again=watch)
+        output.show_live(store, draw, again=watch)
 
 
 def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | None, hidden: set[str]) -> None:
@@ -126,11 +126,13 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
         spare=("at", "schedule"),
     )
     if more is not None:
-        message(f"there are more: cronsensus jobs list --after '{clean(more)}'")
+        print_message(f"there are more: cronsensus jobs list --after '{clean_text(more)}'")
     if hidden:
-        message(f"{counted(len(hidden), 'guarded function')} not shown; see them: cronsensus jobs list --all")
+        print_message(
+            f"{format_count(len(hidden), 'guarded function')} not shown; see them: cronsensus jobs list --all"
+        )
     if any(not view.spec.guarded and view.spec.keeper is None for view in found) and not live_nodes(store):
-        message("no node is alive, so nothing runs; start one: cronsensus run MODULE:ATTR")
+        print_message("no node is alive, so nothing runs; start one: cronsensus run MODULE:ATTR")
 
 
 def _schedule(view: JobView) -> str:
@@ -142,7 +144,7 @@ def _schedule(view: JobView) -> str:
 
 def _state(view: JobView, zone: tzinfo) -> Cell:
     found = job_state(view, zone)
-    return Cell(found.text, word(found.state).style)
+    return Cell(found.text, style_state(found.state).style)
 
 
 def _follow(one: Enqueued | Handle) -> str:
@@ -153,7 +155,11 @@ def _follow(one: Enqueued | Handle) -> str:
 
 
 def _last_result(last: Occurrence | None, now: datetime) -> Cell:
-    return Cell("") if last is None else Cell(shorten(run_result(last, now), _LONGEST_RESULT), word(last.state).style)
+    return (
+        Cell("")
+        if last is None
+        else Cell(shorten(run_result(last, now), _LONGEST_RESULT), style_state(last.state).style)
+    )
 
 
 @jobs.command()
@@ -190,13 +196,13 @@ def show(job: str) -> None:
             ("state", _state(view, zone)),
             ("schedule", _schedule(view) if trigger or view.spec.keeper else "none: it only runs when told to"),
             ("next", " · ".join(filter(None, job_next(view, now, zone)))),
-            ("active", f"{counted(view.active, 'run')} pending or running" if view.active else None),
+            ("active", f"{format_count(view.active, 'run')} pending or running" if view.active else None),
             ("function", f"{view.spec.function} ({view.spec.executor})"),
             ("arguments", arguments),
             ("policies", _policies(view)),
-            ("revision", f"{view.revision}, {view.spec.source}, known since {exact(view.created_at, zone)}"),
-            ("decided up to", exact(view.watermark, zone)),
-            ("pruned up to", None if view.horizon is None else exact(view.horizon, zone)),
+            ("revision", f"{view.revision}, {view.spec.source}, known since {exact_time(view.created_at, zone)}"),
+            ("decided up to", exact_time(view.watermark, zone)),
+            ("pruned up to", None if view.horizon is None else exact_time(view.horizon, zone)),
         ]
     )
     if times:
@@ -209,7 +215,7 @@ def show(job: str) -> None:
         output.table(
             ["id", "for", "state", "node", "took", "reason"],
             [
-                [str(one.id), what_for(one, zone), word(one.state), one.node, took(one, now), one.reason]
+                [str(one.id), what_for(one, zone), style_state(one.state), one.node, took(one, now), one.reason]
                 for one in recent
             ],
             prose=("reason",),
@@ -220,7 +226,7 @@ def show(job: str) -> None:
         output.heading("Operators")
         output.table(
             ["when", "who", "did", "why"],
-            [[relative(act.at, now), act.by, act.action, act.why] for act in acts],
+            [[relative_time(act.at, now), act.by, act.action, act.why] for act in acts],
             prose=("why",),
         )
 
@@ -242,7 +248,7 @@ def _policies(view: JobView) -> str:
 
 @jobs.command()
 @job_arguments
-@acting(reason=True)
+@add_operator_options(reason=True)
 def pause(names: tuple[str, ...], reason: str, by: str) -> None:
     """Stop firing jobs until they are resumed; the times that pass meanwhile are recorded as skipped (paused).
 
@@ -255,7 +261,7 @@ def pause(names: tuple[str, ...], reason: str, by: str) -> None:
 
 @jobs.command()
 @job_arguments
-@acting()
+@add_operator_options()
 def resume(names: tuple[str, ...], reason: str, by: str) -> None:
     """Fire jobs again.
 
@@ -267,7 +273,7 @@ def resume(names: tuple[str, ...], reason: str, by: str) -> None:
 @jobs.command()
 @click.argument("names", metavar="JOB…", nargs=-1, shell_complete=complete_job)
 @click.option("--all", "everything", is_flag=True, help="All jobs that stand still.")
-@acting(reason=True)
+@add_operator_options(reason=True)
 def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) -> int:
     """Take the schedules of jobs back to now, after the store's clock was set back.
 
@@ -299,15 +305,17 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
         return code
     for name, one in done.items():
         following = (
-            "" if one.next_due is None else f"; next {exact(one.next_due, shown[name])} ({relative(one.next_due, now)})"
+            ""
+            if one.next_due is None
+            else f"; next {exact_time(one.next_due, shown[name])} ({relative_time(one.next_due, now)})"
         )
-        begin, end = exact(one.watermark_seen, shown[name]), exact(one.watermark, shown[name])
+        begin, end = exact_time(one.watermark_seen, shown[name]), exact_time(one.watermark, shown[name])
         if one.watermark == one.watermark_seen:
             output.line(f"{name} goes by the zone rules of this machine{following}")
         else:
             output.line(f"took {name} back from {begin} to {end}{following}")
     for text in refused.values():
-        message(text)
+        print_message(text)
     if not chosen:
         output.line("no job stands still")
     return code
@@ -332,7 +340,7 @@ def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:
 @jobs.command()
 @job_arguments
 @click.option("--downstream", is_flag=True, help="And after them what comes after them, for one nominal time: now.")
-@acting()
+@add_operator_options()
 def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -> None:
     """Run jobs now, beside their schedule: their next times stay as they are.
 
@@ -359,7 +367,7 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         missing = [describe_missing_node(store, spec) for spec in specs]
     for name in names:
         for other, why_left in chains[name].left if downstream else ():
-            message(f"{other} is left alone: {why_left}")
+            print_message(f"{other} is left alone: {why_left}")
         after = () if downstream else names_after(rules, name)
         if after:
             then = (
@@ -367,7 +375,7 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
                 if rules.get(name)
                 else f"cronsensus jobs trigger {name} --downstream"
             )
-            message(f"what comes after {name} does not follow: {', '.join(after)}; to have it follow: {then}")
+            print_message(f"what comes after {name} does not follow: {', '.join(after)}; to have it follow: {then}")
     if output.printed_json(
         {"runs": [{**made_data(one), "downstream": chains[one.job].jobs if downstream else ()} for one in made]}
     ):
@@ -376,5 +384,5 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         behind = f"; after it: {', '.join(chains[one.job].jobs)}" if downstream and chains[one.job].jobs else ""
         output.line(f"triggered {one.job}: run {one.id} is {one.state}{behind}")
     for text in dict.fromkeys(filter(None, missing)):
-        message(f"note: {text}")
-    message(f"follow it: {', '.join(_follow(one) for one in made)}")
+        print_message(f"note: {text}")
+    print_message(f"follow it: {', '.join(_follow(one) for one in made)}")

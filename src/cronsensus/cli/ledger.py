@@ -8,14 +8,14 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.group import Command
-from cronsensus.cli.options import job_argument, limited
-from cronsensus.cli.output import Cell, Output, Row, message, word
+from cronsensus.cli.options import add_limit_option, job_argument
+from cronsensus.cli.output import Cell, Output, Row, print_message, style_state
 from cronsensus.cli.zones import default_zone
 from cronsensus.insight.as_data import line_data
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.ledger import NO_VERDICT, LedgerLine, ledger_page
 from cronsensus.insight.lookup import require_job
-from cronsensus.insight.time_words import brief, exact, read_time, shorten, typed_time
+from cronsensus.insight.time_words import brief_duration, exact_time, read_time, shorten, typed_time
 
 
 @click.command(cls=Command)
@@ -29,7 +29,7 @@ from cronsensus.insight.time_words import brief, exact, read_time, shorten, type
     help="The first nominal time; 2h means two hours ago.",
 )
 @click.option("--to", "end", default="now", show_default=True, metavar="TIME", help="The last nominal time.")
-@limited(100, most=10_000)
+@add_limit_option(100, most=10_000)
 def ledger(job: str, start: str, end: str, limit: int) -> None:
     """Show the verdict on each nominal time of a job: what became of it, why, where, in how many attempts.
 
@@ -62,26 +62,30 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
         [_row(line, zone) for line in found.lines],
         prose=("nominal time", "reason") if any(line.first != line.last for line in found.lines) else ("reason",),
         spare=("took", "attempts", "started after", "node"),
-        empty=f"no nominal time of {job} lies between {exact(since, zone)} and {exact(until, zone)}; "
+        empty=f"no nominal time of {job} lies between {exact_time(since, zone)} and {exact_time(until, zone)}; "
         f"see: cronsensus next {job}",
     )
     if view.horizon is not None and view.horizon >= since:
-        message(f"pruned up to {exact(view.horizon, zone)}: of those times nobody can say any more")
+        print_message(f"pruned up to {exact_time(view.horizon, zone)}: of those times nobody can say any more")
     if found.more_before is not None:
-        message(f"there are older ones: add --to '{typed_time(found.more_before, zone)}', or a larger --limit")
+        print_message(f"there are older ones: add --to '{typed_time(found.more_before, zone)}', or a larger --limit")
     if any(line.state == NO_VERDICT for line in found.lines):
-        message("a decided time without a verdict must not be: cronsensus audit")
+        print_message("a decided time without a verdict must not be: cronsensus audit")
 
 
 def _row(line: LedgerLine, zone: tzinfo) -> Row:
-    when = exact(line.first, zone)
+    when = exact_time(line.first, zone)
     if line.first != line.last:
-        when = f"{when} to {exact(line.last, zone)} ({'many' if line.count is None else line.count} times)"
+        when = f"{when} to {exact_time(line.last, zone)} ({'many' if line.count is None else line.count} times)"
     one = line.occurrence
-    verdict = Cell(line.state, "bold red") if line.state == NO_VERDICT else word(line.state)
+    verdict = Cell(line.state, "bold red") if line.state == NO_VERDICT else style_state(line.state)
     if one is None:
         return [when, verdict, str(line.text), "", "", "", "", ""]
-    delay = "" if line.first_start is None else brief(line.first_start - line.first)
-    taken = brief(one.finished_at - one.begun_at) if one.finished_at is not None and one.begun_at is not None else ""
+    delay = "" if line.first_start is None else brief_duration(line.first_start - line.first)
+    taken = (
+        brief_duration(one.finished_at - one.begun_at)
+        if one.finished_at is not None and one.begun_at is not None
+        else ""
+    )
     attempts = str(one.attempt) + (f" ({one.crashes} crashed)" if one.crashes else "") if one.attempt else ""
     return [when, verdict, shorten(str(line.text), 60), one.node, attempts, delay, taken, str(one.id)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from cronsensus.cli.app import application, complete_app, settings
+from cronsensus.cli.app import complete_app, load_application, read_settings
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.lint_rules import Finding, lint_expression, lint_jobs
 from cronsensus.cli.output import Cell, Output
-from cronsensus.insight.time_words import counted
+from cronsensus.insight.time_words import format_count
 from cronsensus.stores.pages import rules_of
 from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers import cron
@@ -25,7 +25,7 @@ def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:
 
 
 def _lint_expression(text: str, *, strict: bool) -> int:
-    trigger = cron(text).in_zone(settings().tz)
+    trigger = cron(text).in_zone(read_settings().tz)
     findings = lint_expression(trigger, SystemClock().now())
     output = Output.current()
     if output.as_json:
@@ -59,7 +59,7 @@ def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
         return _lint_expression(name, strict=strict)
     if name is not None:
         Invocation.current().app = name
-    found = application(name)
+    found = load_application(name)
     specs = [job.spec for job in found.scheduler.jobs.values()]
     findings = lint_jobs(specs, SystemClock().now(), rules_of(found.scheduler.declared.specs()))
     output = Output.current()
@@ -71,9 +71,9 @@ def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
             output.line(Cell(f"{names}: {one.rule}", "yellow"))
             output.line(f"  {one.text}")
             output.line(f"  {one.advice}")
-        jobs = f"{counted(len(specs), 'job')} of {found.name}"
+        jobs = f"{format_count(len(specs), 'job')} of {found.name}"
         if findings:
-            output.line(Cell(f"{counted(len(findings), 'finding')} in {jobs}", "yellow"))
+            output.line(Cell(f"{format_count(len(findings), 'finding')} in {jobs}", "yellow"))
         else:
             output.line(Cell(f"nothing to say about the {jobs}", "green"))
     return FAILED if strict and findings else OK

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from types import MappingProxyType
 
-from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
+from cronsensus.insight.clock_changes import describe_effect, find_changes, list_crons, zone_of
 from cronsensus.insight.next_times import times_after
-from cronsensus.insight.time_words import brief, exact
+from cronsensus.insight.time_words import brief_duration, exact_time
 from cronsensus.model.gate import Rule
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.triggers import Trigger
@@ -76,7 +76,7 @@ def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
                 )
         calm = [spec.name for spec in group if spec.trigger is not None and not spec.trigger.jitter]
         if len(calm) >= HERD:
-            at = exact(times[0], zone_of(group[0].trigger))
+            at = exact_time(times[0], zone_of(group[0].trigger))
             more = f" and {len(calm) - 5} more" if len(calm) > 5 else ""
             yield Finding(
                 calm[0],
@@ -94,17 +94,17 @@ def _no_timeout(spec: JobSpec, _now: datetime) -> Found:
 
 
 def _clock_changes(spec: JobSpec, now: datetime) -> Found:
-    for part in crons(spec.trigger):
+    for part in list_crons(spec.trigger):
         fields = read_cron(part.expression)
         if not fields.fixed:
             continue
         clock = WallClock.of(fields)
-        for change in changes(load_zone(part.tz), now, now + _YEAR):
+        for change in find_changes(load_zone(part.tz), now, now + _YEAR):
             old, new = (change.at.replace(tzinfo=None) + offset for offset in (change.before, change.after))
             if clock.count(min(old, new), max(old, new)):
                 yield (
                     "clock change",
-                    f"{change.describe()}: {effect(part, change)}",
+                    f"{change.describe()}: {describe_effect(part, change)}",
                     "if that is not meant, take a time that every day has once (04:00), or UTC",
                 )
                 break
@@ -119,7 +119,8 @@ def _slower_than_interval(spec: JobSpec, now: datetime) -> Found:
         yield (
             "timeout longer than interval",
             (
-                f"a run may take {brief(policies.timeout)}, the next time comes after {brief(interval)}, "
+                f"a run may take {brief_duration(policies.timeout)}, the next time comes after "
+                f"{brief_duration(interval)}, "
                 f"and overlap={policies.overlap} then {then}"
             ),
             "a shorter timeout, a longer interval, or another overlap",
@@ -132,15 +133,18 @@ def _grace_beyond_window(spec: JobSpec, _now: datetime) -> Found:
         yield (
             "grace longer than window",
             (
-                f"grace is {brief(policies.grace)}, but what is older than catch_up_window="
-                f"{brief(policies.catch_up_window)} is missed anyway"
+                f"grace is {brief_duration(policies.grace)}, but what is older than catch_up_window="
+                f"{brief_duration(policies.catch_up_window)} is missed anyway"
             ),
             "a shorter grace, or a longer catch_up_window",
         )
     if policies.keep < policies.catch_up_window:
         yield (
             "kept too short",
-            f"runs are deleted after {brief(policies.keep)}, within catch_up_window={brief(policies.catch_up_window)}",
+            (
+                f"runs are deleted after {brief_duration(policies.keep)}, within "
+                f"catch_up_window={brief_duration(policies.catch_up_window)}"
+            ),
             "a longer keep",
         )
 
@@ -151,8 +155,9 @@ def _window_within_interval(spec: JobSpec, now: datetime) -> Found:
         yield (
             "window shorter than interval",
             (
-                f"if no node is there for {brief(policies.catch_up_window)} (catch_up_window), the time that came due "
-                f"is missed, and the next one comes after {brief(interval)}"
+                f"if no node is there for {brief_duration(policies.catch_up_window)} "
+                f"(catch_up_window), the time that came due "
+                f"is missed, and the next one comes after {brief_duration(interval)}"
             ),
             f'a longer one, such as catch_up_window="{interval.days}d", or catch_up="none" if late is too late',
         )
@@ -167,7 +172,7 @@ def _storm(spec: JobSpec, now: datetime) -> Found:
         shown = f"more than {_MANY:,}" if count is None else f"{count:,}"
         yield (
             "storm after downtime",
-            f"catch_up=all within {brief(policies.catch_up_window)} brings up to {shown} runs back at once",
+            f"catch_up=all within {brief_duration(policies.catch_up_window)} brings up to {shown} runs back at once",
             "a shorter catch_up_window, or catch_up=latest",
         )
 
@@ -190,7 +195,10 @@ def _slow_retries(spec: JobSpec, now: datetime) -> Found:
     if waits > interval:
         yield (
             "retries longer than interval",
-            f"{policies.retries} retries wait {brief(waits)} in all, and what comes every {brief(interval)} is skipped",
+            (
+                f"{policies.retries} retries wait {brief_duration(waits)} in all, and what comes every "
+                f"{brief_duration(interval)} is skipped"
+            ),
             "fewer retries, a shorter retry_delay, or overlap=queue_one",
         )
 

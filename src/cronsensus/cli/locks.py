@@ -9,9 +9,9 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
-from cronsensus.cli.options import acting, limited
+from cronsensus.cli.options import add_limit_option, add_operator_options
 from cronsensus.cli.output import Cell, Output
-from cronsensus.insight.time_words import brief, relative
+from cronsensus.insight.time_words import brief_duration, relative_time
 
 
 @click.group(cls=Group)
@@ -23,7 +23,7 @@ def locks() -> None:
 
 
 @locks.command("list")
-@limited(200)
+@add_limit_option(200)
 def list_(limit: int) -> None:
     """List the held locks: the holder, its token, for how long still.
 
@@ -42,8 +42,8 @@ def list_(limit: int) -> None:
                 Cell(one.name, "bold"),
                 one.holder,
                 str(one.token),
-                relative(one.acquired_at, now),
-                brief(one.expires_in),
+                relative_time(one.acquired_at, now),
+                brief_duration(one.expires_in),
                 one.session,
             ]
             for one in found
@@ -56,7 +56,7 @@ def list_(limit: int) -> None:
 
 @locks.command("break")
 @click.argument("name")
-@acting(reason=True)
+@add_operator_options(reason=True)
 def break_(name: str, reason: str, by: str) -> None:
     """Free a lock in place of its holder.
 

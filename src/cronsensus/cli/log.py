@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from cronsensus.cli.terminal import clean
+from cronsensus.cli.terminal import clean_text
 from cronsensus.node.run import current_run
 from cronsensus.process.logger import Line, put_off
 from cronsensus.security.masking import mask
@@ -73,11 +73,11 @@ class TextLines(logging.Formatter):
             known = self._second = second, from_micros(second * 1_000_000).isoformat(" ").removesuffix("+00:00")
         at = f"{known[1]}.{int(record.msecs):03}Z"
         run = current_run()
-        where = f" [{clean(run.job)} {run.id} #{run.attempt}]" if run is not None else ""
-        text = f"{at} {record.levelname:<7} {record.name}{where}: {clean(mask(record.getMessage()), lines=True)}"
+        where = f" [{clean_text(run.job)} {run.id} #{run.attempt}]" if run is not None else ""
+        text = f"{at} {record.levelname:<7} {record.name}{where}: {clean_text(mask(record.getMessage()), lines=True)}"
         if not record.exc_info:
             return text
-        return f"{text}\n{clean(mask(self.formatException(record.exc_info)), lines=True)}"
+        return f"{text}\n{clean_text(mask(self.formatException(record.exc_info)), lines=True)}"
 
 
 class JsonLines(logging.Formatter):

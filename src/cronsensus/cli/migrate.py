@@ -14,8 +14,8 @@ import click
 from cronsensus.cli.app import import_module
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Group
-from cronsensus.cli.output import Output, message
-from cronsensus.insight.time_words import counted
+from cronsensus.cli.output import Output, print_message
+from cronsensus.insight.time_words import format_count
 from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers.zones import zone_name
 
@@ -63,7 +63,9 @@ def apscheduler(name: str) -> None:
     if output.printed_json(dataclasses.asdict(found)):
         return
     click.echo(found.code, nl=False)
-    message(f"{counted(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code")
+    print_message(
+        f"{format_count(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code"
+    )
 
 
 @migrate.command(cls=Command)
@@ -88,7 +90,9 @@ def crontab(files: tuple[Path, ...], system: bool, tz: str | None) -> int:  # no
     output = Output.current()
     if not output.printed_json(dataclasses.asdict(found)):
         click.echo(found.code, nl=False)
-        message(f"{counted(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code")
+        print_message(
+            f"{format_count(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code"
+        )
     return FAILED if found.unreadable else OK
 
 

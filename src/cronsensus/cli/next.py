@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronsensus.cli.app import application, complete_job, opened_store, settings
+from cronsensus.cli.app import complete_job, load_application, opened_store, read_settings
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.output import Output, message
-from cronsensus.cli.terminal import clean
+from cronsensus.cli.output import Output, print_message
+from cronsensus.cli.terminal import clean_text
 from cronsensus.cli.zones import default_zone
 from cronsensus.errors import InvalidTrigger, UnknownJob
-from cronsensus.insight.clock_changes import changes, crons, effect, zone_of
+from cronsensus.insight.clock_changes import describe_effect, find_changes, list_crons, zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import NextTime, next_times
-from cronsensus.insight.time_words import exact, read_time, relative, shorten
+from cronsensus.insight.time_words import exact_time, read_time, relative_time, shorten
 from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers import Trigger, cron, every
 from cronsensus.triggers.cron import Cron
@@ -68,7 +68,7 @@ def find_target(words: Sequence[str], *, tz: str | None, dst: str | None, **coun
     if text.lstrip().startswith("@") or len(fields) >= 5 or (not text.isidentifier() and foreign(text.strip())):
         # Not tz=: a text may name its own, as TZ=Europe/Paris 0 9 * * *.
         made = cron(text, tz=tz, dst=dst or "cron", **counted)  # type: ignore[arg-type]
-        return Target(made.in_zone(settings().tz))
+        return Target(made.in_zone(read_settings().tz))
     if len(fields) != 1:
         raise InvalidTrigger(
             f'{text!r} is neither a job\'s name nor a cron expression; write five fields: "0 9 * * MON-FRI"'
@@ -84,7 +84,7 @@ def _job(name: str) -> Target:
     trigger, paused = None, None
     declared: Mapping[str, Job[..., Any]] = {}
     if Invocation.current().url is None:
-        declared = application().scheduler.jobs
+        declared = load_application().scheduler.jobs
     if name in declared:
         trigger = declared[name].rule
     else:
@@ -115,7 +115,12 @@ def print_times(output: Output, times: Sequence[NextTime], zone: tzinfo, now: da
     output.table(
         ["local time", "UTC", "when", "note"],
         [
-            ["" if zone is UTC else exact(one.utc, zone), exact(one.utc), relative(one.utc, now), one.note]
+            [
+                "" if zone is UTC else exact_time(one.utc, zone),
+                exact_time(one.utc),
+                relative_time(one.utc, now),
+                one.note,
+            ]
             for one in times
         ],
         empty="it never fires again",
@@ -154,7 +159,7 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, *
     begin = now if begins is None else read_time(begins, now, tz=zone, what="--from")
     times = next_times(target.trigger, begin, count, zone)
     notes = [str(note) for note in notes_on(target.trigger)]
-    coming = [(part, _coming(part, begin)) for part in crons(target.trigger)]
+    coming = [(part, _coming(part, begin)) for part in list_crons(target.trigger)]
     output = Output.current()
     if output.printed_json(
         {
@@ -172,7 +177,9 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, *
     for note in notes:
         output.line(f"note: {note}")
     if target.paused is not None:
-        message(f"the job is paused ({clean(target.paused)}): these times will be skipped until it is resumed")
+        print_message(
+            f"the job is paused ({clean_text(target.paused)}): these times will be skipped until it is resumed"
+        )
     print_times(output, times, zone, now)
     for part, several in coming:
         _print_changes(output, part, several)
@@ -181,9 +188,9 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, *
 def _coming(part: Cron, begin: datetime) -> list[dict[str, Any]]:
     """Return the next clock changes as data: what they do to an expression, and what they would with another dst=."""
     found = []
-    for change in islice(changes(load_zone(part.tz), begin, begin + LOOK_AHEAD), CHANGES):
-        here = effect(part, change)
-        others = {dst: effect(dataclasses.replace(part, dst=dst), change) for dst in ("cron", "both", "skip")}
+    for change in islice(find_changes(load_zone(part.tz), begin, begin + LOOK_AHEAD), CHANGES):
+        here = describe_effect(part, change)
+        others = {dst: describe_effect(dataclasses.replace(part, dst=dst), change) for dst in ("cron", "both", "skip")}
         found.append(
             {
                 "tz": part.tz,

@@ -10,11 +10,11 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
-from cronsensus.cli.options import acting, limited, watchable
-from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.options import add_limit_option, add_operator_options, watchable
+from cronsensus.cli.output import Cell, Output, print_message, style_state
 from cronsensus.insight.as_data import session_data
 from cronsensus.insight.life import Life, lives_of
-from cronsensus.insight.time_words import brief, relative, shorten
+from cronsensus.insight.time_words import brief_duration, relative_time, shorten
 from cronsensus.model.session import SessionView
 
 
@@ -29,7 +29,7 @@ def nodes() -> None:
 
 @nodes.command("list")
 @click.option("--ended", is_flag=True, help="Also those that left or died in the last day.")
-@limited(200)
+@add_limit_option(200)
 @watchable
 def list_(*, ended: bool, limit: int, watch: bool) -> None:
     """List nodes: alive or not, what they hold, when their lease ends.
@@ -43,7 +43,7 @@ def list_(*, ended: bool, limit: int, watch: bool) -> None:
             found = store.sessions(ended=ended, limit=limit)
             _print_nodes(output, found, lives_of(store, found), store.now())
 
-        output.show(store, draw, again=watch)
+        output.show_live(store, draw, again=watch)
 
 
 def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, Life], now: datetime) -> None:
@@ -60,7 +60,7 @@ def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, L
                 str(one.holds),
                 str(one.concurrency),
                 _lease(one),
-                relative(one.started_at, now),
+                relative_time(one.started_at, now),
                 shorten(one.release, 12),
                 one.version,
                 *([one.tzdata] if rules else []),
@@ -75,7 +75,7 @@ def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, L
     )
     nodes_proper = [one for one in found if not _is_for_locks(one)]
     if len(nodes_proper) == 1 and nodes_proper[0].ended_at is None:
-        message("one node only: start another copy, and it takes over when this one dies")
+        print_message("one node only: start another copy, and it takes over when this one dies")
 
 
 def _is_for_locks(one: SessionView) -> bool:
@@ -85,25 +85,25 @@ def _is_for_locks(one: SessionView) -> bool:
 
 def _state(one: SessionView, life: Life | None, now: datetime) -> Cell:
     if life is not None:
-        style = word(one.state if life.is_alive else life.state).style
+        style = style_state(one.state if life.is_alive else life.state).style
         return Cell(f"{life.sentence}, locks only" if _is_for_locks(one) else str(life.sentence), style)
     # A session that was closed says so in more words than that.
     why = f": {one.ended_why}" if one.ended_why and one.state != "closed" else ""
-    ended = "" if one.ended_at is None else f" {relative(one.ended_at, now)}"
-    return Cell(f"{one.state}{ended}{why}", word(one.state).style)
+    ended = "" if one.ended_at is None else f" {relative_time(one.ended_at, now)}"
+    return Cell(f"{one.state}{ended}{why}", style_state(one.state).style)
 
 
 def _lease(one: SessionView) -> str:
     if one.ended_at is not None:
         return ""
     left = one.expires_in
-    return f"{brief(left)} left" if left > timedelta(0) else f"overdue by {brief(-left)}"
+    return f"{brief_duration(left)} left" if left > timedelta(0) else f"overdue by {brief_duration(-left)}"
 
 
 @nodes.command()
 @click.argument("node", metavar="NODE|SESSION")
 @click.option("--all", "every", is_flag=True, help="Every node of that name, if there are several.")
-@acting()
+@add_operator_options()
 def drain(node: str, every: bool, reason: str, by: str) -> None:  # noqa: FBT001 - a flag
     """Ask a node to finish what it runs and take nothing new.
 

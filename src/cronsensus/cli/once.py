@@ -7,7 +7,7 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
-from cronsensus.cli.options import acting
+from cronsensus.cli.options import add_operator_options
 from cronsensus.cli.output import Output
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.lookup import require_job
@@ -28,7 +28,7 @@ def once() -> None:
 @click.argument("function", metavar="FUNCTION")
 @click.argument("key", metavar="KEY")
 @click.option("--running", is_flag=True, help="Also while the function runs; the next call then runs beside it.")
-@acting()
+@add_operator_options()
 def forget(*, function: str, key: str, running: bool, reason: str, by: str) -> None:
     """Forget what is recorded under a key, so that the next call runs the function.
 

@@ -54,7 +54,7 @@ def whoami() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def acting(*, reason: bool = False) -> Callable[[F], F]:
+def add_operator_options(*, reason: bool = False) -> Callable[[F], F]:
     """Add ``--reason`` (required or not) and ``--by``: every act of an operator goes into the audit trail."""
     # A default, even None, would answer for the option that is required.
     rules: dict[str, Any] = {"required": True, "callback": _not_blank} if reason else {"default": ""}
@@ -73,7 +73,7 @@ def _not_blank(_ctx: click.Context, _param: click.Parameter, value: str | None) 
     return value
 
 
-def limited(default: int = 50, *, most: int = 1000) -> Callable[[F], F]:
+def add_limit_option(default: int = 50, *, most: int = 1000) -> Callable[[F], F]:
     """Add ``--limit``."""
     return click.option(
         "--limit",

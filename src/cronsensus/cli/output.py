@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronsensus.cli.group import Invocation
-from cronsensus.cli.terminal import clean, pad, squeeze, width_of
+from cronsensus.cli.terminal import clean_text, pad_text, squeeze_text, width_of
 from cronsensus.insight.as_data import json_leaf
 from cronsensus.security.masking import mask
 
@@ -47,7 +47,7 @@ class Cell:
     style: str = ""
 
 
-def word(text: str) -> Cell:
+def style_state(text: str) -> Cell:
     """Return a state's name in its style."""
     return Cell(text, STYLES.get(text, ""))
 
@@ -103,7 +103,7 @@ class Output:
             self.document(data)
         return self.as_json
 
-    def show(self, store: Store, draw: Callable[[], bool | None], *, again: bool) -> None:
+    def show_live(self, store: Store, draw: Callable[[], bool | None], *, again: bool) -> None:
         """Draw once; with ``again`` draw anew whenever the store has something to say, until it is over, or Ctrl-C.
 
         ``draw`` returns whether it is over.
@@ -135,7 +135,7 @@ class Output:
     def line(self, text: str | Cell = "") -> None:
         """Print one line, or several separated by newlines."""
         cell = text if isinstance(text, Cell) else Cell(text)
-        self._print(Cell(clean(cell.text, lines=True), cell.style))
+        self._print(Cell(clean_text(cell.text, lines=True), cell.style))
 
     def _print(self, *cells: Cell) -> None:
         if self.styled and any(cell.style for cell in cells):
@@ -155,9 +155,9 @@ class Output:
         width = max((width_of(name) for name, _ in given), default=0)
         for name, value in given:
             cell = value if isinstance(value, Cell) else Cell(value)
-            first, *more = clean(cell.text, lines=True).splitlines() or [""]
+            first, *more = clean_text(cell.text, lines=True).splitlines() or [""]
             text = "\n".join([first, *(" " * (width + 4) + line for line in more)])
-            self._print(Cell(f"  {pad(name, width)}  ", "dim"), Cell(text, cell.style))
+            self._print(Cell(f"  {pad_text(name, width)}  ", "dim"), Cell(text, cell.style))
 
     def table(
         self,
@@ -176,7 +176,7 @@ class Output:
         """
         if not rows:
             if empty:
-                message(empty)
+                print_message(empty)
             return
         cells = [[_cell(value) for value in row] for row in rows]
         # Leave out empty columns.
@@ -191,7 +191,7 @@ class Output:
             kept = [index for index, column in enumerate(columns) if column in least]
             if len(kept) < len(columns):
                 left_out = ", ".join(column for column in columns if column not in least)
-                message(f"no room for: {left_out}; a wider terminal shows them, and so does -o json")
+                print_message(f"no room for: {left_out}; a wider terminal shows them, and so does -o json")
             cells = [[row[index] for index in kept] for row in cells]
             self._rich_table(*_fitted(least, cells, prose, self.console.width), prose)
         else:
@@ -210,11 +210,11 @@ class Output:
         self.console.print(table)
 
 
-def message(text: str) -> None:
+def print_message(text: str) -> None:
     """Print a message for the person at the keyboard, beside the data: on stderr."""
     context = click.get_current_context(silent=True)
     typed = text if context is None else context.ensure_object(Invocation).typed(text)
-    click.echo(clean(mask(typed), lines=True), err=True)
+    click.echo(clean_text(mask(typed), lines=True), err=True)
 
 
 def message_once(text: str) -> None:
@@ -222,12 +222,12 @@ def message_once(text: str) -> None:
     told = Invocation.current().told
     if text not in told:
         told.add(text)
-        message(text)
+        print_message(text)
 
 
 def _cell(value: str | Cell | None) -> Cell:
     cell = value if isinstance(value, Cell) else Cell(value or "")
-    return Cell(clean(cell.text), cell.style)
+    return Cell(clean_text(cell.text), cell.style)
 
 
 def _least_widths(columns: Sequence[str], rows: list[list[Cell]], prose: Collection[str]) -> dict[str, int]:
@@ -252,8 +252,8 @@ def _fitted(
     places = list(widths.items())
     fitted = [
         [
-            cell if column in prose else Cell(squeeze(cell.text, room), cell.style)
-            for cell, (column, room) in zip(row, places, strict=True)
+            cell if column in prose else Cell(squeeze_text(cell.text, fits), cell.style)
+            for cell, (column, fits) in zip(row, places, strict=True)
         ]
         for row in rows
     ]
@@ -264,7 +264,7 @@ def _plain_table(columns: Sequence[str], rows: list[list[Cell]]) -> None:
     lines = [[column.upper() for column in columns], *([cell.text for cell in row] for row in rows)]
     widths = [max(width_of(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:
-        click.echo("  ".join(pad(text, width) for text, width in zip(line, widths, strict=True)).rstrip())
+        click.echo("  ".join(pad_text(text, width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

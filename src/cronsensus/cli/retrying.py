@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from cronsensus.after.downstream import names_after, retried_already
 from cronsensus.batching.declare import refuse_item
-from cronsensus.cli.output import Output, message
+from cronsensus.cli.output import Output, print_message
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.as_data import made_data
 from cronsensus.jobs.handle import retry_occurrence
@@ -57,7 +57,7 @@ def print_left_out(found: Sequence[Occurrence], rules: Mapping[str, Sequence[Rul
     for one in found:
         after = () if one.scheduled_for is None else names_after(rules, one.job)
         if after:
-            message(
+            print_message(
                 f"what comes after {one.job} does not follow: {', '.join(after)}; to have it follow: "
                 f"cronsensus runs retry {one.id} --downstream"
             )

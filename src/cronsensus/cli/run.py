@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronsensus.cli.app import application, complete_app
-from cronsensus.cli.dashboard import beside, server
+from cronsensus.cli.app import complete_app, load_application
+from cronsensus.cli.dashboard import add_dashboard_option, open_server
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType, PlaceType
-from cronsensus.cli.output import message
-from cronsensus.cli.terminal import clean
+from cronsensus.cli.output import print_message
+from cronsensus.cli.terminal import clean_text
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.standstill import every_standstill
-from cronsensus.insight.time_words import counted, relative
+from cronsensus.insight.time_words import format_count, relative_time
 from cronsensus.triggers.zone_rules import zone_rules_of
 from cronsensus.triggers.zones import load_zone
 
@@ -53,7 +53,7 @@ _SHOWN = 3
     metavar="[TIME]",
     help="Wait for a store that cannot be reached, for so long or until it is there; else exit 3.",
 )
-@beside("it")
+@add_dashboard_option("it")
 @click.option(
     "--metrics",
     "metrics_at",
@@ -92,7 +92,7 @@ def run(
 
     if name is not None:
         Invocation.current().app = name
-    found = application(name, **flags)
+    found = load_application(name, **flags)
     scheduler = found.scheduler
     known = scheduler.settings
     start_logging(known.log_format, known.log_level, node=scheduler.node_name)
@@ -100,10 +100,10 @@ def run(
     with StopSignals() as signals:
         for pause in (tries := Tries(wait.total_seconds())):
             if not signals.is_asked() and signals.wait(pause) is None:
-                with tries, connecting(known.url, message):
+                with tries, connecting(known.url, print_message):
                     applied = scheduler.store.migrate()
             if signals.is_asked():
-                message("stopped before it took part; nothing was started")
+                print_message("stopped before it took part; nothing was started")
                 return
     if known.log_format == "text":
         _greet(found.name, scheduler, new=bool(applied))
@@ -121,9 +121,9 @@ def _shown(scheduler: Scheduler, port: int | None) -> Iterator[None]:
         yield
         return
     try:
-        shown = server(scheduler, port=port)
+        shown = open_server(scheduler, port=port)
     except CommandError as error:
-        message(f"no dashboard: {error}; the node runs without it")
+        print_message(f"no dashboard: {error}; the node runs without it")
         yield
         return
     with shown.beside():
@@ -142,12 +142,12 @@ def _measured(scheduler: Scheduler, at: tuple[str, int] | None, jobs: tuple[str,
     try:
         served = Server(scheduler, host=host, port=port, jobs=jobs)
     except PortTakenError as error:
-        message(f"no metrics: {error}; the node runs without them")
+        print_message(f"no metrics: {error}; the node runs without them")
         yield
         return
     alone = host in {"127.0.0.1", "localhost"}
     who = f"this machine only; --metrics 0.0.0.0:{port} for others" if alone else "whoever reaches it"
-    message(f"metrics: {served.url} ({who})")
+    print_message(f"metrics: {served.url} ({who})")
     with served.beside():
         yield
 
@@ -170,22 +170,24 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
         for job, declared in scheduler.jobs.items()
         if declared.rule is not None and (nominal := declared.rule.next_after(now)) is not None
     }
-    message(f"{name}: node {scheduler.node_name}, store {where}, {counted(len(scheduler.jobs), 'job')}")
-    message(f"{counted(others, 'other node')} alive" if others else "no other node is alive: start more, anywhere")
+    print_message(f"{name}: node {scheduler.node_name}, store {where}, {format_count(len(scheduler.jobs), 'job')}")
+    print_message(
+        f"{format_count(others, 'other node')} alive" if others else "no other node is alive: start more, anywhere"
+    )
     rules = zone_rules_of(one.rule for one in scheduler.jobs.values())
     if rules.digests:
-        message(f"zone rules: tzdata {rules.version}")
+        print_message(f"zone rules: tzdata {rules.version}")
     if known.url.startswith("memory:"):
-        message(
+        print_message(
             "note: memory:// is not shared with other processes; for several nodes give --url sqlite:///cronsensus.db"
         )
     for one in list(stands.values())[:_SHOWN]:
-        sentence, job = clean(str(one.sentence)), clean(one.view.spec.name)
-        message(f"note: {sentence}; take it back to now: cronsensus jobs rewind '{job}'")
+        sentence, job = clean_text(str(one.sentence)), clean_text(one.view.spec.name)
+        print_message(f"note: {sentence}; take it back to now: cronsensus jobs rewind '{job}'")
     if len(stands) > _SHOWN:
-        message(f"note: {len(stands) - _SHOWN} more stand still; see them: cronsensus jobs list")
+        print_message(f"note: {len(stands) - _SHOWN} more stand still; see them: cronsensus jobs list")
     if times:
         first = min(times, key=lambda job: times[job])
-        message(f"first: {clean(first)} {relative(times[first], now)}; Ctrl-C drains")
+        print_message(f"first: {clean_text(first)} {relative_time(times[first], now)}; Ctrl-C drains")
     else:
-        message("no job has a time to come: it waits for what is enqueued or triggered; Ctrl-C drains")
+        print_message("no job has a time to come: it waits for what is enqueued or triggered; Ctrl-C drains")

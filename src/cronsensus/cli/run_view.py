@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, tzinfo
 
-from cronsensus.cli.output import Cell, Output, word
+from cronsensus.cli.output import Cell, Output, style_state
 from cronsensus.insight.run_report import LogEntry, RunReport
 from cronsensus.insight.summaries import error_text, run_state, took, what_for
-from cronsensus.insight.time_words import brief, exact, shorten
+from cronsensus.insight.time_words import brief_duration, exact_time, shorten
 from cronsensus.model.batch import shown_key
 
 _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}
@@ -22,7 +22,7 @@ def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) ->
     arguments = shorten(dumps_masked([one.args, one.kwargs]), 400) if one.args or one.kwargs else None
     output.pairs(
         [
-            ("state", Cell(run_state(one), word(one.state).style)),
+            ("state", Cell(run_state(one), style_state(one.state).style)),
             ("for", what_for(one, zone)),
             ("key", shown_key(one.key) if one.scheduled_for is None or one.origin != "schedule" else None),
             ("arguments", arguments),
@@ -40,7 +40,7 @@ def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) ->
     output.table(
         ["when", "after", "what"],
         [
-            [exact(event.at, zone), "" if event.after is None else f"+{brief(event.after)}", event.text]
+            [exact_time(event.at, zone), "" if event.after is None else f"+{brief_duration(event.after)}", event.text]
             for event in report.timeline
         ],
         prose=("what",),
@@ -56,7 +56,7 @@ def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) ->
                     str(run.token),
                     run.node,
                     took(run, now),
-                    word(run.end or "running"),
+                    style_state(run.end or "running"),
                     run.reason or error_text(run.error),
                 ]
                 for run in report.attempts
@@ -82,12 +82,12 @@ def print_batch(output: Output, report: RunReport) -> None:
     full = round(_BAR * batch.share)
     output.heading(f"batch {one.id} of {one.job}")
     bar = "█" * full + "·" * (_BAR - full)
-    output.line(Cell(f"{bar} {batch.share:.0%}  {batch.pace}", word(one.state).style))
+    output.line(Cell(f"{bar} {batch.share:.0%}  {batch.pace}", style_state(one.state).style))
     output.pairs(
         [
-            ("state", Cell(run_state(one), word(one.state).style)),
+            ("state", Cell(run_state(one), style_state(one.state).style)),
             ("items", batch.text),
-            ("took" if one.finished_at else "for", None if batch.elapsed is None else brief(batch.elapsed)),
+            ("took" if one.finished_at else "for", None if batch.elapsed is None else brief_duration(batch.elapsed)),
             ("failed items", ", ".join(batch.failed.values()) or None),
         ]
     )
@@ -107,4 +107,4 @@ def show_entry(output: Output, entry: LogEntry, zone: tzinfo, *, attempts: int) 
     _, attempt, line = entry
     which = f" #{attempt}" if attempts > 1 else ""
     style = _LEVELS.get(line.level.upper(), "")
-    output.line(Cell(f"{exact(line.at, zone)}{which} {line.level:<7} {line.text}", style))
+    output.line(Cell(f"{exact_time(line.at, zone)}{which} {line.level:<7} {line.text}", style))

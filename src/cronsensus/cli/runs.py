@@ -10,11 +10,11 @@ import click
 
 from cronsensus.after.downstream import retry_downstream
 from cronsensus.cli.app import complete_job, opened_store
-from cronsensus.cli.asking import ask
+from cronsensus.cli.asking import confirm_act
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
-from cronsensus.cli.options import acting, id_argument, limited, watchable
-from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.options import add_limit_option, add_operator_options, id_argument, watchable
+from cronsensus.cli.output import Cell, Output, print_message, style_state
 from cronsensus.cli.retrying import print_left_out, print_retries, require_retryable, retry_runs
 from cronsensus.cli.run_view import print_batch, print_run, show_entry
 from cronsensus.cli.zones import JobZones
@@ -27,11 +27,11 @@ from cronsensus.insight.as_data import (
     run_data,
     trail_data,
 )
-from cronsensus.insight.failures import failures_to_retry, grouped, open_failures
+from cronsensus.insight.failures import failures_to_retry, group_failures, open_failures
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
-from cronsensus.insight.time_words import counted, relative, shorten
+from cronsensus.insight.time_words import format_count, relative_time, shorten
 from cronsensus.jobs.handle import cancel_occurrence as cancel_run
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -51,7 +51,7 @@ _AT_ONCE = 1000
 some_ids = click.argument("numbers", metavar="[ID]…", type=click.IntRange(1, 2**63 - 1), nargs=-1)
 
 
-def filters(function: Any) -> Any:
+def add_filter_options(function: Any) -> Any:
     """Add what narrows a bulk action, and what it asks before."""
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask."),
@@ -84,7 +84,7 @@ def runs() -> None:
 @click.option("--since", metavar="TIME", help="Only those created since then; 2h means two hours ago.")
 @click.option("--batch", type=click.IntRange(1), metavar="ID", help="Only the items of this batch.")
 @click.option("--after", type=click.IntRange(1), metavar="ID", help="Begin after this id: the next page.")
-@limited()
+@add_limit_option()
 @watchable
 def list_(
     *,
@@ -116,7 +116,7 @@ def list_(
             found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), limit + 1))
             _print_runs(output, found[:limit], store.now(), zones, more=len(found) > limit and not watch)
 
-        output.show(store, draw, again=watch)
+        output.show_live(store, draw, again=watch)
 
 
 def _print_runs(output: Output, found: list[Occurrence], now: datetime, zones: JobZones, *, more: bool) -> None:
@@ -131,19 +131,19 @@ def _print_runs(output: Output, found: list[Occurrence], now: datetime, zones: J
         spare=("attempt", "took", "node", "started"),
     )
     if after is not None:
-        message(f"there are more: add --after {after}")
+        print_message(f"there are more: add --after {after}")
 
 
 def _row(one: Occurrence, now: datetime, zone: tzinfo) -> list[str | Cell | None]:
-    state: str | Cell = word(one.state)
+    state: str | Cell = style_state(one.state)
     if one.state is State.RUNNING and one.cancel_requested:
         state = Cell("running, asked to stop", "yellow")
     elif one.progress is not None and one.state is State.RUNNING and one.progress[1]:
-        state = Cell(f"running {one.progress[0] / one.progress[1]:.0%}", word("running").style)
-    started = "" if one.started_at is None else relative(one.started_at, now)
+        state = Cell(f"running {one.progress[0] / one.progress[1]:.0%}", style_state("running").style)
+    started = "" if one.started_at is None else relative_time(one.started_at, now)
     if one.state is State.PENDING:
         never = "parked" if one.is_parked else "never due"
-        started = never if one.due_at >= LATEST else f"due {relative(one.due_at, now)}"
+        started = never if one.due_at >= LATEST else f"due {relative_time(one.due_at, now)}"
     attempt = str(one.attempt) if one.attempt else ""
     name, why = Cell(one.job, "bold"), shorten(why_ended(one), 60)
     return [str(one.id), name, what_for(one, zone), state, one.node, attempt, started, took(one, now), why]
@@ -178,7 +178,7 @@ def show(number: int) -> None:
         return
     print_run(output, report, now, zone)
     if report.log_length > len(report.log):
-        message(f"all {report.log_length} lines: cronsensus runs logs {number}")
+        print_message(f"all {report.log_length} lines: cronsensus runs logs {number}")
 
 
 @runs.command()
@@ -208,7 +208,7 @@ def watch(number: int) -> None:
             return one.state.final
 
         if not draw() and output.terminal and not output.as_json:
-            output.show(store, draw, again=True)
+            output.show_live(store, draw, again=True)
             draw()
 
 
@@ -250,7 +250,7 @@ def _agreed(
                     str(one.id),
                     Cell(one.job, "bold"),
                     what_for(one, zones.find_zone(one.job)),
-                    word(one.state),
+                    style_state(one.state),
                     shorten(why_ended(one), 60),
                 ]
                 for one in found[:_PREVIEWED]
@@ -259,11 +259,11 @@ def _agreed(
             prose=("job", "reason"),
         )
         if len(found) > _PREVIEWED:
-            message(f"… and {len(found) - _PREVIEWED} more")
+            print_message(f"… and {len(found) - _PREVIEWED} more")
     if dry_run:
         return False
     if found and not yes:
-        ask(question.format(counted(len(found), "run")))
+        confirm_act(question.format(format_count(len(found), "run")))
     return bool(found) or output.as_json
 
 
@@ -292,7 +292,7 @@ def failed_(*, job: str | None, since: str) -> None:
         if job is not None:
             require_job(store, job)
         now = store.now()
-        groups = grouped(open_failures(store, job=job, since=JobZones(store).read_since(since, job)))
+        groups = group_failures(open_failures(store, job=job, since=JobZones(store).read_since(since, job)))
     if output.printed_json({"groups": [failures_data(group) for group in groups]}):
         return
     output.table(
@@ -305,7 +305,7 @@ def failed_(*, job: str | None, since: str) -> None:
                 shorten(", ".join(group.jobs), 60),
                 str(len(group.runs)),
                 str(group.runs[0].id),
-                relative(group.runs[0].finished_at or now, now),
+                relative_time(group.runs[0].finished_at or now, now),
             ]
             for group in groups
         ],
@@ -314,17 +314,17 @@ def failed_(*, job: str | None, since: str) -> None:
         spare=("where", "newest"),
     )
     if groups:
-        message(f"run them again: cronsensus runs retry --failed --error {groups[0].fingerprint} --dry-run")
+        print_message(f"run them again: cronsensus runs retry --failed --error {groups[0].fingerprint} --dry-run")
 
 
 @runs.command()
 @some_ids
 @click.option("--failed", is_flag=True, help="Instead of ids: what failed and was not run again.")
-@filters
+@add_filter_options
 @click.option("--error", metavar="ERROR", help="With --failed: only this group of 'runs failed'.")
 @click.option("--downstream", is_flag=True, help="Of one run: and what comes after it, for the same nominal time.")
 @click.option("--again", is_flag=True, help="Once more what succeeded, or was tried again already.")
-@acting()
+@add_operator_options()
 def retry(
     *,
     numbers: tuple[int, ...],
@@ -366,7 +366,7 @@ def retry(
             plan = retry_downstream(store, rules, retry_chain(store, first)[-1] if again else first)
             found = list(plan.runs)
             for name, reason_left in plan.left:
-                message(f"{name} is left alone: {reason_left}")
+                print_message(f"{name} is left alone: {reason_left}")
         elif failed:
             begin = None if since is None else zones.read_since(since, job)
             found = failures_to_retry(store, job=_known(store, job), since=begin, group=error)
@@ -386,8 +386,8 @@ def retry(
 @runs.command()
 @some_ids
 @click.option("--pending", is_flag=True, help="Instead of ids: what waits; 1,000 at most.")
-@filters
-@acting(reason=True)
+@add_filter_options
+@add_operator_options(reason=True)
 def cancel(
     *,
     numbers: tuple[int, ...],
@@ -476,6 +476,6 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
                 break
             store.wait(_LOOK_AGAIN)
     if not after and not follow:
-        message(f"run {number} has logged nothing{'' if one.state.final else ' yet'}")
+        print_message(f"run {number} has logged nothing{'' if one.state.final else ' yet'}")
     if follow:
-        message(f"run {number} {one.state}" + (f": {one.reason}" if one.reason else ""))
+        print_message(f"run {number} {one.state}" + (f": {one.reason}" if one.reason else ""))

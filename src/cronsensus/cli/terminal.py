@@ -7,12 +7,12 @@ import re
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def clean(text: str, *, lines: bool = False) -> str:
+def clean_text(text: str, *, lines: bool = False) -> str:
     """Return ``text`` with control, direction and half characters written as escapes; ``lines`` keeps newlines."""
     if text.isascii() and text.isprintable():  # nearly every line of a log
         return text
     if lines:
-        return "\n".join(clean(line.replace("\t", "    ")) for line in text.replace("\r\n", "\n").split("\n"))
+        return "\n".join(clean_text(line.replace("\t", "    ")) for line in text.replace("\r\n", "\n").split("\n"))
     return _UNSAFE.sub(_escape, text)
 
 
@@ -32,12 +32,12 @@ def width_of(text: str) -> int:
     return cell_len(text)
 
 
-def pad(text: str, width: int) -> str:
+def pad_text(text: str, width: int) -> str:
     """Return ``text`` with spaces up to ``width`` columns of a terminal."""
     return text + " " * (width - width_of(text))
 
 
-def squeeze(text: str, width: int) -> str:
+def squeeze_text(text: str, width: int) -> str:
     """Return ``text`` in at most ``width`` columns, cut in the middle: ids and hosts differ at both ends."""
     if width_of(text) <= width:
         return text

@@ -6,10 +6,10 @@ import click
 
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.group import Command
-from cronsensus.cli.options import limited
-from cronsensus.cli.output import Cell, Output, message
+from cronsensus.cli.options import add_limit_option
+from cronsensus.cli.output import Cell, Output, print_message
 from cronsensus.insight.as_data import trail_data
-from cronsensus.insight.time_words import relative, shorten
+from cronsensus.insight.time_words import relative_time, shorten
 
 _SESSIONS = 1000
 """Sessions among which names of drained nodes are looked for."""
@@ -18,7 +18,7 @@ _SESSIONS = 1000
 @click.command(cls=Command)
 @click.argument("target", required=False, metavar="[JOB|SESSION]", shell_complete=complete_job)
 @click.option("--after", type=click.IntRange(1), metavar="ID", help="Begin after this id: the next page.")
-@limited()
+@add_limit_option()
 def trail(target: str | None, after: int | None, limit: int) -> None:
     """Show what operators did, newest first: who, what, to what, and why.
 
@@ -39,7 +39,7 @@ def trail(target: str | None, after: int | None, limit: int) -> None:
         ["when", "who", "did", "to", "run", "why"],
         [
             [
-                relative(act.at, now),
+                relative_time(act.at, now),
                 act.by,
                 Cell(act.action, "bold"),
                 nodes.get(act.target, act.target),
@@ -53,4 +53,4 @@ def trail(target: str | None, after: int | None, limit: int) -> None:
         spare=("run",),
     )
     if more is not None:
-        message(f"there are more: add --after {more}")
+        print_message(f"there are more: add --after {more}")

@@ -11,14 +11,14 @@ from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
-from cronsensus.cli.output import Cell, Output, word
+from cronsensus.cli.output import Cell, Output, style_state
 from cronsensus.cli.zones import default_zone
-from cronsensus.insight.as_data import fields, occurrence_data
+from cronsensus.insight.as_data import occurrence_data, pick_fields
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.successes import newest_whole
-from cronsensus.insight.time_words import exact, read_time
-from cronsensus.insight.why import why as explained
+from cronsensus.insight.time_words import exact_time, read_time
+from cronsensus.insight.why import explain_time
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 
@@ -48,18 +48,18 @@ def why(job: str, time: str | None) -> None:
             at = _latest(store, view)
         else:
             at = read_time(time, store.now(), tz=zone, what="TIME")
-        answer = explained(store, view, at, zone=zone)
+        answer = explain_time(store, view, at, zone=zone)
         sentences = [*map(str, answer.sentences), *store.unreadable]
     if output.printed_json(
         {
-            **fields(answer, "job time nominal verdict reason before after"),
+            **pick_fields(answer, "job time nominal verdict reason before after"),
             "sentences": sentences,
             "runs": [occurrence_data(one) for one in answer.occurrences],
         }
     ):
         return
     verdict = answer.verdict or ("not a nominal time" if not answer.nominal else "unknown")
-    output.line(Cell(f"{job}, {exact(at, zone)}: {verdict}", word(verdict).style or "bold"))
+    output.line(Cell(f"{job}, {exact_time(at, zone)}: {verdict}", style_state(verdict).style or "bold"))
     for sentence in sentences:
         output.line(f"  {sentence}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime, tzinfo
 
-from cronsensus.cli.app import settings
+from cronsensus.cli.app import read_settings
 from cronsensus.cli.group import Invocation
 from cronsensus.errors import StoreCorrupt
 from cronsensus.insight.clock_changes import zone_of
@@ -26,7 +26,7 @@ _PAGE = 1000
 def default_zone() -> tzinfo:
     """Return the zone of the setting ``tz``; of the application's, once it was loaded."""
     scheduler = Invocation.current().scheduler
-    return load_zone((settings() if scheduler is None else scheduler.settings).tz)
+    return load_zone((read_settings() if scheduler is None else scheduler.settings).tz)
 
 
 class JobZones:

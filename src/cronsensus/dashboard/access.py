@@ -80,7 +80,7 @@ def require_loopback(host: str) -> None:
         )
 
 
-def refusal(scope: Scope) -> str | None:
+def find_refusal(scope: Scope) -> str | None:
     """Return why a request is refused; ``None``: it is not.
 
     All three are needed. A proxy on this machine is a loopback peer, and a page of another site may have its own name
@@ -159,7 +159,7 @@ class Access:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        status, why, headers = await self._probed(scope) or await self._judge(scope)
+        status, why, headers = await self._answer_probe(scope) or await self._authorize_request(scope)
         if not status:
             await self._app(scope, receive, guarded)
             return
@@ -169,29 +169,29 @@ class Access:
         await guarded({"type": "http.response.start", "status": status, "headers": headers})
         await guarded({"type": "http.response.body", "body": body})
 
-    async def _probed(self, scope: Scope) -> _Refusal | None:
+    async def _answer_probe(self, scope: Scope) -> _Refusal | None:
         """Return what a probe is told; ``None``: the request is none."""
         if self._healthz is None or _path(scope) != PATH or scope["method"] not in _SAFE:
             return None
         from starlette.concurrency import run_in_threadpool
 
-        status, words = await run_in_threadpool(self._healthz.read)
+        status, words = await run_in_threadpool(self._healthz.read_status)
         return status, words, [(b"cache-control", b"no-store")]
 
-    async def _judge(self, scope: Scope) -> _Refusal:
+    async def _authorize_request(self, scope: Scope) -> _Refusal:
         """Write into ``scope`` who asks and what they may; return a status and why if the request goes no further."""
         from starlette.requests import Request
 
         auth = self._auth
         if auth is None or (isinstance(auth, Token) and auth.made):
-            why = refusal(scope)
+            why = find_refusal(scope)
             if why is not None:
                 return 403, f"{why}\n{_WHAT_TO_DO}", []
         given = isinstance(auth, (Password, Token)) and auth.is_given(Request(scope))
         address = str((scope.get("client") or ["?"])[0])
         if given and (pause := self._guesses.pause_for(address)):
             await asyncio.sleep(pause)
-        permission: object = "operate" if auth is None else await _asked(auth, scope)
+        permission: object = "operate" if auth is None else await _ask_program(auth, scope)
         if permission not in {"read", "operate"}:
             if isinstance(auth, (Password, Token)):
                 if given:
@@ -233,7 +233,7 @@ def _path(scope: Scope) -> str:
     return str(scope["path"]).removeprefix(str(scope.get("root_path", "")).rstrip("/"))
 
 
-async def _asked(auth: Auth, scope: Scope) -> object:
+async def _ask_program(auth: Auth, scope: Scope) -> object:
     """Return what ``auth`` says; a program that fails to answer has not said yes."""
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
@@ -242,15 +242,15 @@ async def _asked(auth: Auth, scope: Scope) -> object:
     request = Request(scope)
     try:
         # A plain function may ask a database: not on the loop, which serves all others.
-        said: Any = await run_in_threadpool(auth, request)
-        if inspect.isawaitable(said):
-            said = await said
+        permission: Any = await run_in_threadpool(auth, request)
+        if inspect.isawaitable(permission):
+            permission = await permission
     except Exception:  # noqa: BLE001 - whatever it is, the request is refused
         _log.exception("auth= of the dashboard raised; the request is refused")
         return None
-    if said not in {"read", "operate", None}:
-        _log.error('auth= of the dashboard returned %.80r; it says None, "read" or "operate"', said)
-    return said
+    if permission not in {"read", "operate", None}:
+        _log.error('auth= of the dashboard returned %.80r; it says None, "read" or "operate"', permission)
+    return permission
 
 
 def is_embedded(scope: Scope) -> bool:

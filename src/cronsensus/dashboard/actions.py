@@ -20,7 +20,7 @@ from cronsensus.insight.failures import failures_to_retry
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.summaries import why_ended
-from cronsensus.insight.time_words import exact, read_time, shorten
+from cronsensus.insight.time_words import exact_time, read_time, shorten
 from cronsensus.jobs.acting import MOST_AT_ONCE
 from cronsensus.jobs.handle import cancel_occurrence
 from cronsensus.model.batch import MOST_ITEMS
@@ -125,7 +125,7 @@ def _pause_form(store: Store, given: Given) -> Form:
         ),
         button="Pause",
         reason=True,
-        refused=retired(view) or (("It is paused already.",) if view.paused_at is not None else None),
+        refused=refuse_retired(view) or (("It is paused already.",) if view.paused_at is not None else None),
         command=f"cronsensus jobs pause {view.spec.name} --reason WHY",
     )
 
@@ -140,7 +140,7 @@ def _resume_form(store: Store, given: Given) -> Form:
     paused = view.paused_at
     says: tuple[Text, ...] = (("It fires again from now on.",),)
     if paused is not None:
-        says += (("It was paused by {0} on {1}: {2}", view.paused_by, exact(paused), view.paused_why or "-"),)
+        says += (("It was paused by {0} on {1}: {2}", view.paused_by, exact_time(paused), view.paused_why or "-"),)
     return job_form(
         view,
         title=("Resume {0}", view.spec.name),
@@ -170,7 +170,7 @@ def _backfill_form(store: Store, given: Given) -> Form:
         "command": f"cronsensus jobs backfill {name} --from {start or '1d'} --to {end} --dry-run",
     }
     if not start:
-        return job_form(view, **plain, refused=retired(view) or ("Say from when, and look.",))
+        return job_form(view, **plain, refused=refuse_retired(view) or ("Say from when, and look.",))
     try:
         since, until = read_time(start, now, tz=zone, what="From"), read_time(end, now, tz=zone, what="To")
         plan = plan_backfill(store, view, since, until, now)
@@ -179,7 +179,7 @@ def _backfill_form(store: Store, given: Given) -> Form:
         return job_form(view, **plain, refused=("{0}", str(error)))
     rows = [
         (
-            exact(time, zone),
+            exact_time(time, zone),
             ("has {0}: left alone", plan.standing[time].state) if time in plan.standing else ("will run",),
         )
         for time in plan.times[:_PREVIEWED]
@@ -190,7 +190,7 @@ def _backfill_form(store: Store, given: Given) -> Form:
         rows=tuple(rows),
         more=max(0, len(plan.times) - _PREVIEWED),
         seen=f"{len(plan.missing)} of {len(plan.times)}",
-        refused=retired(view) or (None if plan.missing else ("No time is left to run.",)),
+        refused=refuse_retired(view) or (None if plan.missing else ("No time is left to run.",)),
     )
     # Exact, so that what runs is what was shown, however long somebody looks at it.
     form.keeps.update({"from": since.isoformat(), "to": until.isoformat()})
@@ -206,7 +206,7 @@ def _backfill(store: Store, given: Given, by: str, why: str) -> str:
     return _job_path(view.spec.name)
 
 
-def retired(view: JobView) -> Text | None:
+def refuse_retired(view: JobView) -> Text | None:
     """Return why nothing can be done to a job that is retired."""
     return ("It is retired: no code declares it any more.",) if view.retired_at is not None else None
 

@@ -20,24 +20,24 @@ from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.insight.as_data import (
     batch_data,
     failures_data,
-    fields,
     job_data,
     json_leaf,
     log_data,
     occurrence_data,
+    pick_fields,
     run_data,
     session_data,
     trail_data,
 )
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.failures import grouped, open_failures
-from cronsensus.insight.health import health
+from cronsensus.insight.failures import group_failures, open_failures
+from cronsensus.insight.health import read_health
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.time_words import read_time
-from cronsensus.insight.why import why
+from cronsensus.insight.why import explain_time
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.security.masking import mask
@@ -71,13 +71,13 @@ class Read:
 
 
 def _health(store: Store, given: Given) -> Any:
-    found = health(store, node=given.get("node"))
+    found = read_health(store, node=given.get("node"))
     return {"ok": found.ok, "sentence": found.sentence, "counts": fields_of(store.counts())}
 
 
 def fields_of(one: object) -> dict[str, Any]:
     """Return the attributes of a value."""
-    return fields(one, " ".join(one.__dataclass_fields__))  # type: ignore[attr-defined]
+    return pick_fields(one, " ".join(one.__dataclass_fields__))  # type: ignore[attr-defined]
 
 
 def _jobs(store: Store, given: Given) -> Any:
@@ -128,7 +128,7 @@ def _run(store: Store, given: Given) -> Any:
 def _why(store: Store, given: Given) -> Any:
     view = require_job(store, given["job"])
     at = read_time(given["at"], store.now(), what="at")
-    found = why(store, view, at)
+    found = explain_time(store, view, at)
     return {"job": view.spec.name, "at": at, "sentences": [str(one) for one in found.sentences]}
 
 
@@ -153,7 +153,7 @@ def _failed(store: Store, given: Given) -> Any:
     since = read_time(given["since"], store.now(), what="since") if given.get("since") else None
     since = since or store.now() - timedelta(days=1)
     found = open_failures(store, job=given.get("job") or None, since=since)
-    return {"groups": [failures_data(group) for group in grouped(found)]}
+    return {"groups": [failures_data(group) for group in group_failures(found)]}
 
 
 _AFTER = {"after": "where the page before ended", "limit": f"most rows (1 to {_MOST}; {_PAGE})"}
@@ -175,12 +175,12 @@ READS: Mapping[str, Read] = {
 }
 
 
-def routes(store: Callable[[], Store]) -> list[Route]:
+def api_routes(store: Callable[[], Store]) -> list[Route]:
     """Return the routes of all reads, and that of their description."""
     found = [Route(f"/api/{name}", _endpoint(read, store)) for name, read in READS.items()]
 
     def described(request: Request) -> Response:
-        return _json(openapi(str(request.scope.get("root_path", ""))))
+        return _json(describe_api(str(request.scope.get("root_path", ""))))
 
     def unknown(_: Request) -> Response:
         return _json({"error": f"there is no such read; there are {', '.join(READS)}, and openapi.json"}, 404)
@@ -188,7 +188,7 @@ def routes(store: Callable[[], Store]) -> list[Route]:
     return [*found, Route("/api/openapi.json", described), Route("/api/{other:path}", unknown)]
 
 
-def openapi(base: str) -> dict[str, Any]:
+def describe_api(base: str) -> dict[str, Any]:
     """Return the description of the API in the form of OpenAPI 3.1."""
     paths = {}
     for name, read in READS.items():

@@ -16,15 +16,15 @@ from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
 from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
-from cronsensus.dashboard.batch_bar import segments
+from cronsensus.dashboard.batch_bar import draw_segments
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
 from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
 from cronsensus.dashboard.healthz import Healthz
 from cronsensus.dashboard.job_index import JobIndex
-from cronsensus.dashboard.language import COOKIE, Words, choose, clock, coarse, minute, read_moment, short
+from cronsensus.dashboard.language import COOKIE, Words, choose_language, clock, coarse, minute, read_moment, short
 from cronsensus.dashboard.live import Live
 from cronsensus.dashboard.passwords import from_environment
-from cronsensus.dashboard.past import READ, calendar, plot
+from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
 from cronsensus.dashboard.queue import SPAN, queue_page
 from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_now import run_now
@@ -40,7 +40,7 @@ from cronsensus.errors import (
 )
 from cronsensus.insight.batches import batch_view
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.failures import MOST, grouped, open_failures
+from cronsensus.insight.failures import MOST, group_failures, open_failures
 from cronsensus.insight.graph import graph_of
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
@@ -49,7 +49,7 @@ from cronsensus.insight.run_report import run_report
 from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.time_words import read_time, shorten
-from cronsensus.insight.why import why
+from cronsensus.insight.why import explain_time
 from cronsensus.model.batch import shown_key
 from cronsensus.model.glance import Past
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -128,9 +128,9 @@ def dashboard(
         Route("/locks", pages.locks),
         Route("/trail", pages.trail),
         Route("/failed", pages.failed),
-        *api.routes(lambda: pages.store),
-        Route("/do/{action}", pages.ask, methods=["GET"]),
-        Route("/do/{action}", pages.act, methods=["POST"]),
+        *api.api_routes(lambda: pages.store),
+        Route("/do/{action}", pages.show_action, methods=["GET"]),
+        Route("/do/{action}", pages.run_action, methods=["POST"]),
         Route("/live", current.answer),
         Route("/ledger", pages.ledger),
         Mount("/static", StaticFiles(directory=_HERE / "static")),
@@ -167,7 +167,7 @@ class _Pages:
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
             shorten=shorten, json=dumps_masked, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
-            linked=_linked, item_key=shown_key, segments=segments,
+            linked=_linked, item_key=shown_key, segments=draw_segments,
             graph_svg=graph_svg, rule_words=rule_words, night_link=night_link,
         )  # fmt: skip
 
@@ -213,7 +213,7 @@ class _Pages:
         behind = [one for one, rules in whole.rules.items() if any(rule.job == name for rule in rules)]
         return self._page(
             request, "job.html", now, before=whole.rules.get(name, ()), behind=behind, view=view, row=row, zone=zone,
-            calendar=calendar(past, now, zone), plot=plot(past, row.p50, row.p95),
+            calendar=draw_calendar(past, now, zone), plot=plot_durations(past, row.p50, row.p95),
             eras=store.history(name).eras[::-1][:_CHANGES], trail=store.trail(target=name, limit=_CHANGES),
             times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
             runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
@@ -236,14 +236,14 @@ class _Pages:
         return self._page(
             request, "ledger.html", now, 400 if at and asked is None else 200,
             view=view, zone=zone, at=at, unreadable=bool(at) and asked is None,
-            sentences=why(store, view, asked).sentences if asked is not None else (),
+            sentences=explain_time(store, view, asked).sentences if asked is not None else (),
             report=audit(store, jobs=(name,), since=now - reads.DAY), lines=page.lines[::-1], older=older,
             command=f"cronsensus audit {name} --from 1d",
         )  # fmt: skip
 
     def _audit(self, request: Request) -> Response:
         store, span = self.store, request.query_params.get("span", "")
-        made = self._audits.make(store, span) if span in SPANS else None
+        made = self._audits.make_audit(store, span) if span in SPANS else None
         audited = made or self._audits.last
         return self._page(
             request, "audit.html", store.now(), audited=audited, busy=span in SPANS and made is None,
@@ -261,7 +261,7 @@ class _Pages:
         report = run_report(store, one, log_lines=_LOG)
         sentences: tuple[Sentence, ...] = ()
         if one.scheduled_for is not None and one.origin is Origin.SCHEDULE and view is not None:
-            sentences = why(store, view, one.scheduled_for).sentences
+            sentences = explain_time(store, view, one.scheduled_for).sentences
         return self._page(
             request, "run.html", store.now(), one=one, view=view, report=report, sentences=sentences,
             steps=_steps(one, report.attempts[0].started_at if report.attempts else one.started_at),
@@ -292,7 +292,7 @@ class _Pages:
 
     def nodes(self, request: Request) -> Response:
         store = self.store
-        found = reads.nodes(store)
+        found = reads.read_nodes(store)
         alive = sum(node.state == "alive" for node in found)
         there = sum(node.life is not None for node in found)
         return self._page(
@@ -312,7 +312,7 @@ class _Pages:
         found = open_failures(store, job=job or None, since=since)
         return self._page(
             request, "failed.html", now, 400 if wrong else 200,
-            groups=grouped(found), total=len(found), most=MOST, job=job, since=span,
+            groups=group_failures(found), total=len(found), most=MOST, job=job, since=span,
             wrong=wrong, command=f"cronsensus runs failed --since {span}",
         )  # fmt: skip
 
@@ -359,7 +359,7 @@ class _Pages:
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
-    def ask(self, request: Request) -> Response:
+    def show_action(self, request: Request) -> Response:
         """Show what an action would do."""
         if not may_operate(request.scope):
             return self._missing(request, "You may look, and not act", status=403)
@@ -368,7 +368,7 @@ class _Pages:
             return self._missing(request, _NO_PAGE)
         return self._form(request, action.form(self.store, dict(request.query_params)))
 
-    async def act(self, request: Request) -> Response:
+    async def run_action(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
         fields = await read_form(request)
         return await run_in_threadpool(self._act_alone, request, fields)
@@ -376,9 +376,9 @@ class _Pages:
     def _act_alone(self, request: Request, fields: dict[str, str]) -> Response:
         # Of two who send the same form in one moment, the second is told that it has changed.
         with self._acting:
-            return self._act(request, fields)
+            return self._run_action(request, fields)
 
-    def _act(self, request: Request, fields: dict[str, str]) -> Response:
+    def _run_action(self, request: Request, fields: dict[str, str]) -> Response:
         name = request.path_params["action"]
         action = self._actions.get(name)
         if action is None:
@@ -451,7 +451,7 @@ class _Pages:
 
     def _page(self, request: Request, template: str, now: datetime | None, status: int = 200, **data: Any) -> Response:
         asked = request.query_params.get("lang")
-        language = choose(asked, request.cookies.get(COOKIE), request.headers.get("accept-language", ""))
+        language = choose_language(asked, request.cookies.get(COOKIE), request.headers.get("accept-language", ""))
         base = _base(request)
         namespace = self._source.settings.value("namespace") if isinstance(self._source, Scheduler) else (
             self._source.namespace

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronsensus.audit import JobReport, Report, audit
-from cronsensus.insight.time_words import brief
+from cronsensus.insight.time_words import brief_duration
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.durations import parse_duration
@@ -50,7 +50,7 @@ class Audited:
     def late(self) -> list[str]:
         """How late attempts began: half of them at most, 99 of 100 at most, and the latest."""
         late = self.report.lateness
-        return [brief(timedelta(seconds=one)) for one in (late.quantile(0.5), late.quantile(0.99), late.max)]
+        return [brief_duration(timedelta(seconds=one)) for one in (late.quantile(0.5), late.quantile(0.99), late.max)]
 
 
 class Audits:
@@ -66,7 +66,7 @@ class Audits:
         """The last one; ``None``: nobody has asked for any."""
         return None if self._last is None else self._last[0]
 
-    def make(self, store: Store, span: str) -> Audited | None:
+    def make_audit(self, store: Store, span: str) -> Audited | None:
         """Return an audit of the last ``span``, one of ``SPANS``; ``None``: another is being made, and goes on."""
         if not self._making.acquire(timeout=PATIENCE):
             return None

@@ -17,7 +17,7 @@ class Segment:
     width: float
 
 
-def segments(batch: BatchView) -> list[Segment]:
+def draw_segments(batch: BatchView) -> list[Segment]:
     """Return what is drawn, from the left; what waits is the empty rest."""
     found: list[Segment] = []
     x = 0.0

@@ -71,9 +71,9 @@ def graph_page(store: Store, whole: Graph, job: str, at: datetime | None) -> Gra
         job: the one whose part is drawn; of any other name, all are.
         at: the nominal time whose states are shown; ``None``: the newest.
     """
-    graph = whole.around(job) if job in whole.jobs else whole
+    graph = whole.neighbours_of(job) if job in whole.jobs else whole
     if len(graph.jobs) > MOST_JOBS:
-        graph = graph.first(MOST_JOBS)
+        graph = graph.first_jobs(MOST_JOBS)
     nights: set[datetime] = {at} if at is not None else set()
     for root in graph.layers[0][:_ROOTS] if graph.layers else ():
         view = store.job(root)
@@ -103,7 +103,7 @@ def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
     """Return the drawing; each job is a link, and says in words and by a shape what became of it."""
     place: dict[Slot, tuple[int, int]] = {}
     height = 0
-    for layer, slots in enumerate(columns(page.graph)):
+    for layer, slots in enumerate(arrange_columns(page.graph)):
         y = _EDGE
         for slot in slots:
             place[slot] = (layer * (_WIDTH + _GAP_X) + _EDGE, y)
@@ -119,7 +119,7 @@ def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - all that is not ours is escaped
 
 
-def columns(graph: Graph) -> list[list[Slot]]:
+def arrange_columns(graph: Graph) -> list[list[Slot]]:
     """Return what stands in each layer, from above: jobs, and the lanes of lines that pass by.
 
     What has the same upstreams stands together, near them: so fewer lines cross, and none passes behind a job.
@@ -157,10 +157,10 @@ def _edge(place: Mapping[Slot, tuple[int, int]], rule: Rule, job: str, t: Words)
         x2, y2 = place[slot][0] - (0 if is_lane else 2), place[slot][1] + (_LANE if is_lane else _HEIGHT) // 2
         path += f"C{x + _GAP_X // 2} {y} {x2 - _GAP_X // 2} {y2} {x2} {y2}" + (f"h{_WIDTH}" if is_lane else "")
         x, y = x2 + _WIDTH, y2
-    said = t("{0} comes after {1}", job, rule.job)
+    text = t("{0} comes after {1}", job, rule.job)
     words = rule_words(rule, t)
     other = " g-other" if words else ""
-    title = escape(said + (f" ({words})" if words else ""))
+    title = escape(text + (f" ({words})" if words else ""))
     return f'<path class="g-edge{other}" d="{path}" marker-end="url(#arrow)"><title>{title}</title></path>'
 
 
@@ -170,16 +170,16 @@ def _node(job: str, place: tuple[int, int], standing: Standing | None, t: Words,
     link = f"{base}/job?{urlencode({'name': job})}"
     if standing is not None and standing.run is not None:
         link = f"{base}/runs/{standing.run}"
-    said = t("no such time") if standing is None else t(standing.state)
+    text = t("no such time") if standing is None else t(standing.state)
     icon = "" if standing is None else (
         f'<svg x="{x + 10}" y="{y + 23}" width="16" height="16" class="{kind}" aria-hidden="true">'
         f'<use href="#i-{kind}"/></svg>'
     )  # fmt: skip
     return (
-        f'<a href="{escape(link)}"><title>{escape(job)}: {escape(said)}</title>'
+        f'<a href="{escape(link)}"><title>{escape(job)}: {escape(text)}</title>'
         f'<rect class="g-node g-{kind}" x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>'
         f'<text class="g-job" x="{x + 10}" y="{y + 18}">{escape(shorten(job, 20))}</text>{icon}'
-        f'<text class="g-state" x="{x + (10 if standing is None else 31)}" y="{y + 36}">{escape(said)}</text></a>'
+        f'<text class="g-state" x="{x + (10 if standing is None else 31)}" y="{y + 36}">{escape(text)}</text></a>'
     )
 
 

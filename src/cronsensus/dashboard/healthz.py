@@ -27,7 +27,7 @@ class Healthz:
         self._answer = AWAY
         self._until = 0.0
 
-    def read(self) -> tuple[int, str]:
+    def read_status(self) -> tuple[int, str]:
         """Return a status and a sentence; may wait for the store, so not on an event loop."""
         with self._lock:
             if self._clock.monotonic() >= self._until:

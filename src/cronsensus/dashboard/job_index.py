@@ -68,7 +68,7 @@ class JobIndex:
         self._first = threading.Lock()
         self._anew = threading.Lock()
 
-    def find(
+    def find_names(
         self, store: Store, words: Sequence[str], *, paused: bool = False, after: str = "", limit: int
     ) -> tuple[list[str], str | None]:
         """Return names of jobs that may match, in order, and the name behind which others may.
@@ -96,7 +96,7 @@ class JobIndex:
         names = sorted(found)
         return names[:limit], names[limit - 1] if len(names) > limit else kept.end
 
-    def views(self, store: Store, names: Sequence[str]) -> list[JobView]:
+    def read_views(self, store: Store, names: Sequence[str]) -> list[JobView]:
         """Return the jobs of these names as they are now; those that stand side by side in one read."""
         kept = self._kept
         if kept is None or not names:

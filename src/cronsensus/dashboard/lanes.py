@@ -57,7 +57,7 @@ class Bar:
 
 @dataclass(slots=True)
 class Lane:
-    """A node: ``y`` is where its lane begins; ``hidden``, how many bars found no room."""
+    """A node: ``y`` is where its lane begins; ``hidden``, how many bars found no place."""
 
     name: str
     y: int
@@ -133,7 +133,7 @@ class NodeState:
     gone_at: datetime | None
 
 
-def lanes(
+def draw_lanes(
     store: Store,
     now: datetime,
     *,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsensus.dashboard.catalogue import CHINESE
-from cronsensus.dashboard.schedules import schedule_in_chinese
-from cronsensus.dashboard.sentences import Chinese
+from cronsensus.dashboard.chinese_schedules import schedule_in_chinese
+from cronsensus.dashboard.chinese_sentences import Chinese
 from cronsensus.insight.sentences import ENGLISH, Sentence
-from cronsensus.insight.time_words import brief, exact
+from cronsensus.insight.time_words import brief_duration, exact_time
 from cronsensus.model.states import State
 from cronsensus.timing.instants import EARLIEST_READ
 from cronsensus.triggers.base import Trigger
@@ -18,7 +18,7 @@ COOKIE = "cronsensus_lang"
 _CHINESE = Chinese()
 
 
-def choose(asked: str | None, kept: str | None, accepted: str) -> str:
+def choose_language(asked: str | None, kept: str | None, accepted: str) -> str:
     """Return the language of a page: asked for, or kept in the cookie, or what the browser likes best."""
     for wanted in (asked, kept):
         if wanted in LANGUAGES:
@@ -45,9 +45,11 @@ class Words:
 
     def __call__(self, text: str, *values: object) -> str:
         """Return ``text`` in this language, with ``values`` in the places of ``{0}``, ``{1}``."""
-        said = CHINESE.get(text, text) if self.language == "zh" else text
+        translated = CHINESE.get(text, text) if self.language == "zh" else text
         return (
-            said.format(*(self(value) if isinstance(value, State) else value for value in values)) if values else said
+            translated.format(*(self(value) if isinstance(value, State) else value for value in values))
+            if values
+            else translated
         )
 
     def sentence(self, sentence: Sentence | str) -> str:
@@ -68,7 +70,9 @@ class Words:
 
 def coarse(duration: timedelta) -> str:
     """Return a duration without parts of a second where it is longer than ten."""
-    return brief(duration if duration < timedelta(seconds=10) else timedelta(seconds=round(duration.total_seconds())))
+    return brief_duration(
+        duration if duration < timedelta(seconds=10) else timedelta(seconds=round(duration.total_seconds()))
+    )
 
 
 def clock(instant: datetime, tz: tzinfo = UTC) -> str:
@@ -87,7 +91,7 @@ def minute(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant to the second, exactly."""
     if tz is UTC:  # a page says hundreds of them
         return f"{instant.astimezone(UTC).isoformat(' ', 'seconds')[:19]}Z"
-    return exact(instant.replace(microsecond=0), tz)
+    return exact_time(instant.replace(microsecond=0), tz)
 
 
 def read_moment(text: str, now: datetime, tz: tzinfo) -> datetime | None:

@@ -73,7 +73,7 @@ class Plot:
     lines: tuple[tuple[str, float, timedelta], ...]
 
 
-def calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
+def draw_calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
     """Return 90 days, or 48 hours of a job whose newest verdicts do not reach so far back."""
     oldest = max(_moments(past), default=None)
     hourly = oldest is not None and oldest > now - timedelta(days=DAYS)
@@ -86,18 +86,18 @@ def calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
             cell.counts[str(one.state)] += 1
             cell.taken_over += one.crashes > 0
     for kept in past.ranges:
-        said = kept.range
-        begin = bisect_left(keys, _key(said.first, zone, hourly=hourly))
-        touched = cells[begin : bisect_right(keys, _key(said.last, zone, hourly=hourly))]
+        verdicts = kept.range
+        begin = bisect_left(keys, _key(verdicts.first, zone, hourly=hourly))
+        touched = cells[begin : bisect_right(keys, _key(verdicts.last, zone, hourly=hourly))]
         for number, cell in enumerate(reversed(touched)):
             # How they are spread over the days is not on record; each has one, and the last has the rest.
-            cell.counts[str(said.state)] += max(1, (said.count or 1) - len(touched) + 1) if number == 0 else 1
+            cell.counts[str(verdicts.state)] += max(1, (verdicts.count or 1) - len(touched) + 1) if number == 0 else 1
     width = max(cell.x for cell in cells) + STEP
     height = max(cell.y for cell in cells) + STEP
     return Calendar(tuple(cells), hourly, width, height, oldest)
 
 
-def plot(past: Past, p50: timedelta | None, p95: timedelta | None) -> Plot | None:
+def plot_durations(past: Past, p50: timedelta | None, p95: timedelta | None) -> Plot | None:
     """Return how long the last runs took over time, or nothing where none has ended."""
     ran = [(one, took) for one in past.glances if (took := _took(one)) is not None][:_PLOTTED]
     if not ran:

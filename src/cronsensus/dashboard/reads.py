@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cronsensus.dashboard.job_index import JobIndex, text_of
-from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, lanes
-from cronsensus.insight.clock_changes import note
+from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, draw_lanes
+from cronsensus.insight.clock_changes import describe_local_time
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node
 from cronsensus.insight.sentences import Sentence
@@ -157,14 +157,14 @@ class Now:
     picture: Lanes
 
 
-def nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
+def read_nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
     """Return the nodes, the newest first; a process that only holds locks is none."""
     found = [one for one in store.sessions(ended=ended, limit=200) if one.is_node]
     lives = lives_of(store, found)
     return tuple(Node(one, lives.get(one.id)) for one in found)
 
 
-def strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
+def read_strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
     """Return the last verdicts of a job, the newest last: those of occurrences, and those that made none."""
     made = past.glances[:length]
     cells = [Verdict(one.state, one.scheduled_for or one.due_at, 1, one.reason or "", one) for one in made]
@@ -180,14 +180,18 @@ def strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
 def job_row(view: JobView, past: Past, now: datetime) -> JobRow:
     """Return a job as a line of a list."""
     known, (next_in, next_at) = job_state(view), job_next(view, now)
-    cells = strip(past)
+    cells = read_strip(past)
     trigger, due = view.spec.trigger, view.next_due
-    changes = note(trigger, due, now) if trigger is not None and due is not None and known.state == "active" else ""
-    p50, p95 = percentiles(past.glances)
+    changes = (
+        describe_local_time(trigger, due, now)
+        if trigger is not None and due is not None and known.state == "active"
+        else ""
+    )
+    p50, p95 = read_percentiles(past.glances)
     return JobRow(view, known.state, known.text, next_in, next_at, changes, cells, _trouble(cells), p50, p95)
 
 
-def percentiles(glances: Iterable[Glance]) -> tuple[timedelta | None, timedelta | None]:
+def read_percentiles(glances: Iterable[Glance]) -> tuple[timedelta | None, timedelta | None]:
     """Return what half of the runs that succeeded took at most, and what 95 of 100 did."""
     took = sorted(
         one.finished_at - one.begun_at
@@ -243,8 +247,8 @@ def _candidates(
         found = [view for name in names[:_AT_ONCE] if (view := store.job(name)) is not None]
         return found, names[_AT_ONCE - 1] if len(names) > _AT_ONCE else None
     if words or only == "paused":
-        names, more = index.find(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
-        return index.views(store, names), more
+        names, more = index.find_names(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
+        return index.read_views(store, names), more
     found = store.jobs(after=after, limit=_AT_ONCE)
     shown = [view for view in found if not is_internal(view.spec.name)]
     return shown, found[-1].spec.name if only and len(found) == _AT_ONCE else None
@@ -255,14 +259,14 @@ def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:
         return [view for view in views if view.paused_at is not None]
     if only in _BY_VERDICT:
         pasts = store.last_of([view.spec.name for view in views], limit=STRIP)
-        return [view for view in views if _trouble(strip(pasts.get(view.spec.name, Past()))) == only]
+        return [view for view in views if _trouble(read_strip(pasts.get(view.spec.name, Past()))) == only]
     return views
 
 
 def now_page(store: Store) -> Now:
     """Return what the first page shows."""
     at = store.now()
-    found = nodes(store)
+    found = read_nodes(store)
     there = [node for node in found if node.life is not None]
     alive = [node for node in there if node.state == "alive"]
     counts = store.counts()
@@ -305,7 +309,7 @@ def now_page(store: Store) -> Now:
         failed=len(failed),
         missed=len(missed) + sum(one.range.count or 1 for one in ranges),
         of_first_jobs=len(views) > MOST_JOBS,
-        picture=lanes(store, at, nodes=_node_states(found), views=views[:MOST_JOBS], seen=ran, ranges=lately),
+        picture=draw_lanes(store, at, nodes=_node_states(found), views=views[:MOST_JOBS], seen=ran, ranges=lately),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cronsensus.after.downstream import names_after
-from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, retired, runs_elsewhere
+from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, refuse_retired, runs_elsewhere
 from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
 from cronsensus.errors import InvalidOption
 from cronsensus.insight.lookup import require_job
@@ -36,7 +36,7 @@ def run_now(scheduler: Scheduler | None) -> Action:
     def form(store: Store, given: Given) -> Form:
         view = require_job(store, given.get("job", ""))
         known = parameters(view)
-        refused = runs_elsewhere(view) or retired(view)
+        refused = runs_elsewhere(view) or refuse_retired(view)
         says: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
         if known is None or known:
             says += (("Where nothing is written, it gets the arguments of its definition.",),)

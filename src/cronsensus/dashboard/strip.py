@@ -35,7 +35,7 @@ def strip_svg(cells: Sequence[Verdict], t: Words, length: int) -> Markup:
         )
     ]
     first = length - len(cells)
-    said = {state: escape(t(state)) for state in {cell.state for cell in cells}}
+    names = {state: escape(t(state)) for state in {cell.state for cell in cells}}
     for number, cell in enumerate(cells, first):
         kind, inset, y, shape = _SHAPES.get(cell.state, _OTHER)
         x = number * _STEP
@@ -44,7 +44,7 @@ def strip_svg(cells: Sequence[Verdict], t: Words, length: int) -> Markup:
         taken = cell.state == "succeeded" and cell.occurrence is not None and cell.occurrence.crashes
         above = f'<path class="s-take" d="M{x} 1h5v4h-5z"/>' if taken else ""
         parts.append(
-            f"<g><title>{minute(cell.at)}: {said[cell.state]}{reason}{times}</title>"
+            f"<g><title>{minute(cell.at)}: {names[cell.state]}{reason}{times}</title>"
             f'<path class="{kind}" d="M{x + inset if inset else x} {y}{shape}"/>{above}</g>'
         )
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - all that is not ours is escaped above

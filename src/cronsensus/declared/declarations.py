@@ -184,8 +184,8 @@ class Declarations:
 
     def expected(self) -> dict[str, tuple[timedelta | None, timedelta | None]]:
         """Return how often jobs are to succeed, and how long they may take, of those that say so."""
-        said = self._jobs.items()
-        return {name: (one.within, one.takes) for name, one in said if one.within is not None or one.takes is not None}
+        jobs = self._jobs.items()
+        return {name: (one.within, one.takes) for name, one in jobs if one.within is not None or one.takes is not None}
 
     def digest(self) -> str:
         """Return a hash of all definitions: equal code gives an equal one on every replica."""

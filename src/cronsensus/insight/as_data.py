@@ -20,7 +20,7 @@ from cronsensus.model.session import SessionView
 from cronsensus.timing.instants import format_instant
 
 
-def fields(one: object, names: str) -> dict[str, Any]:
+def pick_fields(one: object, names: str) -> dict[str, Any]:
     """Return some attributes of an object by name."""
     return {name: getattr(one, name) for name in names.split()}
 
@@ -31,42 +31,44 @@ def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
     if view.paused_at is not None:
         paused = {"at": view.paused_at, "by": view.paused_by, "reason": view.paused_why}
     return {
-        **fields(spec, "name function executor source"),
-        **fields(view, "active revision watermark horizon created_at retired_at waiting_until"),
+        **pick_fields(spec, "name function executor source"),
+        **pick_fields(view, "active revision watermark horizon created_at retired_at waiting_until"),
         "schedule": None if spec.trigger is None else spec.trigger.describe(),
         "trigger": None if spec.trigger is None else spec.trigger.to_json(),
         "next": None if paused else view.next_due,
         "last": None if last is None else occurrence_data(last),
         "paused": paused,
-        "policies": fields(spec.policies, " ".join(item.name for item in dataclasses.fields(Policies))),
+        "policies": pick_fields(spec.policies, " ".join(item.name for item in dataclasses.fields(Policies))),
     }
 
 
 def made_data(one: Enqueued | Handle) -> dict[str, Any]:
     """Return what stands under a key as data."""
-    return fields(one, "id job key state created")
+    return pick_fields(one, "id job key state created")
 
 
 def occurrence_data(one: Occurrence) -> dict[str, Any]:
     """Return an occurrence as data; its arguments and result are left to ``runs show``."""
     return {
-        **fields(one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"),
-        **fields(one, "failures token node session cancel_requested retry_of retried_as"),
+        **pick_fields(
+            one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"
+        ),
+        **pick_fields(one, "failures token node session cancel_requested retry_of retried_as"),
         "parent": one.parent,
         "listed": one.listed,
         "parked_on": one.parked_on,
         "reserved": one.reserved,
-        "seconds": seconds(one.started_at, one.finished_at),
+        "seconds": seconds_between(one.started_at, one.finished_at),
         # A job may say anything, and JSON has no word for infinity.
         "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],
-        "error": None if one.error is None else fields(one.error, "type message"),
+        "error": None if one.error is None else pick_fields(one.error, "type message"),
     }
 
 
 def batch_data(batch: BatchView) -> dict[str, Any]:
     """Return how far a batch is as data."""
     return {
-        **fields(batch.children, "listed pending running succeeded failed cancelled skipped"),
+        **pick_fields(batch.children, "listed pending running succeeded failed cancelled skipped"),
         "done": batch.done,
         "total": batch.children.total,
         "nodes": batch.running,
@@ -79,8 +81,8 @@ def batch_data(batch: BatchView) -> dict[str, Any]:
 def run_data(run: RunView) -> dict[str, Any]:
     """Return an attempt as data."""
     return {
-        **fields(run, "attempt token node session started_at finished_at end reason"),
-        "seconds": seconds(run.started_at, run.finished_at),
+        **pick_fields(run, "attempt token node session started_at finished_at end reason"),
+        "seconds": seconds_between(run.started_at, run.finished_at),
         "error": None if run.error is None else dataclasses.asdict(run.error),
     }
 
@@ -89,7 +91,7 @@ def session_data(one: SessionView, life: Life | None) -> dict[str, Any]:
     """Return a session as data; ``life`` is what is known of one that has not ended."""
     names = "node state concurrency functions release version tzdata zones pid host started_at renewed_at "
     known = {} if life is None else life_data(one, life)
-    return {"session": one.id, "runs": one.holds, **fields(one, f"{names} expires_in ended_at ended_why"), **known}
+    return {"session": one.id, "runs": one.holds, **pick_fields(one, f"{names} expires_in ended_at ended_why"), **known}
 
 
 def life_data(one: SessionView, life: Life) -> dict[str, Any]:
@@ -104,7 +106,7 @@ def trail_data(entry: TrailEntry) -> dict[str, Any]:
     return dataclasses.asdict(entry)
 
 
-def seconds(start: datetime | None, end: datetime | None) -> float | None:
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
     """Return the seconds between two instants, if both are there."""
     return None if start is None or end is None else (end - start).total_seconds()
 
@@ -113,18 +115,18 @@ def line_data(line: LedgerLine) -> dict[str, Any]:
     """Return a line of the ledger as data."""
     one = line.occurrence
     data: dict[str, Any] = {
-        **fields(line, "count reason decided_at"),
+        **pick_fields(line, "count reason decided_at"),
         "scheduled_for": line.first,
         "until": line.last if line.last != line.first else None,
         "verdict": line.state,
     }
     if one is not None:
         data |= {
-            **fields(one, "origin node crashes token started_at finished_at retry_of"),
+            **pick_fields(one, "origin node crashes token started_at finished_at retry_of"),
             "run": one.id,
             "attempts": one.attempt,
             "started_after": None if line.first_start is None else line.first_start - line.first,
-            "seconds": seconds(one.started_at, one.finished_at),
+            "seconds": seconds_between(one.started_at, one.finished_at),
             "error": error_text(one.error) or None,
             "items": None if line.items is None else counts_of(line.items),
         }

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 
 from cronsensus.errors import InvalidOption, OccurrenceTooOld
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.time_words import exact, typed_time
+from cronsensus.insight.time_words import exact_time, typed_time
 from cronsensus.jobs.operations import nominal_times
 from cronsensus.model.job import JobView, refuse_run_by_hand
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -48,7 +48,8 @@ class BackfillPlan:
                 (f"; --from '{typed_time(time, self.zone)}'" for time in self.missing if time not in self.pruned), ""
             )
             raise OccurrenceTooOld(
-                f"{len(self.pruned)} of these times lie at or below {exact(max(self.pruned), self.zone)}, up to which "
+                f"{len(self.pruned)} of these times lie at or below "
+                f"{exact_time(max(self.pruned), self.zone)}, up to which "
                 f"runs may have been pruned, so it cannot be proved that they never ran{possible}"
             )
 
@@ -72,11 +73,12 @@ def plan_backfill(
         )
     if since > until:
         raise InvalidOption(
-            f"--from {exact(since, shown)} is after --to {exact(until, shown)}; write them the other way round"
+            f"--from {exact_time(since, shown)} is after --to {exact_time(until, shown)}; write them "
+            f"the other way round"
         )
     if until > now:
         raise InvalidOption(
-            f"--to {exact(until, shown)} lies in the future, and those times will run by themselves; --to now"
+            f"--to {exact_time(until, shown)} lies in the future, and those times will run by themselves; --to now"
         )
     times = nominal_times(job, trigger, since, until)
     states = (State.PENDING, State.RUNNING, State.SUCCEEDED)

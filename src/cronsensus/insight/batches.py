@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronsensus.insight.time_words import brief, counted
+from cronsensus.insight.time_words import brief_duration, format_count
 from cronsensus.model.batch import MOST_ITEMS, Children, shown_key
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
@@ -72,7 +72,7 @@ class BatchView:
         if self.rate is None:
             return ""
         rate = f"{self.rate:,.1f} items/s" if self.rate < _FAST else f"{self.rate:,.0f} items/s"
-        return rate if self.left is None else f"{rate}, about {brief(self.left)} left"
+        return rate if self.left is None else f"{rate}, about {brief_duration(self.left)} left"
 
 
 _FAST = 10
@@ -90,9 +90,9 @@ def counts_of(one: Children) -> dict[str, int]:
 def items_text(one: Children) -> str:
     """Return how far the items of a batch are, in one line."""
     words = {"pending": "waiting"}
-    said = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(one).items()) or "none yet"
+    counts = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(one).items()) or "none yet"
     listed = "" if one.listed is not None or (one.state is not None and one.state.final) else " so far"
-    return f"{counted(one.total, 'item')}{listed}: {said}"
+    return f"{format_count(one.total, 'item')}{listed}: {counts}"
 
 
 def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: datetime) -> BatchView | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from cronsensus.insight.time_words import brief, offset_text
+from cronsensus.insight.time_words import brief_duration, offset_text
 from cronsensus.triggers.base import AnyOf, Trigger
 from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.fields import read_cron
@@ -42,11 +42,12 @@ class Change:
         old, new = _wall(self.at, self.before), _wall(self.at, self.after)
         direction = "forward" if self.forward else "back"
         return (
-            f"{old:%a %Y-%m-%d %H:%M} → {new:%H:%M} (clocks go {direction} by {brief(abs(self.after - self.before))})"
+            f"{old:%a %Y-%m-%d %H:%M} → {new:%H:%M} (clocks go {direction} by "
+            f"{brief_duration(abs(self.after - self.before))})"
         )
 
 
-def crons(trigger: Trigger | None) -> tuple[Cron, ...]:
+def list_crons(trigger: Trigger | None) -> tuple[Cron, ...]:
     """Return the cron parts of a trigger."""
     parts = trigger.parts if isinstance(trigger, AnyOf) else (trigger,)
     return tuple(part for part in parts if isinstance(part, Cron))
@@ -54,11 +55,11 @@ def crons(trigger: Trigger | None) -> tuple[Cron, ...]:
 
 def zone_of(trigger: Trigger | None, default: tzinfo = UTC) -> tzinfo:
     """Return the zone in which a trigger thinks: that of its first cron part, else ``default``."""
-    found = crons(trigger)
+    found = list_crons(trigger)
     return load_zone(found[0].tz) if found else default
 
 
-def changes(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Change]:
+def find_changes(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Change]:
     """Yield the changes in (since, until], looking day by day."""
     position, before = since, _offset(since, zone)
     while position < until:
@@ -74,9 +75,9 @@ def changes(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Change]:
         position = probe
 
 
-def note(trigger: Trigger, nominal: datetime, previous: datetime | None) -> str:
+def describe_local_time(trigger: Trigger, nominal: datetime, previous: datetime | None) -> str:
     """Return what is special about the local time of ``nominal``, if anything is."""
-    for cron in crons(trigger):
+    for cron in list_crons(trigger):
         zone = load_zone(cron.tz)
         if cron.next_after(nominal - _MICROSECOND) != nominal:
             continue
@@ -92,13 +93,13 @@ def note(trigger: Trigger, nominal: datetime, previous: datetime | None) -> str:
             new = _wall(nominal, after)
             if not clock.count(new, new + _SECOND):
                 return f"{_times(cron, _wall(nominal, before), new)} does not exist that day: right after the gap"
-            return f"clocks go forward by {brief(change.after - change.before)}"
+            return f"clocks go forward by {brief_duration(change.after - change.before)}"
         if previous is not None and _offset(previous, zone) != after:
             return f"clocks have changed: from here on {offset_text(local)}"
     return ""
 
 
-def effect(cron: Cron, change: Change) -> str:
+def describe_effect(cron: Cron, change: Change) -> str:
     """Return what a change does to a cron expression, as a sentence."""
     old, new = _wall(change.at, change.before), _wall(change.at, change.after)
     low, high = (old, new) if change.forward else (new, old)

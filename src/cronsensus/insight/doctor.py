@@ -32,7 +32,7 @@ from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 
 
-def examine(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
+def examine_store(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Yield the findings; times of what has no zone of its own are in ``zone``.
 
     Raises:
@@ -62,7 +62,7 @@ def examine(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     yield from check_unreadable(store)
 
 
-def unusable(error: StoreError) -> Check:
+def unusable_store(error: StoreError) -> Check:
     """Return the finding for a store that cannot be used."""
     what, _, then = str(error).partition("; ")
     return Check("store", FAIL, mask(what), then or "cronsensus config")

@@ -90,12 +90,15 @@ def _failed(store: Store, job: str | None) -> Iterator[Occurrence]:
                 yield batch
 
 
-def grouped(failures: Iterable[Occurrence]) -> list[FailureGroup]:
+def group_failures(failures: Iterable[Occurrence]) -> list[FailureGroup]:
     """Return failures by what makes them alike: type, place, and message without numbers; the largest group first."""
     groups: dict[str, list[Occurrence]] = {}
     for one in failures:
         groups.setdefault(fingerprint_of(one.error), []).append(one)
-    found = [FailureGroup(key, *_said(some[0]), place_of(some[0].error), tuple(some)) for key, some in groups.items()]
+    found = [
+        FailureGroup(key, *_type_and_message(some[0]), place_of(some[0].error), tuple(some))
+        for key, some in groups.items()
+    ]
     return sorted(found, key=lambda group: (-len(group.runs), -group.runs[0].id))
 
 
@@ -117,7 +120,7 @@ def place_of(error: RunError | None) -> str:
     return f"{function} in {file.rpartition('/')[2]}"
 
 
-def _said(one: Occurrence) -> tuple[str, str]:
+def _type_and_message(one: Occurrence) -> tuple[str, str]:
     if one.error is None:
         return "", one.reason or ""
     return one.error.type, one.error.message.partition("\n")[0]

@@ -29,11 +29,11 @@ class Graph:
         """All jobs, layer by layer."""
         return [one for layer in self.layers for one in layer]
 
-    def first(self, count: int) -> Graph:
+    def first_jobs(self, count: int) -> Graph:
         """Return as many jobs as that, from the left."""
         return graph_of(self.rules, set(self.jobs[:count]))
 
-    def around(self, job: str) -> Graph:
+    def neighbours_of(self, job: str) -> Graph:
         """Return what a job comes after, directly or not, and what comes after it."""
         before, behind = {job}, {job}
         for _ in self.layers:
@@ -87,14 +87,14 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def dot(graph: Graph, states: Mapping[str, str]) -> str:
+def write_dot(graph: Graph, states: Mapping[str, str]) -> str:
     """Return the graph in the language of Graphviz."""
     lines = ["digraph {", "    rankdir=LR", "    node [shape=box, style=rounded]"]
     for job in graph.jobs:
         state = states.get(job)
-        said = job if state is None else f"{job}\n{state}"
+        text = job if state is None else f"{job}\n{state}"
         colour = f", color={_quoted(_COLOURS[state])}" if state in _COLOURS else ""
-        lines.append(f"    {_quoted(job)} [label={_quoted(said)}{colour}]")
+        lines.append(f"    {_quoted(job)} [label={_quoted(text)}{colour}]")
     for job, rules in graph.rules.items():
         for rule in rules:
             label = f" [label={_quoted(_label(rule))}]" if _label(rule) else ""
@@ -111,13 +111,13 @@ def _label(rule: Rule) -> str:
     return " ".join(word for word in (rule.when, rule.which) if word not in {"succeeded", "same"})
 
 
-def mermaid(graph: Graph, states: Mapping[str, str]) -> str:
+def write_mermaid(graph: Graph, states: Mapping[str, str]) -> str:
     """Return the graph as a diagram of Mermaid."""
     number = {job: f"j{index}" for index, job in enumerate(graph.jobs)}
     lines = ["flowchart LR"]
     for job, name in number.items():
-        said = f"{job}<br/>{states[job]}" if job in states else job
-        lines.append(f'    {name}["{said.replace(chr(34), "#quot;")}"]')
+        text = f"{job}<br/>{states[job]}" if job in states else job
+        lines.append(f'    {name}["{text.replace(chr(34), "#quot;")}"]')
     for job, rules in graph.rules.items():
         for rule in rules:
             label = _label(rule)

@@ -11,7 +11,7 @@ from itertools import islice
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.insight.live_nodes import needs_no_node, takes_work
 from cronsensus.insight.sentences import Clause
-from cronsensus.insight.time_words import brief, counted, relative
+from cronsensus.insight.time_words import brief_duration, format_count, relative_time
 from cronsensus.membership.liveness import can_judge, own_start, process_state
 from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -58,9 +58,9 @@ class Health:
         """The answer in words."""
         wrong = self.stuck or self.not_ready
         if wrong is not None and (self.nodes or self.idle is not None):
-            return f"fail: the store answers, {counted(len(self.nodes), 'live node')}, but {wrong}"
+            return f"fail: the store answers, {format_count(len(self.nodes), 'live node')}, but {wrong}"
         if self.nodes:
-            return f"ok: the store answers, {counted(len(self.nodes), 'live node')}"
+            return f"ok: the store answers, {format_count(len(self.nodes), 'live node')}"
         if self.idle is not None:
             return f"ok: the store answers, no node is alive, and {self.idle}"
         what = "no node is" if self.node is None else f"node {self.node!r} is not"
@@ -71,7 +71,7 @@ class Health:
         return f"fail: the store answers, but {what} known to be alive: {shown}{more}"
 
 
-def health(store: Store, *, node: str | None = None, ready: bool = False) -> Health:
+def read_health(store: Store, *, node: str | None = None, ready: bool = False) -> Health:
     """Return the health of the cluster, or of one node.
 
     Args:
@@ -110,7 +110,8 @@ def _stuck(store: Store, living: Sequence[SessionView]) -> str | None:
     job, by = max(over.items(), key=lambda each: each[1])
     whose = "its" if len(nodes) == 1 else "their"
     return (
-        f"each of {whose} slots is held by a run that is over its timeout= or slow=, {job} by {brief(by)}; restart the "
+        f"each of {whose} slots is held by a run that is over its timeout= or slow=, {job} by "
+        f"{brief_duration(by)}; restart the "
         "node, and see which: cronsensus runs list --state running"
     )
 
@@ -140,9 +141,9 @@ def _not_ready(store: Store, living: Sequence[SessionView]) -> str | None:
     late = [(job.due_at, job.spec.name) for job in view.jobs if job.due_at is not None]
     due, name = min(late, default=(view.now, ""))
     if view.now - due >= OVERDUE:
-        return f"nobody has decided {name}, which was due {relative(due, view.now)}"
+        return f"nobody has decided {name}, which was due {relative_time(due, view.now)}"
     stands = list(every_standstill(store))
-    more = f"; and {counted(len(stands) - 1, 'more job')}" if len(stands) > 1 else ""
+    more = f"; and {format_count(len(stands) - 1, 'more job')}" if len(stands) > 1 else ""
     return f"{stands[0].sentence}{more}" if stands else None
 
 
@@ -159,9 +160,9 @@ def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health
         return Health((), idle="guarded functions and locks need none")
     if node is not None and any(one.is_full for one in asked):
         return None  # perhaps it is stuck
-    said = [process_state(one.host, one.pid, one.pid_started) for one in asked]
-    found = tuple(one for one, process in zip(asked, said, strict=True) if process == "runs")
-    return Health(found, node) if found and None not in said else None
+    states = [process_state(one.host, one.pid, one.pid_started) for one in asked]
+    found = tuple(one for one, process in zip(asked, states, strict=True) if process == "runs")
+    return Health(found, node) if found and None not in states else None
 
 
 def _is_meant(one: Living | SessionView, node: str | None) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
-from cronsensus.insight.clock_changes import note
+from cronsensus.insight.clock_changes import describe_local_time
 from cronsensus.triggers.base import Trigger
 
 
@@ -29,7 +29,7 @@ def next_times(trigger: Trigger, start: datetime, count: int, zone: tzinfo) -> l
     found: list[NextTime] = []
     previous = start
     for nominal in times_after(trigger, start, count):
-        found.append(NextTime(nominal, nominal.astimezone(zone), note(trigger, nominal, previous)))
+        found.append(NextTime(nominal, nominal.astimezone(zone), describe_local_time(trigger, nominal, previous)))
         previous = nominal
     return found
 

@@ -1,7 +1,7 @@
 """What is said about jobs, runs and nodes: codes with values, and the table of their English.
 
 A code is a member of one of the tables below, and its value is its text in English. Another language is a table with
-the same codes and slots: ``dashboard/sentences.py``. What users or the store wrote is a value, never a code.
+the same codes and slots: ``dashboard/chinese_sentences.py``. What users or the store wrote is a value, never a code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum, unique
 from typing import Any, Union
 
-from cronsensus.insight.time_words import brief, exact
+from cronsensus.insight.time_words import brief_duration, exact_time
 from cronsensus.triggers.base import Trigger
 
 Value = Union["Sentence", str, int, datetime, timedelta, Trigger, Sequence[Union["Sentence", str]], None]
@@ -69,9 +69,9 @@ class Language(string.Formatter):
             case Sentence():
                 return self.render(value)
             case datetime():
-                return exact(value, value.tzinfo)  # type: ignore[arg-type]  # it is aware
+                return exact_time(value, value.tzinfo)  # type: ignore[arg-type]  # it is aware
             case timedelta():
-                return brief(value)
+                return brief_duration(value)
             case Trigger():
                 return value.describe()
             case list() | tuple():
@@ -93,7 +93,7 @@ def slots_of(text: str) -> frozenset[str]:
     return frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name)
 
 
-def distance(instant: datetime, now: datetime) -> Sentence:
+def distance_text(instant: datetime, now: datetime) -> Sentence:
     """Return how far ``instant`` lies from ``now``: ``in 5m`` or ``2h 3m ago``."""
     apart = instant - now
     if abs(apart) < timedelta(seconds=1):
@@ -225,7 +225,7 @@ class Text(Code):
     WAITS_FOR_RUN = "It waits for run {run}, which is {state} (overlap={overlap})."
     NODES_FULL = "Every node is full: start another, or allow them more (--concurrency)."
     DUE_JUST_NOW = "It was due {when}: a node will take it within moments."
-    NODES_HAVE_ROOM = "It was due {when}, and nodes with room are alive: {nodes}."
+    NODES_HAVE_FREE_SLOTS = "It was due {when}, and nodes with a free slot are alive: {nodes}."
     NO_FUNCTION = "Most likely none of them has the function {function}: start a node whose code declares it."
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 
 from cronsensus.insight.clock_changes import zone_of
-from cronsensus.insight.sentences import Clause, Sentence, distance
+from cronsensus.insight.sentences import Clause, Sentence, distance_text
 from cronsensus.model.job import JobView
 from cronsensus.model.rewind import AHEAD
 from cronsensus.stores.base import Store
@@ -49,12 +49,12 @@ class Standstill:
         """Return why, as half a sentence."""
         if self.ahead:
             return Clause.WATERMARK_AHEAD(ahead=self.ahead)
-        return Clause.LATER_THAN_TRIGGER(when=distance(self.expected, self.now))
+        return Clause.LATER_THAN_TRIGGER(when=distance_text(self.expected, self.now))
 
     @property
     def sentence(self) -> Sentence:
         """Return what stands still, until when, and why, without a full stop."""
-        until, when = self.until.astimezone(self.zone), distance(self.until, self.now)
+        until, when = self.until.astimezone(self.zone), distance_text(self.until, self.now)
         return Clause.STANDS_STILL(job=self.view.spec.name, until=until, when=when, why=self.cause)
 
 

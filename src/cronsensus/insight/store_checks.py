@@ -13,7 +13,7 @@ from typing import Any
 from cronsensus.audit.losses import losses
 from cronsensus.errors import StoreError
 from cronsensus.insight.check import FAIL, OK_LEVEL, WARN, Check
-from cronsensus.insight.time_words import brief, exact, relative
+from cronsensus.insight.time_words import brief_duration, exact_time, relative_time
 from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
@@ -30,7 +30,7 @@ _LOSES = {
     "off": "a power failure loses committed results, and runs repeat",
     "normal": "a power failure may lose the last commits",
 }
-_TOLD_ELSEWHERE = {
+_IN_OTHER_CHECKS = {
     "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
     "max_connections",
 }  # fmt: skip
@@ -41,7 +41,7 @@ def check_store(store: Store, described: dict[str, Any]) -> Iterator[Check]:
     shown = ", ".join(
         f"{key.replace('_', ' ')} {mask(str(value))}"
         for key, value in described.items()
-        if key not in _TOLD_ELSEWHERE and not isinstance(value, (dict, list))
+        if key not in _IN_OTHER_CHECKS and not isinstance(value, (dict, list))
     )
     name = store.capabilities.name
     yield Check("store", OK_LEVEL, f"{name}, namespace {store.namespace}" + (f": {shown}" if shown else ""))
@@ -57,10 +57,10 @@ def check_losses(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Show which store this is, and what nodes found out that it lost."""
     identity = store.identity()
     if identity is not None:
-        since = "" if identity.since is None else f", made {exact(identity.since, zone)}"
+        since = "" if identity.since is None else f", made {exact_time(identity.since, zone)}"
         yield Check("identity", OK_LEVEL, f"{identity.id}{since}")
     for one in losses(store)[:MAX_LOSSES]:
-        text = f"{one.action}: noticed {relative(one.at, store.now())} by {one.by} ({one.why})"
+        text = f"{one.action}: noticed {relative_time(one.at, store.now())} by {one.by} ({one.why})"
         if begin := one.details.get("from"):
             text += f"; what came between {begin} and {one.details['until']} may be gone"
         yield Check("loss", WARN, text, "see that replication or the disk is as safe as you need: docs/stores.md")
@@ -90,9 +90,12 @@ def check_clocks(store: Store) -> Check:
     theirs = store.now()
     after = clock.now()
     skew = theirs - (before + (after - before) / 2)
-    text = f"this machine's clock is {brief(abs(skew))} {'behind' if skew > timedelta(0) else 'ahead of'} the store's"
+    text = (
+        f"this machine's clock is {brief_duration(abs(skew))} "
+        f"{'behind' if skew > timedelta(0) else 'ahead of'} the store's"
+    )
     if abs(skew) <= SKEW:
-        return Check("clocks", OK_LEVEL, f"this machine and the store agree within {brief(abs(skew))}")
+        return Check("clocks", OK_LEVEL, f"this machine and the store agree within {brief_duration(abs(skew))}")
     return Check(
         "clocks", WARN, f"{text}; due times follow the store's, so nothing is lost or doubled", "chronyc tracking"
     )
@@ -133,7 +136,10 @@ def check_wake_ups(store: Store, described: dict[str, Any]) -> Check:
     return Check(
         "wake-ups",
         WARN,
-        f"no hint arrived within {brief(timedelta(seconds=WAKE_UP))}: work is found by looking, so it starts later",
+        (
+            f"no hint arrived within {brief_duration(timedelta(seconds=WAKE_UP))}: work is found by "
+            f"looking, so it starts later"
+        ),
         "see that nodes may write to the folder of the store, and that no firewall cuts idle connections",
     )
 
@@ -164,7 +170,7 @@ def check_durability(described: dict[str, Any]) -> Iterator[Check]:
 
 
 def check_space(described: dict[str, Any]) -> Iterator[Check]:
-    """Look how much room a store in a file has left."""
+    """Check how much space the disk of a store in a file has left."""
     place = described.get("file")
     if not isinstance(place, str):
         return
@@ -175,8 +181,10 @@ def check_space(described: dict[str, Any]) -> Iterator[Check]:
     text = f"{free / 2**30:.1f} GiB free beside the store"
     low, little = LITTLE_SPACE
     if free < low:
-        yield Check("disk", FAIL, text, "cronsensus db prune --before 7d, and make room: a full store runs nothing")
+        yield Check(
+            "disk", FAIL, text, "cronsensus db prune --before 7d, and free some space: a full store runs nothing"
+        )
     elif free < little:
-        yield Check("disk", WARN, text, "make room before it is full: cronsensus db prune")
+        yield Check("disk", WARN, text, "free some space before it is full: cronsensus db prune")
     else:
         yield Check("disk", OK_LEVEL, text)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.standstill import find_standstill
-from cronsensus.insight.time_words import brief, exact, past, relative
+from cronsensus.insight.time_words import brief_duration, exact_time, relative_time, time_since
 from cronsensus.insight.waiting import JUST_NOW
 from cronsensus.model.batch import shown_key
 from cronsensus.model.job import JobView
@@ -34,7 +34,8 @@ def job_state(view: JobView, zone: tzinfo = UTC) -> JobState:
     """Return whether a job fires, and if not, why not; times are in the zone of its schedule, else in ``zone``."""
     if view.retired_at is not None and view.waiting_until is not None:
         return JobState(
-            "kept", f"retired; what waits is kept until {exact(view.waiting_until, zone_of(view.spec.trigger, zone))}"
+            "kept",
+            f"retired; what waits is kept until {exact_time(view.waiting_until, zone_of(view.spec.trigger, zone))}",
         )
     if view.retired_at is not None:
         return JobState("retired", "retired")
@@ -53,17 +54,19 @@ def job_next(view: JobView, now: datetime, zone: tzinfo = UTC) -> tuple[str, str
     if view.next_due is None:
         return "only when told to" if view.spec.trigger is None else "never again", ""
     if find_standstill(view, now) is not None:
-        return f"stands still, {relative(view.next_due, now)}", exact(view.next_due, zone_of(view.spec.trigger, zone))
+        return f"stands still, {relative_time(view.next_due, now)}", exact_time(
+            view.next_due, zone_of(view.spec.trigger, zone)
+        )
     late = now - view.next_due
-    when = relative(view.next_due, now) if late < JUST_NOW else f"overdue by {brief(late)}"
-    return when, exact(view.next_due, zone_of(view.spec.trigger, zone))
+    when = relative_time(view.next_due, now) if late < JUST_NOW else f"overdue by {brief_duration(late)}"
+    return when, exact_time(view.next_due, zone_of(view.spec.trigger, zone))
 
 
 def run_result(one: Occurrence, now: datetime) -> str:
     """Return how an occurrence ended, and when; or where it stands."""
     text = str(one.state)
     if one.finished_at is not None:
-        text += f" {past(one.finished_at, now)}"
+        text += f" {time_since(one.finished_at, now)}"
     if one.state is State.FAILED:
         text += f": {why_ended(one)}"
     elif one.state is not State.SUCCEEDED and one.reason:
@@ -99,15 +102,15 @@ def took(one: Occurrence | RunView, now: datetime) -> str:
     if begun is None:
         return ""
     if one.finished_at is not None:
-        return brief(one.finished_at - begun)
+        return brief_duration(one.finished_at - begun)
     running = one.state in ACTIVE if isinstance(one, Occurrence) else True
-    return f"{brief(now - begun)} so far" if running else ""
+    return f"{brief_duration(now - begun)} so far" if running else ""
 
 
 def what_for(one: Occurrence, zone: tzinfo = UTC) -> str:
     """Return the nominal time of an occurrence in ``zone``, or the key it was enqueued under."""
     if one.scheduled_for is not None:
-        return exact(one.scheduled_for, zone) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
+        return exact_time(one.scheduled_for, zone) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
     if one.parent is not None:
         return f"{_short_key(shown_key(one.key))} (item of {one.parent})"
     # What was triggered by hand has a random key, which tells nothing.

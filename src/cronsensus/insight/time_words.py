@@ -24,12 +24,12 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """Return ``1 run``, ``2 runs``."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def brief(duration: timedelta) -> str:
+def brief_duration(duration: timedelta) -> str:
     """Return a duration as people say it: the two largest units, nothing below a millisecond."""
     if duration < timedelta(seconds=1):
         return f"{max(duration, timedelta(0)) // timedelta(milliseconds=1)}ms"
@@ -39,22 +39,22 @@ def brief(duration: timedelta) -> str:
     return " ".join(re.findall(r"\d+[a-z]+", format_duration(whole))[:2])
 
 
-def relative(instant: datetime, now: datetime) -> str:
+def relative_time(instant: datetime, now: datetime) -> str:
     """Return how far ``instant`` lies from ``now``: ``in 5m`` or ``2h 3m ago``."""
     distance = instant - now
     if abs(distance) < timedelta(seconds=1):
         return "now"
-    return f"in {brief(distance)}" if distance > timedelta(0) else f"{brief(-distance)} ago"
+    return f"in {brief_duration(distance)}" if distance > timedelta(0) else f"{brief_duration(-distance)} ago"
 
 
-def past(instant: datetime, now: datetime) -> str:
+def time_since(instant: datetime, now: datetime) -> str:
     """Return how long ago something happened; by the clock it lies ahead where that was set back since."""
     if instant - now < timedelta(seconds=1):
-        return relative(instant, now)
-    return f"{brief(instant - now)} ahead of the store's clock"
+        return relative_time(instant, now)
+    return f"{brief_duration(instant - now)} ahead of the store's clock"
 
 
-def exact(instant: datetime, tz: tzinfo = UTC) -> str:
+def exact_time(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant as local time with its weekday and offset; in UTC with ``Z``."""
     local = instant.astimezone(tz)
     sub = f".{local.microsecond:06}".rstrip("0") if local.microsecond else ""
@@ -65,7 +65,7 @@ def exact(instant: datetime, tz: tzinfo = UTC) -> str:
 
 def typed_time(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant as part of a command to type: ``read_time`` gives it back."""
-    return exact(instant) if tz is UTC else instant.astimezone(tz).isoformat(" ")
+    return exact_time(instant) if tz is UTC else instant.astimezone(tz).isoformat(" ")
 
 
 def offset_text(local: datetime) -> str:

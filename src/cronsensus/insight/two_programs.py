@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from cronsensus.insight.time_words import counted, shorten
+from cronsensus.insight.time_words import format_count, shorten
 from cronsensus.model.session import SessionView
 from cronsensus.once.identity import is_same_function
 
@@ -54,4 +54,4 @@ def describe_strangers(nodes: Sequence[SessionView]) -> str | None:
 
 def _some(jobs: Sequence[str]) -> str:
     more = len(jobs) - _NAMED
-    return ", ".join(jobs[:_NAMED]) + (f" and {counted(more, 'more job')}" if more > 0 else "")
+    return ", ".join(jobs[:_NAMED]) + (f" and {format_count(more, 'more job')}" if more > 0 else "")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 
 from cronsensus.insight.live_nodes import nodes_there, takes_work
-from cronsensus.insight.sentences import Clause, Sentence, Text, distance
+from cronsensus.insight.sentences import Clause, Sentence, Text, distance_text
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -62,7 +62,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zo
         return _until_woken(store, view, one, one.parked_on)
     if one.due_at >= LATEST:
         return _wait(Cause.DUE_TIME, Text.NEVER_DUE())
-    when = distance(one.due_at, now)
+    when = distance_text(one.due_at, now)
     if one.due_at > now and one.error is None and one.reason:
         return _wait(Cause.DUE_TIME, Text.LOOKS_AGAIN(when=when, reason=one.reason))
     if one.due_at > now and one.failures:
@@ -72,7 +72,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zo
     if view.retired_at is not None and view.waiting_until is not None:
         return _wait(
             Cause.DECLARATION,
-            Text.NOT_DECLARED(job=repr(view.spec.name), when=distance(view.retired_at, now)),
+            Text.NOT_DECLARED(job=repr(view.spec.name), when=distance_text(view.retired_at, now)),
             Text.KEPT_UNTIL(time=view.waiting_until.astimezone(zone)),
         )
     sessions = nodes_there(store)
@@ -142,13 +142,13 @@ def _not_claimed(view: JobView, one: Occurrence, sessions: Sequence[SessionView]
     working = [session for session in sessions if takes_work(session)]
     if all(session.holds >= session.concurrency for session in working):
         return _wait(Cause.SLOT, Text.NODES_FULL())
-    when = distance(one.due_at, now)
+    when = distance_text(one.due_at, now)
     if now - one.due_at < JUST_NOW:
         return _wait(Cause.LOOK, Text.DUE_JUST_NOW(when=when))
     releases = dict.fromkeys((session.node, session.release[:12]) for session in working)
     nodes = [Clause.OF_RELEASE(node=node, release=release) for node, release in releases]
     return _wait(
         Cause.FUNCTION,
-        Text.NODES_HAVE_ROOM(when=when, nodes=nodes),
+        Text.NODES_HAVE_FREE_SLOTS(when=when, nodes=nodes),
         Text.NO_FUNCTION(function=repr(view.spec.function)),
     )

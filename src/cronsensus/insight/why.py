@@ -10,8 +10,8 @@ from cronsensus.audit.nominal import Nominals
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.ledger import MICROSECOND, NO_VERDICT, UNDECIDED
 from cronsensus.insight.live_nodes import nodes_alive_at
-from cronsensus.insight.reasons import clause, reason_of
-from cronsensus.insight.sentences import Because, Clause, Sentence, Text, Value, distance
+from cronsensus.insight.reasons import reason_clause, reason_of
+from cronsensus.insight.sentences import Because, Clause, Sentence, Text, Value, distance_text
 from cronsensus.insight.standstill import find_standstill
 from cronsensus.insight.summaries import error_text, why_ended
 from cronsensus.insight.time_words import typed_time
@@ -65,7 +65,7 @@ class Why:
     occurrences: tuple[Occurrence, ...]
 
 
-def why(store: Store, view: JobView, at: datetime, *, zone: tzinfo = UTC) -> Why:
+def explain_time(store: Store, view: JobView, at: datetime, *, zone: tzinfo = UTC) -> Why:
     """Return why a job did or did not run at ``at``; times are in the zone of its schedule, else in ``zone``."""
     return _Inquiry(store, view, at, zone_of(view.spec.trigger, zone)).answer()
 
@@ -112,7 +112,7 @@ class _Inquiry:
         )
 
     def _local(self, instant: datetime) -> datetime:
-        """Return an instant in the zone in which it is to be said."""
+        """Return an instant in the zone in which it is shown."""
         return instant.astimezone(self._zone)
 
     def _occurrences(self) -> list[Occurrence]:
@@ -134,8 +134,8 @@ class _Inquiry:
         elif ranges:
             verdict, reason = str(ranges[0].range.state), ranges[0].range.reason
         else:
-            open_verdict, said = self._no_verdict()
-            return open_verdict, None, said
+            open_verdict, sentences = self._no_verdict()
+            return open_verdict, None, sentences
         return verdict, reason, sentences + self._later_ones(occurrences)
 
     # --- which time ---------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ class _Inquiry:
                     if act.why:
                         return Clause.BY_AT_BECAUSE(who=act.by, time=time, why=act.why)
                     return Clause.BY_AT(who=act.by, time=time)
-        return clause(one.reason, self._policies) or Clause.NO_REASON()
+        return reason_clause(one.reason, self._policies) or Clause.NO_REASON()
 
     def _later_ones(self, occurrences: Sequence[Occurrence]) -> list[Sentence]:
         sentences: list[Sentence] = []
@@ -305,7 +305,7 @@ class _Inquiry:
     # --- no occurrence was made ---------------------------------------------------------------------------------------
 
     def _range(self, one: LedgerRange) -> list[Sentence]:
-        why = clause(one.range.reason, self._policies)
+        why = reason_clause(one.range.reason, self._policies)
         found: dict[str, Value] = {"time": self._local(one.decided_at), "delay": one.decided_at - self._at, "why": why}
         reason, _ = reason_of(one.range.reason)
         match reason:
@@ -365,7 +365,7 @@ class _Inquiry:
         given_up = Text.GIVEN_UP(time=self._local(ended))
         if self._policies.grace is None:
             return [*self._no_node_at(due), given_up]
-        grace = clause(Reason.LATE, self._policies)
+        grace = reason_clause(Reason.LATE, self._policies)
         return [Text.DUE_AND(time=self._local(due), why=grace), *self._no_node_at(due), given_up]
 
     def _no_verdict(self) -> tuple[str | None, list[Sentence]]:
@@ -373,7 +373,7 @@ class _Inquiry:
         if view.horizon is not None and self._at <= view.horizon:
             return None, self._pruned(view.horizon)
         if self._at > self._now:
-            sentences = [Text.TO_COME(when=distance(self._at, self._now))]
+            sentences = [Text.TO_COME(when=distance_text(self._at, self._now))]
             if view.paused_at is not None:
                 sentences.append(Text.TO_COME_PAUSED(paused=self._paused_now()))
             return FUTURE, sentences
@@ -381,7 +381,7 @@ class _Inquiry:
             return NO_VERDICT, [Text.NO_VERDICT()]
         if view.paused_at is not None:
             return UNDECIDED, [Text.PAUSED_NOW(paused=self._paused_now())]
-        due = Text.NOT_FIRED(when=distance(self._at, self._now))
+        due = Text.NOT_FIRED(when=distance_text(self._at, self._now))
         return UNDECIDED, [due, *(self._no_node_at(self._now) or [Text.NODES_WILL_LOOK()])]
 
     def _no_node_at(self, at: datetime) -> list[Sentence]:

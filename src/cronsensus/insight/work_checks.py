@@ -15,7 +15,7 @@ from cronsensus.insight.live_nodes import live_nodes, needs_no_node
 from cronsensus.insight.lost_jobs import find_lost_jobs
 from cronsensus.insight.standstill import every_standstill
 from cronsensus.insight.summaries import why_ended
-from cronsensus.insight.time_words import counted, exact, relative, shorten, typed_time
+from cronsensus.insight.time_words import exact_time, format_count, relative_time, shorten, typed_time
 from cronsensus.insight.two_programs import describe_strangers, find_twice_declared
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.zone_checks import check_zone_rules
@@ -81,7 +81,7 @@ def check_nodes(store: Store) -> Iterator[Check]:
                 if any(lives[one.id].state == "unknown" for one in lost)
                 else "alive, so nothing runs"
             )
-            text = f"no node is {known} ({counted(jobs, 'job')})"
+            text = f"no node is {known} ({format_count(jobs, 'job')})"
             yield Check("nodes", level, text, "cronsensus run MODULE:ATTR")
     else:
         names = shorten(", ".join(dict.fromkeys(one.node for one in live)), 100)
@@ -102,7 +102,7 @@ def check_nodes(store: Store) -> Iterator[Check]:
     died = [one for one in store.sessions(ended=True) if one.state == "dead" and one.is_node]
     for one in died[:5]:
         if one.ended_at is not None and now - one.ended_at < LATELY:
-            text = f"{one.node} died {relative(one.ended_at, now)} ({one.ended_why})"
+            text = f"{one.node} died {relative_time(one.ended_at, now)} ({one.ended_why})"
             yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
     yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
     for twice in find_twice_declared(live)[:_SHOWN]:
@@ -133,7 +133,7 @@ def check_connections(store: Store, described: dict[str, Any]) -> Iterator[Check
         return
     own, slots = OWN_CONNECTIONS * len(live), sum(one.concurrency for one in live)
     text = (
-        f"{own} of {counted(len(live), 'live node')}, and {slots} more when each slot is in a run.transaction(); "
+        f"{own} of {format_count(len(live), 'live node')}, and {slots} more when each slot is in a run.transaction(); "
         f"max_connections is {most}"
     )
     if own + slots <= int(most):
@@ -159,7 +159,9 @@ def check_jobs(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     counts = store.counts()
     paused = f", {counts.paused} of them paused" if counts.paused else ""
     yield Check(
-        "jobs", OK_LEVEL, f"{counted(counts.jobs, 'job')}{paused}; {counts.running} running, {counts.pending} waiting"
+        "jobs",
+        OK_LEVEL,
+        f"{format_count(counts.jobs, 'job')}{paused}; {counts.running} running, {counts.pending} waiting",
     )
     view = store.look(limit=_LOOKED_AT)
     for job in view.jobs:
@@ -168,7 +170,7 @@ def check_jobs(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
         yield Check(
             "overdue",
             FAIL,
-            f"{job.spec.name} was due {relative(job.due_at, view.now)}, and no node fired it",
+            f"{job.spec.name} was due {relative_time(job.due_at, view.now)}, and no node fired it",
             f"cronsensus why '{job.spec.name}' '{typed_time(job.due_at, zone_of(job.spec.trigger, zone))}'",
         )
 
@@ -180,7 +182,8 @@ def check_standstills(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
         yield Check("standstill", FAIL, str(one.sentence), f"cronsensus jobs rewind '{one.view.spec.name}'")
     if len(found) > _SHOWN:
         text = (
-            f"and {counted(len(found) - _SHOWN, 'more job')} that stand{'s' if len(found) == _SHOWN + 1 else ''} still"
+            f"and {format_count(len(found) - _SHOWN, 'more job')} that "
+            f"stand{'s' if len(found) == _SHOWN + 1 else ''} still"
         )
         yield Check("standstill", FAIL, text, "cronsensus jobs rewind --all")
 
@@ -198,9 +201,12 @@ def check_retired(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     for name, view in sorted((lost | kept).items()):
         own = zone_of(view.spec.trigger, zone)
         if name in waiting and view.waiting_until is not None:
-            more = f", and {counted(waiting[name], 'run')} of it waiting; kept until {exact(view.waiting_until, own)}"
+            more = (
+                f", and {format_count(waiting[name], 'run')} of it waiting; kept until "
+                f"{exact_time(view.waiting_until, own)}"
+            )
         elif name in lost and view.retired_at is not None:
-            more = f" since {exact(view.retired_at, own)} ({relative(view.retired_at, now)})"
+            more = f" since {exact_time(view.retired_at, own)} ({relative_time(view.retired_at, now)})"
         else:
             continue
         then = (
@@ -241,15 +247,15 @@ def check_failing(store: Store) -> Iterator[Check]:
 def check_waiting(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Look at the oldest pending runs: which nodes could run them?"""
     now = store.now()
-    said: set[str] = set()
+    seen: set[str] = set()
     for one in store.occurrences(OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False):
-        if one.job in said or now - one.due_at < max(OVERDUE, JUST_NOW):
+        if one.job in seen or now - one.due_at < max(OVERDUE, JUST_NOW):
             continue
-        said.add(one.job)
+        seen.add(one.job)
         view = store.job(one.job)
         if view is not None:
             wait = why_it_waits(store, view, one, now, zone_of(view.spec.trigger, zone))
-            text = f"run {one.id} of {one.job} was due {relative(one.due_at, now)}. {wait.text}"
+            text = f"run {one.id} of {one.job} was due {relative_time(one.due_at, now)}. {wait.text}"
             # Nodes are alive and free, and it is not theirs: an import was forgotten, or all are of another release.
             level = FAIL if wait.cause is Cause.FUNCTION else WARN
             yield Check("waiting", level, text, f"cronsensus runs show {one.id}")

@@ -71,7 +71,7 @@ _RENAMED = {
     "ttl": "expires='1h'",
 }
 """Options of other task queues, and what to write here."""
-_ELSEWHERE = _RENAMED | {
+_WRITE_INSTEAD = _RENAMED | {
     **dict.fromkeys(("args", "kwargs"), "the arguments as the function takes them: .options(…).enqueue(42, copies=2)"),
     **dict.fromkeys(PolicyOptions.__annotations__, "it where the job is declared: @scheduler.job(…)"),
 }
@@ -87,7 +87,7 @@ def read_options(job: str, options: Mapping[str, Any], zone: str) -> Call[Any]:
         InvalidDuration: as it says.
     """
     known = CallOptions.__annotations__
-    if wrong := [unknown(name, known, where="a call", elsewhere=_ELSEWHERE) for name in options if name not in known]:
+    if wrong := [unknown(name, known, where="a call", instead=_WRITE_INSTEAD) for name in options if name not in known]:
         raise InvalidOption("; ".join(wrong))
     given = {name: value for name, value in options.items() if value is not None}
     if "delay" in given and "at" in given:
@@ -195,8 +195,8 @@ def _hint_of_meant(function: Function, kwargs: Mapping[str, Any]) -> str:
             return f"; did you mean {close[0]}=?"
         if close := get_close_matches(name, CallOptions.__annotations__, n=1):
             return f"; did you mean .options({close[0]}={_show_value(value)}).enqueue(…)?"
-        if name in _ELSEWHERE:
-            write = f".options({_RENAMED[name]}).enqueue(…)" if name in _RENAMED else _ELSEWHERE[name]
+        if name in _WRITE_INSTEAD:
+            write = f".options({_RENAMED[name]}).enqueue(…)" if name in _RENAMED else _WRITE_INSTEAD[name]
             return f"; write {write}"
     return ""
 

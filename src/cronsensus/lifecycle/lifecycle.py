@@ -325,7 +325,7 @@ class Lifecycle:
             registry=self._declared.registry,
             new_session=self._new_session,
             declare=self.declare_jobs,
-            tend=self._tend_store,
+            ensure_runs=self._ensure_runs,
             loop=loop,
             on_drained=drained,
             on_failed=failed,
@@ -381,7 +381,7 @@ class Lifecycle:
             self._told_of_nothing = warn_of_nothing(store, self._declared.registry)
         return bool(defined.superseded or defined.kept)
 
-    def _tend_store(self, store: Store) -> None:
+    def _ensure_runs(self, store: Store) -> None:
         with contextlib.suppress(UnknownJob):  # a newer release has dropped it
             self.on_declared(store, self._declared.specs())
 

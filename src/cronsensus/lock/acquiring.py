@@ -1,4 +1,4 @@
-"""Acquire a lock. The wait is one flow, written once for threads and for event loops."""
+"""Acquire a lock. Threads and event loops share the code of the wait."""
 
 from __future__ import annotations
 

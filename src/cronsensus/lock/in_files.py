@@ -1,4 +1,4 @@
-"""Locks held on files, by the kernel: no server, one host, free the moment their process dies.
+"""Locks on files, held by the kernel: no server, a single host, free the moment their process dies.
 
 ::
 
@@ -65,7 +65,7 @@ class FileLockBackend(LockBackend):
         self._is_ready = False
 
     def close(self) -> None:
-        """Do nothing: what is held is its holders' to release."""
+        """Do nothing: the holders release what they hold."""
 
     # --- taking -------------------------------------------------------------------------------------------------------
 

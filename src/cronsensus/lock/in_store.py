@@ -165,7 +165,7 @@ class StoreLockBackend(LockBackend):
         return lease
 
     def _reclaim_dead(self, holders: Sequence[LockView]) -> bool:
-        """End the sessions of holders whose process is gone; ``True``: there was one, and the lock may be free."""
+        """End the sessions of holders whose process is dead; ``True`` if any was, so that the lock may be free."""
         dead = {view.session for view in holders if view.session is not None and is_dead(view)}
         if dead:
             self._store.reclaim(dead)

@@ -13,7 +13,7 @@ TTL_BOUNDS = (timedelta(seconds=1), timedelta(days=1))
 SHORTEST_UNRENEWED = timedelta(milliseconds=100)
 MOST_HOLDERS = 1000
 OPTIONS = {"ttl", "limit", "renew", "blocking", "blocking_timeout", "namespace", "on_store_loss"}
-_ELSEWHERE = {
+_WRITE_INSTEAD = {
     "timeout": "ttl='30s', which is renewed while the lock is held",
     "sleep": "nothing: a waiter is notified, and does not poll",
     "thread_local": "nothing: each thread and each task holds what it acquired itself",
@@ -24,8 +24,8 @@ _ELSEWHERE = {
 
 def unknown_here(option: str, known: set[str], where: str) -> InvalidOption:
     """Return the error for an option that does not exist."""
-    if option in _ELSEWHERE:
-        return InvalidOption(f"unknown option {option!r} for {where}; write {_ELSEWHERE[option]}")
+    if option in _WRITE_INSTEAD:
+        return InvalidOption(f"unknown option {option!r} for {where}; write {_WRITE_INSTEAD[option]}")
     return unknown_option(option, known, where=where)
 
 

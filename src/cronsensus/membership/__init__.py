@@ -1,1 +1,1 @@
-"""The sessions of this process: opened, renewed by one heartbeat for each store, trusted for a while, ended."""
+"""The sessions of this process: how they are opened, renewed, trusted for a while, and ended."""

@@ -34,14 +34,14 @@ class Asked:
 class SessionLease:
     """One session's lease as this node sees it. Safe to share between threads.
 
-    ``on_shorter`` is called when the lease was made shorter, by the thread that did so. Otherwise a monitor would check
-    it too late.
+    ``on_lease_shortened`` is called when the lease was made shorter, by the thread that did so. Otherwise a monitor
+    would check it too late.
     """
 
-    def __init__(self, session: str, clock: Clock, on_shorter: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, session: str, clock: Clock, on_lease_shortened: Callable[[], None] = lambda: None) -> None:
         self.session = session
         self._clock = clock
-        self._on_shorter = on_shorter
+        self._on_lease_shortened = on_lease_shortened
         self._lock = threading.Lock()
         self._length = timedelta(0)
         self._trusted_until = -1.0
@@ -71,7 +71,7 @@ class SessionLease:
             self._trusted_until = until if shorter else max(self._trusted_until, until)
             self._length = lease
         if shorter:
-            self._on_shorter()
+            self._on_lease_shortened()
 
     def shorten_trust(self, asked: Asked, lease: timedelta) -> None:
         """Note that a claim may have set the lease to ``lease``, then or later: trust it for no longer."""
@@ -82,7 +82,7 @@ class SessionLease:
             if shorter:
                 self._trusted_until, self._length = min(self._trusted_until, until), lease
         if shorter:
-            self._on_shorter()
+            self._on_lease_shortened()
 
     def mark_lost(self) -> None:
         """Note that the session is dead for good."""
@@ -97,7 +97,7 @@ class SessionLease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the store said that the session is dead."""
+        """Whether the store answered that the session is dead."""
         with self._lock:
             return self._lost
 

@@ -157,6 +157,6 @@ class Absences:
         return absent is not None and self.asked_at - absent.since >= self.patience
 
     def certain_at(self, sessions: Sequence[str]) -> float | None:
-        """Return when another look can tell of one of ``sessions``; ``None``: none of them is in doubt."""
+        """Return when another look can decide about ``sessions``; ``None`` if none of them is in doubt."""
         since = [self.absent[session].since for session in sessions if session in self.absent]
         return min(since) + AGAIN_AFTER * self.patience if since else None

@@ -26,7 +26,7 @@ def of_this_process(
     declares: Mapping[str, str] = MappingProxyType({}),
     rules: ZoneRules | None = None,
 ) -> SessionSpec:
-    """Describe a session with a new id; one with a concurrency of zero takes no turn and runs no job of a queue."""
+    """Describe a session with a new id; with a concurrency of zero it takes no turn and runs no job of a queue."""
     from importlib.metadata import version
 
     return SessionSpec(
@@ -46,14 +46,14 @@ def of_this_process(
 
 
 def open_session(
-    store: Store, clock: Clock, spec: SessionSpec, length: timedelta, on_shorter: Callable[[], None]
+    store: Store, clock: Clock, spec: SessionSpec, length: timedelta, on_lease_shortened: Callable[[], None]
 ) -> tuple[SessionLease, datetime]:
     """Open a session; return its lease, trusted from before the question, and when it began by the store's clock.
 
     Raises:
         StoreError: the store cannot be used now; it may have opened the session all the same.
     """
-    lease = SessionLease(spec.id, clock, on_shorter)
+    lease = SessionLease(spec.id, clock, on_lease_shortened)
     asked = lease.note_request()
     opened_at = store.open_session(spec, lease=length)
     lease.confirm_renewal(asked, length)

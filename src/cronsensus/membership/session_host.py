@@ -52,7 +52,7 @@ _SHORT_LEASE = timedelta(seconds=10)
 
 
 class SessionHost:
-    """Holds one session at a time, while it is needed. Safe to share between threads; not for a forked child.
+    """Keeps a session open while it is needed. Safe to share between threads; not for a forked child.
 
     Attributes:
         store: the handle for verbs of the callers' own threads.

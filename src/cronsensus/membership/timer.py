@@ -1,4 +1,4 @@
-"""One thread of the process that watches the clock, for all timeouts and for the ends of all leases.
+"""The thread of this process that watches the clock, for all timeouts and for the ends of all leases.
 
 Timeouts must be noticed even when the code that runs over its time holds its own thread or event loop, so they are
 watched from here: a heap of deadlines and one daemon thread that sleeps until the earliest of them. All timers of a

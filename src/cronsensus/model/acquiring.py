@@ -22,8 +22,8 @@ class Ask:
     """What a process wants with nominal times of a job.
 
     Attributes:
-        times: those that it runs one after another: the job's ``concurrency`` needs room for one of them.
-        intent: ``"run"`` them; or say that they will not run here: ``"full"``, because this process has no room itself,
+        times: those that it runs one after another: the job's ``concurrency`` must allow one more run.
+        intent: ``"run"`` them; or say that they will not run here: ``"full"``, because this process has no free slot,
             ``"late"``, because too much time has passed.
     """
 
@@ -107,12 +107,12 @@ VERDICTS: dict[NotWon, tuple[State, Reason]] = {
 """What such an answer has recorded."""
 
 
-def refusal(intent: Intent, *, paused: bool, room: bool) -> NotWon | None:
-    """Return why a time of which nothing is known is not won; ``None``: it is."""
+def refusal(intent: Intent, *, paused: bool, below_limit: bool) -> NotWon | None:
+    """Return why a nominal time that has no verdict yet is not won; ``None`` if it is won."""
     if paused:
         return NotWon.PAUSED
     if intent == "late":
         return NotWon.LATE
-    if not room:
+    if not below_limit:
         return NotWon.FULL
     return NotWon.LEFT if intent == "full" else None

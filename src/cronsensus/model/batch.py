@@ -130,7 +130,7 @@ def phase(listed: int | None, children: Children, tolerance: Tolerance) -> Phase
 
 
 def item_key(batch: int, key: str) -> str:
-    """Return the key of an item: of one batch, the same for the same key."""
+    """Return the key of an item: within a batch, equal item keys give equal keys."""
     if len(key) > LONGEST_ITEM_KEY:
         key = f"{key[:180]}#{hashlib.sha256(key.encode()).hexdigest()}"
     return f"{ITEM_PREFIX}{batch}/{key}"

@@ -130,7 +130,7 @@ def unless_cancelled(then: Then, cancel: str | None) -> Then:
 
 
 def recorded_as(then: Then) -> RunEnd | None:
-    """Return how the attempt is recorded; ``None``: it is not, because nothing ran that anybody would look for."""
+    """Return how the attempt is recorded; ``None`` if nothing ran, so that no attempt is recorded."""
     match then:
         case Final(state=state):
             return _FINAL[state]

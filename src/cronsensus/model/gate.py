@@ -1,4 +1,4 @@
-"""One job after another: may an occurrence begin, seeing what became of those that it comes after?
+"""Dependencies: may an occurrence start, given the verdicts of its upstreams?
 
 Asked of what the store has recorded, each time the occurrence is claimed; so nothing is counted. What comes after what
 stands in the job's definition.

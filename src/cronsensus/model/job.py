@@ -156,7 +156,7 @@ _MOST_COUNTED = 2**31 - 1
 _COUNTS = {"max_crashes": 1, "retries": 0, "priority": None, "concurrency": 1}
 
 
-_ELSEWHERE = {
+_WRITE_INSTEAD = {
     "max_instances": "concurrency=… (most runs at a time), or overlap=…",
     "misfire_grace_time": "grace=…",
     "coalesce": "catch_up='latest' (True), or catch_up='all' (False)",
@@ -187,7 +187,7 @@ _ELSEWHERE = {
 
 def unknown_option(name: str, known: set[str], *, where: str = "a job") -> InvalidOption:
     """Return the error for an unknown option, with the nearest known one."""
-    return InvalidOption(unknown(name, known, where=where, elsewhere=_ELSEWHERE if where == "a job" else {}))
+    return InvalidOption(unknown(name, known, where=where, instead=_WRITE_INSTEAD if where == "a job" else {}))
 
 
 def check_choice(value: T, literal: Any, *, what: str) -> T:
@@ -254,7 +254,7 @@ GUARDED = ("once:", "once_per:", "startup:")
 APSCHEDULER = "apscheduler:"
 BEAT = "beat:"
 CELERY = "celery:"
-KEPT_ELSEWHERE = {APSCHEDULER: "APScheduler", BEAT: "Celery beat", CELERY: "Celery"}
+KEEPERS = {APSCHEDULER: "APScheduler", BEAT: "Celery beat", CELERY: "Celery"}
 """Of jobs whose runs another program names: the prefixes of their names, and the program.
 
 Their nominal times, or keys, are acquired one by one. A name is a key of the history in the store: it never changes.
@@ -386,7 +386,7 @@ class JobSpec:
     def keeper(self) -> str | None:
         """The program that names the job's runs, where that is not cronsensus."""
         kept = self.source == "runtime" and self.function == self.name
-        return next((who for prefix, who in KEPT_ELSEWHERE.items() if kept and self.name.startswith(prefix)), None)
+        return next((who for prefix, who in KEEPERS.items() if kept and self.name.startswith(prefix)), None)
 
     @property
     def has_only_times(self) -> bool:
@@ -415,7 +415,7 @@ _PARTS = frozenset({
 
 def no_run_by_hand(job: str) -> InvalidOption:
     """Return the error for a run that somebody wants of a job which ``runs_elsewhere``, with what to do instead."""
-    for prefix, program in KEPT_ELSEWHERE.items():
+    for prefix, program in KEEPERS.items():
         if job.startswith(prefix):
             named = job.removeprefix(prefix)
             return InvalidOption(

@@ -36,6 +36,7 @@ from cronsensus.model.occurrence import Claim, Cut
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, Step
 from cronsensus.model.stuck import overrun_of
+from cronsensus.node.accepted_ends import AcceptedEnds, Key
 from cronsensus.node.executors.base import Call, Executor
 from cronsensus.node.executors.result import describe_error
 from cronsensus.node.holding import Ahead, Running
@@ -48,7 +49,6 @@ from cronsensus.node.run import BaseRun
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction
-from cronsensus.node.said import Key, Said
 from cronsensus.node.waking import Answer, Waking
 from cronsensus.process.logger import Logger
 from cronsensus.retry import cut_off, settle
@@ -90,7 +90,7 @@ class ActiveRuns:
         make_run: Callable[..., BaseRun] = BaseRun,
         zone: str = "UTC",
     ) -> None:
-        """Hold nothing yet; ``on_work`` is told when there begins to be something that the lease protects."""
+        """Start without claims; ``on_work`` is called when the lease begins to protect something."""
         self._store = store
         self._clock = clock
         self._registry = registry
@@ -125,9 +125,9 @@ class ActiveRuns:
     # --- what others may ask or tell, from any thread ----------------------------------------------------------------
 
     @property
-    def accepted_ends(self) -> Said:
+    def accepted_ends(self) -> AcceptedEnds:
         """Which ends the store has accepted, for a while."""
-        return self.report.said
+        return self.report.accepted
 
     @property
     def active_count(self) -> int:
@@ -154,7 +154,7 @@ class ActiveRuns:
         return sum(executor.abandoned_count for executor in self._executors.values())
 
     def list_overruns(self) -> list[timedelta | None]:
-        """Return by how much what holds the slots is over its time; ``None``: its job has no time.
+        """Return how far each run that takes a slot is over its time; ``None`` where its job has no limit.
 
         Of what was given up, since when is not known one by one: as many of the last timeouts stand for it.
         """
@@ -174,7 +174,7 @@ class ActiveRuns:
 
     @property
     def progress_in(self) -> float | None:
-        """Return the seconds until there is something to say of runs that go on; ``None``: there is nothing."""
+        """Return the seconds until progress is to be reported; ``None`` if no run has any."""
         waits = [wait for wait in (self.progress_buffer.wanted_in, self.reserved.progress_in) if wait is not None]
         return min(waits, default=None)
 
@@ -279,12 +279,12 @@ class ActiveRuns:
         return len(runs)
 
     def stop_all(self, reason: str) -> None:
-        """Ask every run to stop; the end of a drain. What does not end before ``cut_off_all`` is cut off there."""
+        """Ask every run to stop, at the end of a drain. ``cut_off_all`` ends those that go on."""
         for _, run in self._list_running():
             self._interrupt_run(run, reason)
 
     def _interrupt_run(self, run: Running, reason: str, *, lease_lost: bool = False) -> None:
-        """Stop a run on the node's own account: no one asked that its occurrence be cancelled."""
+        """Stop a run on the node's own account: its occurrence was not cancelled."""
         if not run.call.run.cancelled.is_set():
             run.interrupted = True
         self._stop_run(run, reason, lease_lost=lease_lost)
@@ -380,20 +380,20 @@ class ActiveRuns:
             slots -= 1
 
     def _start_reserved(self) -> bool:
-        """Begin what was reserved first; ``False``: there is nothing that can be begun now."""
+        """Start the reserved claim that is first; ``False`` if none can start now."""
         call = self.reserved.start_first(self._start_call)
         if call is not None:
             self._run_log.log_reserved_start(call.claim)
         return call is not None
 
     def release_waiting(self, *, lost: bool = False) -> None:
-        """Give back what is reserved; what a ``lost`` session had reserved is not this node's any more."""
+        """Release the reserved claims; those of a ``lost`` session are dropped."""
         for claim in self.reserved.withdraw_all():
             if not lost:
                 self.release_claim(claim)
 
     def start_due(self) -> None:
-        """Start what waits and whose time has come, or give it back."""
+        """Start or release the claims whose time has come."""
         while due := self._list_due():
             for key in due:
                 call = self._make_running(key)
@@ -430,7 +430,7 @@ class ActiveRuns:
 
     @property
     def starts_in(self) -> float | None:
-        """Return the seconds until ``start_due`` has something to do; ``None``: nothing waits for a time."""
+        """Return the seconds until ``start_due`` has work; ``None`` if no claim waits for its time."""
         at = min((held.at for _, held in self._list_held() if isinstance(held, Ahead)), default=math.inf)
         return None if at == math.inf else max(0.0, at - self._clock.monotonic())
 
@@ -504,7 +504,7 @@ class ActiveRuns:
         """
         for note in step.notes:
             if note.ran is not None:
-                self.reserved.unsaid.pop((note.id, note.token), None)
+                self.reserved.unrecorded_starts.pop((note.id, note.token), None)
         self.report.drop_accepted(step, done)
 
     def send_again(self, key: Key) -> bool:
@@ -524,7 +524,7 @@ class ActiveRuns:
         self.end_claim(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}"))
 
     def disown_run(self, key: Key, why: str) -> Claim | None:
-        """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""
+        """Stop a run that the store does not list for this session; return its claim, unless it had ended."""
         if (claim := self._withdraw_claim(key)) is not None:
             return claim
         held = self._held.get(key)
@@ -534,7 +534,7 @@ class ActiveRuns:
         return held.claim
 
     def _withdraw_ahead(self, key: Key) -> Ahead | None:
-        """Withdraw a claim that waits for its time; ``None``: it does not wait."""
+        """Withdraw a claim that waits for its time; ``None`` if it does not wait."""
         with self._lock:
             held = self._held.get(key)
             if not isinstance(held, Ahead):
@@ -543,12 +543,12 @@ class ActiveRuns:
             return held
 
     def _withdraw_claim(self, key: Key) -> Claim | None:
-        """Withdraw and return a claim that waits for its time or a slot; ``None``: it does not wait."""
+        """Withdraw and return a claim that waits for its time or a slot; ``None`` if it does not wait."""
         ahead = self._withdraw_ahead(key)
         return self.reserved.withdraw_claim(key) if ahead is None else ahead.claim
 
     def cut_off_all(self) -> None:
-        """Decide what becomes of what still runs when the node ends."""
+        """Decide what becomes of the runs that are still going when the node ends."""
         self.collect_endings()
         self.reserved.stop_starting()
         for key, one in self._list_held():
@@ -560,7 +560,7 @@ class ActiveRuns:
             del self._held[key]
 
     def collect_endings(self) -> None:
-        """Decide what follows the endings and answers that came in, and what was cancelled before it began."""
+        """Process the endings and answers that arrived, and the claims that were cancelled before their start."""
         refused = [self._waking.refused.popleft() for _ in range(len(self._waking.refused))]
         self._process_answers()  # also those that came before the refusals: what they reserve is refused
         while self._unwanted:
@@ -576,10 +576,10 @@ class ActiveRuns:
             self._process_ending(*self._ended.popleft())
 
     def _process_ending(self, call: Call, ending: Ending, lease_lost: bool) -> None:  # noqa: FBT001
-        """Decide what follows the end of an attempt; ``lease_lost``: it had been told so by then."""
+        """Decide what follows the end of an attempt; ``lease_lost``: whether its lease was lost before."""
         key = call.claim.id, call.claim.token
         self.ends += 1
-        self.reserved.unsaid.pop(key, None)
+        self.reserved.unrecorded_starts.pop(key, None)
         held = self._held.get(key)
         if not isinstance(held, Running):
             return
@@ -603,7 +603,7 @@ class ActiveRuns:
             self.report.record_release(call.claim, None, may_have_committed=may_have_committed)
 
     def _cut_off(self, call: Call, *, crashed: bool, why: str | None = None, may_have_committed: bool = False) -> None:
-        """Decide what becomes of a run that had begun and did not end by itself."""
+        """Decide what becomes of a run that its node cuts off."""
         claim, why = call.claim, why or call.run.cancel_reason or "the node stops"
         end = cut_off(claim, why)
         if end is None:

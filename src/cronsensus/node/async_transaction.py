@@ -1,4 +1,4 @@
-"""A run's transaction for code on an event loop: one thread makes every statement of it.
+"""The transaction of a run for code on an event loop. A single thread executes all its statements.
 
 One thread for each block, and not a pool: a pool that is full of blocks that wait for the database would keep the one
 that holds it from ending.
@@ -30,7 +30,7 @@ _numbers = itertools.count(1)
 
 
 class _Thread:
-    """Makes calls one after another on one daemon thread, until it is told to end.
+    """Executes calls in order on a daemon thread, until it is closed.
 
     It holds on to ``block``: if a dropped task and the generators of its transaction were garbage together, they would
     be closed in any order and on any thread.
@@ -80,7 +80,7 @@ class AsyncConnection:
         self._thread = thread
 
     async def execute(self, statement: Executable, parameters: Parameters = None) -> CursorResult[Any]:
-        """Run a statement; return its rows, or what else it has to say (``rowcount``)."""
+        """Execute a statement; return its rows, or a result without rows (``rowcount``)."""
         return await self.run_sync(_execute, statement, parameters)
 
     async def scalar(self, statement: Executable, parameters: Parameters = None) -> Any:

@@ -1,4 +1,4 @@
-"""Which plans go in one step, also when steps fail? Pure.
+"""Which plans go into a step, also after steps have failed? Pure.
 
 One plan that the store cannot take must not stop the others. So after a step that failed the next one has half as many
 plans, and the job of one that fails alone is set aside for a while. If the reason passes, as a lock or an outage does,
@@ -55,7 +55,7 @@ class Careful(NamedTuple):
         return self._replace(set_aside=(*still, (plans[0].job_id, plans[0].revision, now + SET_ASIDE)))
 
     def after_answer(self, plans: Iterable[Plan]) -> Careful:
-        """Take in that the store took plans, or said that another node was faster."""
+        """Note that the store took plans, or that another node was faster."""
         behind = self.behind - {each.job_id for each in plans}
         return self._replace(most=min(MOST_PLANS, 2 * self.most), behind=behind)
 
@@ -63,7 +63,7 @@ class Careful(NamedTuple):
 def plans_of(
     jobs: Sequence[JobState], now: datetime
 ) -> tuple[tuple[Plan, ...], tuple[tuple[JobState, Exception], ...]]:
-    """Return the plans of jobs, and those that cannot be planned; what is not due yet is planned for its due time."""
+    """Return the plans of jobs, and the jobs that cannot be planned; a job due later is planned for its due time."""
     plans, not_planned = [], []
     for job in jobs:
         try:

@@ -18,12 +18,12 @@ from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
+from cronsensus.node.accepted_ends import Key
 from cronsensus.node.active_runs import ActiveRuns, Admitted
 from cronsensus.node.hooks import Begin
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.registered import Registered
 from cronsensus.node.run_log import RunLog
-from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
 from cronsensus.node.waking import Waking
@@ -87,14 +87,14 @@ class Claiming:
         return tuple(name for name, one in self._registry.items() if one.executor not in unable)
 
     def carry_out_step(self, lease: SessionLease, decided: Work | Firing, sample: ClockSample | None = None) -> Done:
-        """Do what was decided in one step of the store, and start what was claimed.
+        """Carry out a decision in a single step of the store, and start the claims that it won.
 
         What is claimed ahead starts when it is due, by the better of two samples of the store's clock: that of the last
         look, and that of the claim itself.
         """
         want = self._wanted_claims(lease, decided) if lease.is_trusted else None
-        with self._active_runs.open_report() if isinstance(decided, Work) else nullcontext(Step()) as said:
-            step = replace(said, plans=() if isinstance(decided, Work) else decided.plans, want=want)
+        with self._active_runs.open_report() if isinstance(decided, Work) else nullcontext(Step()) as report:
+            step = replace(report, plans=() if isinstance(decided, Work) else decided.plans, want=want)
             asked = lease.note_request()
             try:
                 done = self._store.step(lease.session, step)
@@ -111,18 +111,18 @@ class Claiming:
         if done.claims:
             self._claims += 1
             lease.confirm_claim(asked, self._settings.lease)
-        self._active_runs.accept_report(said, done)
+        self._active_runs.accept_report(report, done)
         if done.lost:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             lease.mark_lost()
             self._active_runs.lose_session(lease)
         self._start_claims(done.claims, lease, received_at - done.age, sample)
-        if said.give_back:
+        if report.give_back:
             self._store.notify()
         return done
 
     def _wanted_claims(self, lease: SessionLease, decided: Work | Firing) -> Want | None:
-        """Return what to claim; ``None``: nothing."""
+        """Return what to claim; ``None`` to claim nothing."""
         want = Want(
             limit=decided.want,
             functions=self.list_functions(),
@@ -193,7 +193,7 @@ class Claiming:
         return at if sample is None else min(at, sample.time_of(claim.due_at))
 
     def adopt_unknown_claims(self, lease: SessionLease, view: View, asked: Asked) -> None:
-        """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""
+        """Start the claims of a step whose answer was lost, if ``view`` shows any."""
         if self._answers_lost and (mine := self._overlooked_session(lease, view)) is not None:
             # That claim made the lease short, whatever was answered since.
             lease.shorten_trust(asked, mine.expires_in)
@@ -205,7 +205,7 @@ class Claiming:
         return mine if mine is not None and mine.holds > self._active_runs.count_claims(lease.session) else None
 
     def adopt_lost(self, lease: SessionLease) -> None:
-        """Start what a claim won whose answer never came."""
+        """Start the claims of a step whose answer never came."""
         # What ended here and is still called running is no lost answer: the store forgot, see ``reconciling``.
         known = self._active_runs.list_open_claims() | self._active_runs.accepted_ends.keys()
         for claim in unheard_of(self._store, lease.session, known):
@@ -230,7 +230,7 @@ class Claiming:
             self._start_adopted(claim, lease)
 
     def _start_adopted(self, claim: Claim, lease: SessionLease) -> None:
-        """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
+        """Start a claim that is known from the store alone: it may have been made ahead of its due time."""
         free, asked = self._admit_claims([claim], lease)
         if not free and not asked:
             return
@@ -250,7 +250,7 @@ class Claiming:
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:
-    """Yield the claims of ``session`` whose (occurrence, token) are not among ``known``."""
+    """Yield the claims of ``session`` whose (occurrence, token) this node does not know."""
     mine = OccurrenceFilter(states=(State.RUNNING,), session=session)
     page: list[Occurrence] = []
     while page := store.occurrences(mine, after=page[-1].id if page else None, limit=PAGE):

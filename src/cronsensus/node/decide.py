@@ -45,8 +45,8 @@ SHARED_FROM = 8
 
 POLL = 180.0
 """Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
-TEND = 30.0
-"""Seconds between two times that a node sees to what its program always needs in the store: the runs of its alerts."""
+ENSURE_RUNS_EVERY = 30.0
+"""Seconds after which a node checks again that the runs which must always be there are in the store."""
 RECENTLY_ACTIVE = 10.0
 """Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
 due: what comes next is more likely to come soon. From then on nodes look in turns (``seconds_to_lookout``)."""
@@ -90,9 +90,9 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
     if facts.in_doubt:
         return Adopt(), memory
     if not facts.draining and now >= memory.look_at - INSTANT:
-        if (wait := memory.herd.waits_for_slots(facts.room, now)) > INSTANT:
+        if (wait := memory.herd.waits_for_slots(facts.free_slots, now)) > INSTANT:
             return Sleep(0.0 if facts.unsettled else wait), memory
-        return Look(_lead_seconds(memory), memory.herd.job_limit(facts.room), memory.herd.partition), memory
+        return Look(_lead_seconds(memory), memory.herd.job_limit(facts.free_slots), memory.herd.partition), memory
     if facts.unsettled:
         return Sleep(0.0), memory
     wait = facts.watch if facts.draining else memory.look_at - now
@@ -123,7 +123,7 @@ def _claim_count(memory: Memory, facts: Facts) -> int:
         return 0
     told = facts.notified and not memory.late
     takes_next = memory.hungry and (facts.unsettled or memory.herd.partition is not None)
-    return facts.room if told or takes_next else 0
+    return facts.free_slots if told or takes_next else 0
 
 
 def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: int, again: bool) -> Memory:
@@ -176,7 +176,7 @@ def clock_set(before: Memory, after: Memory) -> timedelta:
 def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     """Decide which plans to bring, and how many runs to claim with them: of the jobs whose turn has come here."""
     if memory.herd.begins_herd(view):
-        return Firing(want=facts.room if view.backlog else 0)
+        return Firing(want=facts.free_slots if view.backlog else 0)
     ready = [job for job in view.jobs if _turn_to_fire(memory, view, facts, job, SLACK) <= view.now]
     chosen, left = memory.careful.choose_jobs(ready, now)
     plans, not_planned = plans_of(chosen, view.now)
@@ -185,18 +185,18 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     waits = view.backlog or any(is_internal(job.spec.name) for job in chosen)
     return Firing(
         plans=plans,
-        want=_fair_part(planned, view, facts.room) if planned or view.backlog else 0,
-        internal=facts.internal and not facts.room and waits,
+        want=_fair_part(planned, view, facts.free_slots) if planned or view.backlog else 0,
+        internal=facts.internal and not facts.free_slots and waits,
         ahead=_lead_seconds(memory) if soon else AT_ONCE,
         left=left,
         not_planned=not_planned,
     )
 
 
-def _fair_part(planned: int, view: View, room: int) -> int:
-    """Return how many runs to claim: all there is room for, but of many that are fired at once a fair part."""
+def _fair_part(planned: int, view: View, free_slots: int) -> int:
+    """Return how many runs to claim: all free slots, or a fair part where many are fired at once."""
     nodes = len(view.sessions)
-    return room if planned < SHARED_FROM or nodes < 2 or view.backlog else min(room, -(-planned // nodes))
+    return free_slots if planned < SHARED_FROM or nodes < 2 or view.backlog else min(free_slots, -(-planned // nodes))
 
 
 def _turn_to_fire(memory: Memory, view: View, facts: Facts, job: JobState, slack: float = 0.0) -> datetime:
@@ -206,13 +206,13 @@ def _turn_to_fire(memory: Memory, view: View, facts: Facts, job: JobState, slack
     occurrence before may be over by then, and overlap is judged at the due time.
     """
     by_time_alone = job.active == 0 or job.spec.policies.overlap == "allow"
-    lead = memory.lead.seconds + slack if facts.room and by_time_alone else 0.0
+    lead = memory.lead.seconds + slack if facts.free_slots and by_time_alone else 0.0
     due = view.now if job.due_at is None else job.due_at
     return turn_of(facts.session, view.sessions, due, lead=timedelta(seconds=lead), told=facts.told)
 
 
 def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Upkeep, Memory]:
-    """Decide what to do about what others left: overdue or dead sessions, what is parked, what was kept long enough.
+    """Decide the upkeep: dead or overdue sessions, parked occurrences, and old rows to prune.
 
     A node may find its own session overdue, and never dead. One batch is pruned a round, so that nothing due waits.
     """
@@ -281,7 +281,7 @@ def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) ->
     unclaimed = fired.created > fired.claimed
     begins = [one.due_at for each in fired.won for one in each.awake] if unclaimed else []
     for instants, lead in (([view.next_job, *due], memory.lead.seconds), ([view.next_pending, *begins], 0.0)):
-        before = timedelta(seconds=lead if facts.room else 0.0)
+        before = timedelta(seconds=lead if facts.free_slots else 0.0)
         turns += [
             turn_of(facts.session, view.sessions, at, lead=before, told=facts.told)
             for at in instants
@@ -293,9 +293,9 @@ def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) ->
 
 
 def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool) -> list[float]:
-    """Return the seconds from the look to the next one for other reasons than that something comes due."""
+    """Return the seconds until the next look that has another reason than a due job."""
     # What watches for alerts may be gone; else it is looked for far more often.
-    waits = [TEND if facts.internal else POLL]
+    waits = [ENSURE_RUNS_EVERY if facts.internal else POLL]
     if not facts.told:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
         waits = [
@@ -313,7 +313,7 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
         # The lease of another node's runs: those in front watch them, a late node only comes after its end.
         left = holder.expires_in.total_seconds()
         waits.append(max(0.0, left) + facts.watch if memory.late else min(_seconds_between_looks(memory, facts), left))
-    if view.backlog and (facts.room or facts.internal):
+    if view.backlog and (facts.free_slots or facts.internal):
         # What waits and is not for this node to claim: blocked behind a run, or no function or no slot for it here.
         waits.append(facts.watch * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
     if facts.given_up or not facts.trusted:

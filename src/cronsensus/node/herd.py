@@ -33,16 +33,16 @@ class Herd(NamedTuple):
     helping: bool = False
     fired_at: float = -1e9
 
-    def waits_for_slots(self, room: int, now: float) -> float:
+    def waits_for_slots(self, free_slots: int, now: float) -> float:
         """Return for how many seconds to wait before more is fired."""
-        return self.fired_at + FULL - now if self.partition is not None and room < LEAST_DUE else 0.0
+        return self.fired_at + FULL - now if self.partition is not None and free_slots < LEAST_DUE else 0.0
 
-    def job_limit(self, room: int) -> int:
+    def job_limit(self, free_slots: int) -> int:
         """Return how many jobs to look at."""
-        return MOST_DUE if self.partition is None else min(MOST_DUE, max(LEAST_DUE, room))
+        return MOST_DUE if self.partition is None else min(MOST_DUE, max(LEAST_DUE, free_slots))
 
     def begins_herd(self, view: View) -> bool:
-        """Whether this look only tells that there is a herd: the next one is at a partition."""
+        """Whether this look only found a herd: the next look reads a partition."""
         return self.partition is None and view.more and not self.helping
 
     def advance_herd(self, view: View, session: str, now: float, *, won: int, lost: int) -> tuple[Herd, bool]:

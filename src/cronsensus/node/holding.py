@@ -1,4 +1,4 @@
-"""The states of a claim on its node: one record a claim.
+"""The states of a claim on its node: a record for each claim.
 
 ::
 

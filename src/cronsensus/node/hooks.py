@@ -63,20 +63,20 @@ FREELY = Begin()
 
 
 class Admission:
-    """Says whether a claim may begin. One for each node. Unless overridden it has no say."""
+    """Decides whether a claim may start; an instance for each node. By default it concerns no claim."""
 
     def concerns_claim(self, claim: Claim) -> bool:  # noqa: ARG002
-        """Return whether it has a say in a claim."""
+        """Whether the feature takes part in deciding a claim."""
         return False
 
     def decide_claim(self, claim: Claim) -> Begin | Then | None:  # noqa: ARG002
-        """Decide by what is known here; ``None``: the store is to be asked. Called by any thread."""
+        """Decide from what is known here; ``None`` to have the store asked. Safe from any thread."""
         return None
 
     def admit_claims(
         self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
     ) -> Mapping[int, Begin | Then]:
-        """Decide by what the store says, on the thread of ``waking.py``; by number of the occurrence.
+        """Decide by reading the store, on the thread of ``waking.py``; by id of the occurrence.
 
         What is left out goes back, and is claimed anew. The claims take slots until they are decided.
 
@@ -91,11 +91,11 @@ class Admission:
         raise NotImplementedError
 
     def forget_answers(self) -> None:
-        """Decide nothing more by what the store said before: an operator has just acted."""
+        """Forget what the store answered before: an operator has just acted."""
 
 
 class Waker:
-    """Finds what is parked and may go on. One for each node. Unless overridden it finds nothing.
+    """Finds parked occurrences that can go on; an instance for each node. By default it finds none.
 
     Waking too often costs a look, and two at once do no harm: what an occurrence does then is decided by what is
     recorded. What is lost because a node died, an operator acted or a run expired is found by a sweep.
@@ -112,7 +112,7 @@ class Waker:
         """Take in what a look showed; on the thread of the node's rounds."""
 
     def trigger_of_end(self, claim: Claim, then: Then) -> Hashable | None:  # noqa: ARG002
-        """Return what is to be looked at once the store has accepted this end; ``None``: nothing. Any thread."""
+        """Return what to check once the store has accepted this end; ``None`` for nothing. Safe from any thread."""
         return None
 
     def triggers_of_plans(self, plans: Sequence[Plan]) -> Iterable[Hashable]:  # noqa: ARG002
@@ -120,7 +120,7 @@ class Waker:
         return ()
 
     def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:  # noqa: ARG002
-        """Take some of what is to be looked at out of ``told``, the most urgent first; return whom to wake.
+        """Take triggers out of ``told``, the most urgent first; return what to wake.
 
         Called again for as long as anything is left, with what came meanwhile. A call should take few milliseconds:
         claims that are asked about wait for it.
@@ -164,7 +164,7 @@ Room = Callable[[Host], Hooks]
 
 
 class EndsAs(Snooze):
-    """Raised by a feature's own code in place of a job's: the attempt ends as it says."""
+    """Raised by a feature's own code in place of a job's: the attempt gets the ending that it carries."""
 
     def __init__(self, then: Then, message: str) -> None:
         super().__init__(message)

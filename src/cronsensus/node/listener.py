@@ -31,7 +31,7 @@ class Listener:
         self._store.register_presence(session)
 
     def run(self) -> None:
-        """Wait and tell until ``stop``."""
+        """Wait for notifications and pass them on until ``stop``."""
         troubles, deaf = 0, True
         while not self._stopped.is_set():
             try:

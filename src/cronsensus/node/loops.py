@@ -1,4 +1,4 @@
-"""Which event loops run jobs here? A call that blocks one may wait for what could only happen on it."""
+"""Which event loops run jobs here? A call that blocks such a loop may wait for itself."""
 
 from __future__ import annotations
 

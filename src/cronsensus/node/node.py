@@ -64,7 +64,7 @@ class Node:
         registry: Mapping[str, Registered],
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
-        tend: Callable[[Store], None] = lambda _: None,
+        ensure_runs: Callable[[Store], None] = lambda _: None,
         loop: asyncio.AbstractEventLoop | None = None,
         on_drained: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -83,7 +83,7 @@ class Node:
             registry: functions by name; may grow while the node runs.
             new_session: describes a session with a new id.
             declare: puts the application's jobs; returns whether it must be called again later.
-            tend: sees every half minute to what the program always needs in the store.
+            ensure_runs: enqueues the runs that must always be there, if they are missing; called every half minute.
             loop: the application's event loop, if its async jobs are to run there.
             on_drained: told once, when the node takes nothing new and nothing runs any more, whatever asked for it.
             on_failed: told once, on a thread of its own, when the node cannot go on; it is to be stopped.
@@ -115,7 +115,7 @@ class Node:
             executors=self._executors,
             new_session=new_session,
             declare=declare,
-            tend=tend,
+            ensure_runs=ensure_runs,
             on_session=self._on_session,
             on_work=self._on_work,
             wake=self._wake_event.set,
@@ -210,7 +210,7 @@ class Node:
         self._timer.call_after(STUCK_LOOK, self._watch_rounds)
 
     def is_running(self, run: BaseRun | None) -> bool:
-        """Whether ``run`` is one of those that this node runs now."""
+        """Whether this node is executing ``run`` now."""
         return run is not None and self.round.active_runs.is_running(run)
 
     def wake(self) -> None:
@@ -219,7 +219,7 @@ class Node:
         self._wake_event.set()
 
     def drain(self) -> None:
-        """Take nothing new; what runs goes on. Returns at once."""
+        """Claim no more work; active runs go on. Returns at once."""
         self.round.drain_node()
         self.wake()
 
@@ -275,7 +275,7 @@ class Node:
         self._store.close()
 
     def _in_time(self, last_words: Callable[[], None]) -> bool:
-        """Say last words to the store; ``False``: it did not hear them in time."""
+        """Send the last report to the store; ``False`` if it did not answer in time."""
         if not self._threads:
             last_words()
             return True
@@ -339,7 +339,7 @@ class Node:
     # --- a node that cannot go on ------------------------------------------------------------------------------------
 
     def _watch_rounds(self) -> None:
-        """See to it that rounds that do not go on are noticed: the lease would be renewed, and nothing ever settled.
+        """Watch the rounds: if they stall, the lease would be renewed and no result ever recorded.
 
         Runs on the watchdog's thread.
         """
@@ -356,7 +356,7 @@ class Node:
         self._timer.call_after(STUCK_LOOK, self._watch_rounds)
 
     def _give_up(self, why: str, *, stuck: bool) -> None:
-        """Renew no more, say so, and have the node stopped. What runs is for others to take over.
+        """Stop renewing, log it, and stop the node. Other nodes take over its runs.
 
         Rounds that ended leave a handle behind on which the end of each run can still be settled in ``stop``; rounds
         that are stuck hold it.
@@ -438,7 +438,7 @@ class Node:
         return LONG if lease is None else lease.trusted_for
 
     def expire(self) -> float | None:
-        """Stop what runs: the lease could not be renewed in time, perhaps because all that ask the store hang in it.
+        """Stop all runs: the lease was not renewed in time, perhaps because all threads hang in the store.
 
         Looked at again while something is held: the store may answer again, and the same lease protect other runs.
         """

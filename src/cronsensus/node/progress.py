@@ -66,7 +66,7 @@ class ProgressBuffer:
 
     @property
     def wanted_in(self) -> float | None:
-        """Return the seconds until the next write is wanted; ``None`` when there is nothing to write."""
+        """Return the seconds until the next write; ``None`` if nothing is waiting to be written."""
         with self._lock:
             if self._nothing_to_write:
                 return None
@@ -102,7 +102,7 @@ class ProgressBuffer:
     # --- held back for a run's transaction ----------------------------------------------------------------------------
 
     def hold_notes(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
-        """Keep what a run says until ``release_notes``; when this returns, nothing of it is on its way to the store.
+        """Keep the notes of a run until ``release_notes``; when this returns, none is on its way to the store.
 
         Args:
             occurrence: of the run.
@@ -117,7 +117,7 @@ class ProgressBuffer:
             self._writing.release()
 
     def held_notes(self, occurrence: int, token: int) -> Note | None:
-        """Return what waits of a run, for its transaction to write; and what is still on its way, if it did not wait.
+        """Return the waiting notes of a run, for its transaction to write, and those still on their way.
 
         That cannot arrive before a transaction which keeps it from being written, and is refused afterwards.
         """
@@ -132,7 +132,7 @@ class ProgressBuffer:
         return Note(*key, progress, lines, session) if progress is not None or lines else None
 
     def release_notes(self, occurrence: int, token: int, written: Note | None = None) -> None:
-        """Forget what its transaction has ``written``; what else waits of the run goes the usual way."""
+        """Drop the notes that the run's transaction has ``written``; the others are written the usual way."""
         key = occurrence, token
         with self._lock:
             self._held.discard(key)

@@ -8,7 +8,7 @@
                                                               │ seen in two renewals, the second asked after the first
                                                               │ was judged, and after every answer to this node had come
                                                               ▼
-        the store calls a run running that ended here    its end is said again
+        the store calls a run running that ended here    its end is sent again
         … that this node has not heard of               it is adopted, and runs here
         a run goes on here that the store gives to none, or to another        it is stopped (``run.lease_lost``)
 
@@ -24,9 +24,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.node.accepted_ends import Key
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.said import Key
 from cronsensus.process.logger import Logger
 from cronsensus.stores.values import View
 from cronsensus.timing.clock import Clock
@@ -111,7 +111,7 @@ class Reconciling:
         self._ask()
 
     def correct_differences(self, lease: SessionLease) -> None:
-        """Set right what two renewals in a row have shown; called where none of this node's questions is open."""
+        """Correct what two renewals in a row have shown; called while no question of this node is open."""
         news, self._news = self._news, None
         if news is None or news.session != lease.session or lease.is_lost:
             return
@@ -134,10 +134,10 @@ class Reconciling:
 
     def _find_unknown(self, news: _News) -> set[Key]:
         """Return the runs that the store lists and that are not to be found here."""
-        said = self._active_runs.accepted_ends
+        accepted = self._active_runs.accepted_ends
         unknown = news.held - self._active_runs.list_open_claims() - self._set_right.keys()
         # What was settled while the renewal was on its way may still be in its list.
-        return {key for key in unknown if (at := said.accepted_at(key)) is None or at < news.asked_at}
+        return {key for key in unknown if (at := accepted.accepted_at(key)) is None or at < news.asked_at}
 
     def _find_missing(self, news: _News) -> set[Key]:
         """Return the runs that were known here before the store was asked, and that it does not list."""
@@ -161,7 +161,7 @@ class Reconciling:
         for key in sorted(keys):
             if self._active_runs.send_again(key):
                 self.on_forgotten(f"it does not know how occurrence {key[0]} ended")
-                _log.warning("the store forgot how occurrence %d ended (token %d): its end is said again", *key)
+                _log.warning("the store forgot how occurrence %d ended (token %d): its end is sent again", *key)
             else:
                 unheard_of.add(key)
         if unheard_of:

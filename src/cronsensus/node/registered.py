@@ -48,7 +48,7 @@ class Registered:
     def from_function(
         cls, name: str, function: Callable[..., Any], executor: Executor, run_parameter: str | None, before_run: int
     ) -> Registered:
-        """Register a function with what its annotations say."""
+        """Register a function by its annotations."""
         return cls(name, function, executor, run_parameter, before_run, Types(function, run_parameter))
 
     def part_of(self, kind: type[P]) -> P | None:

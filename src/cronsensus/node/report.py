@@ -1,7 +1,7 @@
 """What has the store yet to take of the claims of this node? It is sent until the store answers.
 
 An end can be sent again, so an answer that was lost is asked for again. What the store has accepted is remembered for a
-while, see ``said.py``.
+while, see ``accepted_ends.py``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from cronsensus.model.ends import End, is_snoozed
 from cronsensus.model.occurrence import Claim, Cut, Note, Settled
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step
+from cronsensus.node.accepted_ends import AcceptedEnds, Key
 from cronsensus.node.holding import Back, Over
 from cronsensus.node.run_events import RunEvents
 from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import uncommitted_end
-from cronsensus.node.said import Key, Said
 from cronsensus.node.waking import Waking
 from cronsensus.process.logger import ExcInfo, together
 from cronsensus.timing.clock import Clock
@@ -31,12 +31,12 @@ class Report:
 
     Attributes:
         owed: what the store has yet to take.
-        said: which ends the store has accepted, for a while.
+        accepted: which ends the store has accepted, for a while.
     """
 
     def __init__(self, clock: Clock, *, waking: Waking, run_log: RunLog, run_events: RunEvents) -> None:
         self.owed: dict[Key, Over | Back] = {}
-        self.said = Said(clock)
+        self.accepted = AcceptedEnds(clock)
         self._waking = waking
         self._run_log = run_log
         self._run_events = run_events
@@ -71,7 +71,7 @@ class Report:
 
     def send_again(self, key: Key) -> bool:
         """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
-        match self.said.pop_end(key):
+        match self.accepted.pop_end(key):
             case End() as end:
                 self.owed[key] = Over(end)
             case GiveBack() as back:
@@ -113,9 +113,9 @@ class Report:
         if answer.accepted:
             if over.committing is not None and answer.state is State.SUCCEEDED:
                 # Its effects are in the same database, and are forgotten with its end: then it has to run again.
-                self.said.remember_end(key, GiveBack(claim=over.committing, cut="stopped"))
+                self.accepted.remember_end(key, GiveBack(claim=over.committing, cut="stopped"))
             else:
-                self.said.remember_end(key, end)
+                self.accepted.remember_end(key, end)
         self._run_log.log_end(answer, end)
         self._run_events.publish_end(answer, end)
 
@@ -130,6 +130,6 @@ class Report:
         is_back = accepted or owed.may_be_back
         self._run_events.publish_release(back, accepted=is_back)
         if is_back:
-            self.said.remember_end(key, back)
+            self.accepted.remember_end(key, back)
         else:
             self._run_log.log_refusal(*key, State.PENDING)

@@ -2,7 +2,7 @@
 
 ::
 
-    add() ──▶ waiting ──begin()──▶ active, and unsaid for half a second ──▶ ended, or a note says that it has begun
+    add() ──▶ waiting ──begin()──▶ active, and unrecorded for half a second ──▶ ended, or a note says that it has begun
                  │
                  └──take_all(), remove()──▶ given back, or not this node's any more
 
@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import Claim, Note
+from cronsensus.node.accepted_ends import Key
 from cronsensus.node.executors.base import Call
 from cronsensus.node.holding import Ahead, Running
 from cronsensus.node.progress import EVERY
-from cronsensus.node.said import Key
 from cronsensus.timing.clock import Clock
 
 
@@ -36,11 +36,11 @@ class _Waiting(NamedTuple):
 
 
 class Reserved:
-    """The queue of one node.
+    """The claims of a node that wait for a free slot, in order.
 
     Attributes:
         lock: held while a claim goes from here to the active runs; for those that look at both.
-        unsaid: when runs began that the store does not know to have begun.
+        unrecorded_starts: when runs began that the store does not know to have begun.
     """
 
     def __init__(self, clock: Clock, held: MutableMapping[Key, Ahead | Running]) -> None:
@@ -53,19 +53,19 @@ class Reserved:
         self._beginning: set[int] = set()
         """Threads that begin something: what they cannot begin ends there and then."""
         self.lock = threading.Lock()
-        self.unsaid: dict[Key, float] = {}
+        self.unrecorded_starts: dict[Key, float] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
     def is_half_empty(self) -> bool:
-        """Whether no more than half is left of what was added."""
+        """Whether at most half of the claims added last is left."""
         return len(self._waiting) <= self._half
 
     @property
     def waits_for(self) -> float | None:
-        """Return for how many seconds the first has waited; ``None``: there is none."""
+        """Return for how many seconds the first claim has waited; ``None`` if none waits."""
         try:
             return self._clock.monotonic() - self._waiting[0].since
         except IndexError:
@@ -73,21 +73,21 @@ class Reserved:
 
     @property
     def progress_in(self) -> float | None:
-        """Return the seconds until a run is to say that it has begun; ``None``: there is none."""
-        begun = list(self.unsaid.values())
+        """Return the seconds until the start of a run is to be reported; ``None`` if no start is unrecorded."""
+        begun = list(self.unrecorded_starts.values())
         return max(0.0, min(begun) + EVERY - self._clock.monotonic()) if begun else None
 
     def start_notes(self) -> tuple[Note, ...]:
-        """Return what says of runs that they have begun, unless they ended as soon."""
+        """Return the notes that record the starts of runs; a run that ended at once needs none."""
         now = self._clock.monotonic()
         return tuple(
             Note(*key, session=held.claim.session, ran=timedelta(seconds=now - at))
-            for key, at in list(self.unsaid.items())
+            for key, at in list(self.unrecorded_starts.items())
             if now - at >= EVERY and (held := self._held.get(key)) is not None
         )
 
     def list_keys(self, session: str | None = None) -> dict[Key, float]:
-        """Return what waits, of one session or of all, and since when; called with the lock."""
+        """Return the waiting claims of a session, or of all, and since when; called with the lock."""
         return {one.key: one.since for one in self._waiting if session in {None, one.call.claim.session}}
 
     def add_calls(self, calls: Sequence[Call], lease: SessionLease) -> None:
@@ -98,7 +98,7 @@ class Reserved:
             self._half = len(self._waiting) // 2
 
     def start_first(self, start: Callable[[Call], None]) -> Call | None:
-        """Start the first call; ``None``: there is none, or its lease is not trusted."""
+        """Start the first call; ``None`` if there is none, or its lease is not trusted."""
         thread = threading.get_ident()
         if thread in self._beginning:
             return None
@@ -107,7 +107,7 @@ class Reserved:
                 return None
             key, since, call, _ = self._waiting.popleft()
             self._held[key] = Running(call, since)
-            self.unsaid[key] = self._clock.monotonic()
+            self.unrecorded_starts[key] = self._clock.monotonic()
         self._beginning.add(thread)
         try:
             start(call)

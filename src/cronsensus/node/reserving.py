@@ -13,7 +13,7 @@ from cronsensus.node.situation import Facts, Memory, Release, Sleep
 
 
 def release_or_gather(memory: Memory, facts: Facts, now: float) -> tuple[Release | Sleep | None, Memory]:
-    """Decide whether what is reserved goes back, or results wait for each other; ``None``: neither.
+    """Decide whether to release the reserved claims, or to gather results first; ``None`` for neither.
 
     It goes back if this node is to take nothing new, or is slower than it was: others may have free slots, and begin it
     at once. Results wait while the slots have enough to do meanwhile.

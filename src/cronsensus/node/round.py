@@ -1,4 +1,4 @@
-"""One round of a node's work: give and claim, look, fire, start, set the alarm, sleep.
+"""A round of a node's work: report and claim, look, fire, start, set the alarm, sleep.
 
 ::
 
@@ -105,7 +105,7 @@ class Round:
         executors: Mapping[str, Executor],
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
-        tend: Callable[[Store], None] = lambda _: None,
+        ensure_runs: Callable[[Store], None] = lambda _: None,
         on_session: Callable[[SessionLease], None] = lambda _: None,
         on_work: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
@@ -126,7 +126,7 @@ class Round:
             executors: by the names of ``Registered.executor``.
             new_session: describes a session with a new id.
             declare: puts the application's jobs; called for each new session and again while it returns ``True``.
-            tend: sees every half minute to what the program always needs in the store.
+            ensure_runs: enqueues the runs that must always be there, if they are missing; called every half minute.
             on_session: told of each new session (the heartbeat renews it from then on).
             on_work: told when the lease begins to protect something, or must be asked about (the heartbeat hurries).
             wake: has the next round begin now; called from executors' threads.
@@ -151,7 +151,13 @@ class Round:
         self._run_events = RunEvents(bus or Bus(clock), settings.name)
         self._told_lost: str | None = None
         self._session = OwnSession(
-            store, clock, settings, new_session=new_session, declare=declare, tend=tend, on_shorter=on_work
+            store,
+            clock,
+            settings,
+            new_session=new_session,
+            declare=declare,
+            ensure_runs=ensure_runs,
+            on_lease_shortened=on_work,
         )
 
         def wake_to_look() -> None:
@@ -196,7 +202,7 @@ class Round:
 
     @property
     def decides(self) -> bool:
-        """Whether its last round did what it was to, and twice the sleep that it planned then has not passed since."""
+        """Whether the last round succeeded, and is no older than twice the sleep that it planned."""
         late = self._clock.monotonic() - self._asleep_until
         lost = self.lease is None or self.lease.is_lost
         return not (lost or self._troubles or self.draining or self.watch.is_halted) and late <= max(
@@ -209,7 +215,7 @@ class Round:
         return is_stuck(self._settings.concurrency, self.active_runs.list_overruns())
 
     def drain_node(self) -> None:
-        """Take nothing new, and begin nothing that only waits here for a slot; what runs goes on."""
+        """Claim no more work, and start no reserved claim; active runs go on."""
         self.draining = True
         self.active_runs.reserved.stop_starting()
 
@@ -218,12 +224,12 @@ class Round:
         self._trusted_session()
 
     def cut_off(self) -> None:
-        """Decide what becomes of what still runs; the store is told by ``close_session``."""
+        """Decide what becomes of active runs; ``close_session`` reports it to the store."""
         if self.lease is not None and not self.lease.is_lost:
             self.active_runs.cut_off_all()
 
     def close_session(self) -> None:
-        """Settle what ended, cut off what still runs, and close the session."""
+        """Report the ends of runs, cut off active runs, and close the session."""
         self.cut_off()
         self._session.close_half_open()
         if self.lease is not None and not self.lease.is_lost:
@@ -339,7 +345,7 @@ class Round:
         self._memory = decide.note_work(self._memory, facts, now, want=work.want, claimed=len(done.claims), again=again)
 
     def _read_view(self, lease: SessionLease, look: Look) -> tuple[View, ClockSample]:
-        """Look, and take in what concerns what this node holds."""
+        """Look, and process what concerns the claims of this node."""
         asked = lease.note_request()
         self.asked = False
         view = self._store.look(limit=look.limit, partition=look.partition, ahead=look.ahead)
@@ -361,7 +367,7 @@ class Round:
         return view, ClockSample(view.now, received_at - view.age)
 
     def _carry_out(self, lease: SessionLease, firing: Firing, view: View, sample: ClockSample) -> Fired:
-        """Bring plans and claim, in one step where both are wanted; start what was claimed."""
+        """Send plans and claim, in a single step where both are wanted; start the claims that it won."""
         self._log_not_planned(firing)
         if not (firing.plans or firing.want or firing.internal):
             return Fired()
@@ -429,7 +435,7 @@ class Round:
         reserved, asked = active_runs.reserved, active_runs.asked_to_reserve
         return Facts(
             session=lease.session,
-            room=self._claiming.free_slots if trusted and self._claiming.list_functions() else 0,
+            free_slots=self._claiming.free_slots if trusted and self._claiming.list_functions() else 0,
             internal=trusted and bool(self._claiming.internal_functions),
             in_doubt=active_runs.in_doubt,
             draining=self.draining,
@@ -458,7 +464,7 @@ class Round:
     # --- sessions and trouble ----------------------------------------------------------------------------------------
 
     def _trusted_session(self) -> SessionLease:
-        """Return a session that may work, opening a new one if the last is lost."""
+        """Return a session whose lease is trusted; open a new session if the last is lost."""
         lease = self.lease
         if lease is not None:
             if not lease.is_lost:
@@ -479,14 +485,14 @@ class Round:
         return lease
 
     def _lose_session(self, lease: SessionLease) -> None:
-        """Stop all that a session protected which is lost, and tell of it once, however often rounds come by here."""
+        """Stop all runs of a lost session, and log it once, however often rounds come by here."""
         if self._told_lost != lease.session:
             self._told_lost = lease.session
             self._run_events.publish_loss(lease.session, [number for number, _ in self.active_runs.list_open_claims()])
         self.active_runs.lose_session(lease)
 
     def _know_store(self, lease: SessionLease) -> None:
-        """Have the watch know in which store the session is; asked again if it could not be told."""
+        """Have the watch learn in which store the session is; repeated until it is known."""
         if self.watch.session == lease.session or self._session.opened_at is None:
             return
         self.watch.note_opened(self._store, lease.session, self._session.opened_at)

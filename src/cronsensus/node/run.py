@@ -113,7 +113,7 @@ class BaseRun:
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why it should stop; ``None`` as long as it should not."""
+        """Why it should stop; ``None`` while it may go on."""
         return self._cancel_reason
 
     def progress(self, done: float, total: float = 100) -> None:
@@ -306,7 +306,7 @@ def current_run() -> BaseRun | None:
     return _current.get()
 
 
-def run_of(context: Context) -> BaseRun | None:
+def find_run_of_context(context: Context) -> BaseRun | None:
     """Return the run that code in ``context`` is part of."""
     return context.get(_current)
 

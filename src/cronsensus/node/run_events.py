@@ -1,4 +1,4 @@
-"""The events of a node, made where somebody subscribed. Like the log, it tells only what the store has accepted."""
+"""The events of a node, for its subscribers. Like the log, they report only what the store has accepted."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class RunLog:
             _log.debug("%s starts, attempt %d", _name_run(claim), claim.attempt, extra=_details_of(claim))
 
     def remember_end(self, claim: Claim, end: End, raised: ExcInfo = None) -> None:
-        """Remember whose end this is, and what the job raised, if there will be anything to say about it."""
+        """Keep the claim of this end, and what the job raised, if it is going to be logged."""
         quiet = end.state is State.SUCCEEDED or end.state is State.SKIPPED or recorded_as(end.then) is None
         if not quiet or _log.isEnabledFor(logging.INFO):
             self._waiting[claim.id, claim.token] = claim, raised

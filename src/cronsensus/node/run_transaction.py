@@ -58,7 +58,7 @@ class HeldProgress(Protocol):
     """Where progress and log lines wait; what waits of a run may be held there for its transaction to write."""
 
     def hold_notes(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
-        """Let no other thread write what waits of this run; wait ``most`` seconds for what is being written."""
+        """Let no other thread write the notes of this run; wait up to ``most`` seconds for a write on its way."""
 
     def held_notes(self, occurrence: int, token: int) -> Note | None:
         """Return what waits."""
@@ -248,12 +248,12 @@ class RunTransaction:
 
 
 def uncommitted_end(claim: Claim) -> End:
-    """Return the end of a run whose transaction was not committed, as far as is known here."""
+    """Return the end of a run whose transaction was not committed, as far as this node knows."""
     return End.of(claim, Final(State.FAILED, error=UNCOMMITTED))
 
 
 def log_unrecorded(end: End) -> None:
-    """Say which end of a run was not recorded, because it turned out that its transaction was committed before."""
+    """Log the end of a run that was not recorded, because its transaction had been committed before."""
     if end.error is not UNCOMMITTED:
         words = _format_error(end.error, end.then.reason or end.state)
         _log.warning(

@@ -8,17 +8,17 @@ from datetime import datetime
 from cronsensus.membership.lease import IDLE_LEASE, SessionLease
 from cronsensus.membership.session import open_session
 from cronsensus.model.session import SessionSpec
-from cronsensus.node.decide import TEND
+from cronsensus.node.decide import ENSURE_RUNS_EVERY
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
-SAY_AGAIN = 30.0
-"""Seconds between two tries to declare what a newer release left aside."""
+DECLARE_AGAIN_EVERY = 30.0
+"""Seconds between two tries to declare the jobs that a newer release has left out."""
 
 
 class OwnSession:
-    """One session after the other: a lost one is never used again.
+    """The node's sessions, in order: a lost session is never used again.
 
     Attributes:
         lease: of the present session, lost or not; ``None`` before the first.
@@ -33,8 +33,8 @@ class OwnSession:
         *,
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
-        on_shorter: Callable[[], None],
-        tend: Callable[[Store], None] = lambda _: None,
+        on_lease_shortened: Callable[[], None],
+        ensure_runs: Callable[[Store], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -42,10 +42,10 @@ class OwnSession:
         self._length = max(settings.lease, IDLE_LEASE)
         self._new_session = new_session
         self._declare = declare
-        self._tend = tend
-        self._on_shorter = on_shorter
+        self._ensure_runs = ensure_runs
+        self._on_lease_shortened = on_lease_shortened
         self._declare_again = False
-        self._declared_at = self._tended_at = clock.monotonic()
+        self._declared_at = self._ensured_at = clock.monotonic()
         self._half_open: str | None = None
         self.lease: SessionLease | None = None
         self.opened_at: datetime | None = None
@@ -56,7 +56,7 @@ class OwnSession:
         self.close_half_open()
         spec = self._new_session()
         self._half_open = spec.id
-        lease, self.opened_at = open_session(self._store, self._clock, spec, self._length, self._on_shorter)
+        lease, self.opened_at = open_session(self._store, self._clock, spec, self._length, self._on_lease_shortened)
         self._declare(self._store)
         # Once more in any case: a store that loses its last moment just after a deploy has the old jobs again.
         self._declare_again = True
@@ -80,17 +80,17 @@ class OwnSession:
 
     def request_declaring(self) -> None:
         """Have the jobs declared once more at the next chance."""
-        self._declare_again, self._declared_at = True, self._clock.monotonic() - 2 * SAY_AGAIN
+        self._declare_again, self._declared_at = True, self._clock.monotonic() - 2 * DECLARE_AGAIN_EVERY
 
     def declare_again(self) -> None:
-        """Declare once more, and then now and then what a newer release left aside: it may have gone meanwhile.
+        """Declare the jobs once more, and from then on those that a newer release keeps out: it may be gone by now.
 
-        What the program always needs besides is seen to as often.
+        The runs that must always be there are ensured as often.
         """
-        if self._declare_again and self._clock.monotonic() - self._declared_at > SAY_AGAIN:
+        if self._declare_again and self._clock.monotonic() - self._declared_at > DECLARE_AGAIN_EVERY:
             # Noted before, or a store that refuses would be asked in each round.
             self._declared_at = self._clock.monotonic()
             self._declare_again = self._declare(self._store)
-        if self._clock.monotonic() - self._tended_at >= TEND:
-            self._tended_at = self._clock.monotonic()
-            self._tend(self._store)
+        if self._clock.monotonic() - self._ensured_at >= ENSURE_RUNS_EVERY:
+            self._ensured_at = self._clock.monotonic()
+            self._ensure_runs(self._store)

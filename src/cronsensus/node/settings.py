@@ -1,4 +1,4 @@
-"""What a node is told at its start."""
+"""The settings of a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WATCH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What a node is told.
+    """The settings of a node.
 
     ``fast_evidence=False`` judges other sessions by their lease alone; with ``stop_on_store_loss`` the node does
     nothing more on a store that was emptied; ``zone`` is that of jobs whose trigger names none; without ``reserves`` it

@@ -25,7 +25,7 @@ class Facts:
 
     Attributes:
         session: of this node.
-        room: how many runs it may claim now; 0 where its lease is not trusted.
+        free_slots: how many runs it may claim now; 0 where its lease is not trusted.
         internal: it may claim runs of internal jobs, which take no slot.
         in_doubt: the answer to a claim was lost, so the session may hold runs that are not known here.
         draining: the node takes nothing new.
@@ -44,7 +44,7 @@ class Facts:
     """
 
     session: str
-    room: int = 1
+    free_slots: int = 1
     internal: bool = False
     in_doubt: bool = False
     draining: bool = False
@@ -113,7 +113,7 @@ class Release(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Give the store what it has yet to take, and claim, in one step.
+    """Report to the store, and claim, in a single step.
 
     Attributes:
         want: how many runs to claim at most.
@@ -152,7 +152,7 @@ Next = Adopt | Release | Work | Look | Sleep
 
 
 class Firing(NamedTuple):
-    """What follows from a look: what is fired and claimed, in one step.
+    """What follows from a look: what to fire and to claim, in a single step.
 
     Attributes:
         plans: have these carried out.
@@ -191,7 +191,7 @@ class Fired(NamedTuple):
 
 
 class Upkeep(NamedTuple):
-    """What is done about what others left.
+    """What to do about dead sessions, parked occurrences and old rows.
 
     Attributes:
         reclaim: take the runs of overdue sessions back, and of these, which are dead; ``None``: of none.

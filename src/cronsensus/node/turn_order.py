@@ -62,7 +62,7 @@ def place_of(session: str, sessions: tuple[str, ...], instant: datetime) -> int:
 
 
 def is_in_front(session: str, sessions: tuple[str, ...], instant: datetime | None) -> bool:
-    """Whether ``session`` comes to what is due at ``instant``; ``None``: nothing is to come."""
+    """Whether ``session`` is among the first in turn order at ``instant``; ``None`` for no due time."""
     return place_of(session, sessions, instant or _EPOCH) < IN_FRONT
 
 

@@ -1,4 +1,4 @@
-"""The thread that asks the store who may go on: claims that a feature has a say in, and what is parked.
+"""The thread that asks the store which gated claims may start, and which parked occurrences can go on.
 
 When a claim comes that only the store can decide, when an end was accepted or a plan carried out that something may
 wait for, and every 5 s for all that is parked. Not on the rounds' thread, which starts everybody's runs: with a store
@@ -46,7 +46,7 @@ Told = tuple[Waker, Hashable]
 
 
 class Waking:
-    """Asks the admissions and wakers of all rooms, on one thread and one handle, from the first question on.
+    """Calls the admissions and wakers of all rooms, on a thread and a store handle opened at first use.
 
     Attributes:
         on_told: has ``wake_due`` called soon; a simulation turns it by hand.
@@ -109,7 +109,7 @@ class Waking:
     # --- may a claim begin? -------------------------------------------------------------------------------------------
 
     def decide_claim(self, claim: Claim) -> Begin | Then | None:
-        """Decide what becomes of a claim by what is known here; ``None``: ``ask_about_claims``. Asks no store."""
+        """Decide a claim from what is known here; ``None`` if ``ask_about_claims`` must. Reads no store."""
         begin, known = FREELY, True
         for admission in self.admissions:
             if not admission.concerns_claim(claim):
@@ -124,7 +124,7 @@ class Waking:
         return begin if known else None
 
     def ask_about_claims(self, claims: Sequence[Claim], company: Collection[Claim]) -> None:
-        """Have the store asked about claims, on the thread: ``on_answer`` is told of each.
+        """Queue claims for the thread, which reads the store; ``on_answer`` is called with each answer.
 
         Args:
             claims: what ``decide_claim`` cannot decide.
@@ -165,22 +165,22 @@ class Waking:
             _log.exception("a mistake in cronsensus; please report it. %s", then)
 
     def _combine_admissions(self, claims: Sequence[Claim], company: Collection[Claim]) -> dict[int, Answer]:
-        """Return what all admissions say together; the first that refuses a claim decides."""
+        """Return the answers of all admissions combined; the first that refuses a claim decides."""
         answers: dict[int, Answer] = dict.fromkeys((claim.id for claim in claims), FREELY)
         for admission in self.admissions:
             left = [one for one in claims if isinstance(answers[one.id], Begin) and admission.concerns_claim(one)]
-            said: dict[int, Answer] = {one.id: admission.decide_claim(one) for one in left}
-            if unknown := [one for one in left if said[one.id] is None]:
+            decided: dict[int, Answer] = {one.id: admission.decide_claim(one) for one in left}
+            if unknown := [one for one in left if decided[one.id] is None]:
                 with self._log_mistakes("Claims that were asked about go back"):  # the others need not
-                    said |= admission.admit_claims(self.store, unknown, company)
-            for number, answer in said.items():
+                    decided |= admission.admit_claims(self.store, unknown, company)
+            for number, answer in decided.items():
                 answers[number] = _combine_answers(answers[number], answer)
         return answers
 
     # --- what may go on? ----------------------------------------------------------------------------------------------
 
     def triggers_of_end(self, claim: Claim, then: Then) -> list[Told]:
-        """Return what ``queue_triggers`` is to be told once the store has accepted this end; any thread."""
+        """Return the triggers to queue once the store has accepted this end. Safe from any thread."""
         return [(waker, what) for waker in self.wakers if (what := waker.trigger_of_end(claim, then)) is not None]
 
     def queue_plans(self, plans: Sequence[Plan]) -> None:
@@ -229,7 +229,7 @@ class Waking:
         return IDLE if self._sweep_at is None else max(0.0, self._sweep_at - self._clock.monotonic())
 
     def _wake_ready(self, waker: Waker) -> None:
-        """Wake what may go on of what was told, in several steps: claims that are asked about go between two of them.
+        """Wake what can go on, in several steps; waiting claims are decided between two of them.
 
         What is told meanwhile goes with what is left, and else waits for the next look, after the pause.
         """
@@ -296,7 +296,7 @@ class Waking:
 
 
 def _combine_answers(before: Answer, answer: Answer) -> Answer:
-    """Return what two features say of one claim, of which the first lets it begin."""
+    """Combine the answers of two features about a claim; the first answer lets it start."""
     if not isinstance(before, Begin) or not isinstance(answer, Begin):
         return answer
     return answer if before is FREELY else before.combine_with(answer)

@@ -17,7 +17,7 @@ from cronsensus.model.ends import End
 from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step
-from cronsensus.node.said import Key, Said
+from cronsensus.node.accepted_ends import AcceptedEnds, Key
 from cronsensus.outside.owned_claim import uncounted_end
 from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
@@ -50,7 +50,7 @@ class Reconciliation:
         self._held = held
         self._later = later
         self._lock = threading.Lock()
-        self._said = Said(clock)
+        self._said = AcceptedEnds(clock)
         self._strange: set[Key] = set()
         self._looked_at = -1e9
 

@@ -300,11 +300,11 @@ def _made_of(kind: Any, plain: Any) -> Any:
     try:
         return kind.model_validate_json(msgspec.json.encode(plain))
     except ValueError as error:
-        said = getattr(error, "errors", None)
-        if said is None:
+        errors = getattr(error, "errors", None)
+        if errors is None:
             raise
         # In one line, and without the values, which may be secrets.
-        where = [(".".join(map(str, one["loc"])), one["msg"]) for one in said(include_url=False, include_input=False)]
+        where = [(".".join(map(str, one["loc"])), one["msg"]) for one in errors(include_url=False, include_input=False)]
         raise ValueError("; ".join(f"{name}: {text}" if name else text for name, text in where[:5])) from None
 
 

@@ -234,7 +234,7 @@ class Store(Backend):
         return self._within("look", self._look, limit, partition, ahead)
 
     def step(self, session: str, step: Step) -> Done:
-        """Write all that a node has to say: notes, results and claims given back, then plans, then claims of work.
+        """Write the report of a node: notes, results and released claims; then plans; then claim work.
 
         - Notes, ends and claims that are given back are accepted by token and session, also where ``session`` is
           not alive: each only if its occurrence is still running under its token. A refused one stops none of the
@@ -264,7 +264,7 @@ class Store(Backend):
         - Up to ``want.limit`` due pending occurrences of ``want.functions`` are claimed: highest priority first, then
           by class (the schedule and people, then what was enqueued, then items and backfill: ``model.claim_order``),
           then earliest due, then oldest; with ``want.oldest`` the class has no say. Among them are those that this
-          step's plans made, that its ends put back, and that its ends made room for. One past its
+          step's plans made, that its ends put back, and that its ends freed a slot for. One past its
           ``expires_at`` that never started becomes missed(late) instead.
           Limits: per job ``concurrency`` over all live sessions (a dead session's runs do not count); for occurrences
           subject to overlap (all policies but ``allow``), one at a time and in order of creation: one waits while an
@@ -304,7 +304,7 @@ class Store(Backend):
             InvalidTransition: an end names a state that no run can end in (``RUNNING``, ``MISSED``); nothing was
                 done.
             InvalidOption: ``want.ahead`` is negative or more than ``MOST_AHEAD``; nothing was done.
-            StoreFull: there is no room for notes, plans or claims; on Redis the results stand.
+            StoreFull: there is no space for notes, plans or claims; on Redis the results stand.
         """
         for end in step.ends:
             if isinstance(end.then, Final):
@@ -327,12 +327,12 @@ class Store(Backend):
         ``LOST``.
 
         An ``Ask`` wants nominal times of a job within its ``concurrency``, over all live sessions: the times of one ask
-        need room for one together, and each counts while it runs. A time that is not run gets its verdict here:
+        need one free run together, and each counts while it runs. A time that is not run gets its verdict here:
         skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller says so. One
-        that waits is taken if it is due and there is room for it; else it goes on waiting, without a verdict. What is
-        given back before it began is missed(late) when the job's ``grace`` since its nominal time is over. A time that
-        lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and leaves
-        no trace: a caller whose clock is fast would run it too soon for all.
+        that waits is taken if it is due and ``concurrency`` allows it; else it goes on waiting, without a verdict. What
+        is given back before it began is missed(late) when the job's ``grace`` since its nominal time is over. A time
+        that lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and
+        leaves no trace: a caller whose clock is fast would run it too soon for all.
 
         A nominal time in a period for which the job has or had a trigger is ``LOST``: plans decide those times, and
         nodes run them by the job's policies. A time above the watermark, won or given a verdict, moves the watermark of
@@ -583,7 +583,7 @@ class Store(Backend):
         return self._within("resume", self._resume, job, by=by, why=why)
 
     def rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
-        """Take a job's schedule back; ``False``, and nothing is written, if it is not as the step saw it any more.
+        """Take a job's schedule back; ``False``, and nothing is written, if it has changed since the step read it.
 
         Atomic: watermark, next due time, eras, ranges, pauses, what never began, and trail. Of two at the same instant,
         or of one and a plan, one is carried out. What began stays: no time that has a run gets another.
@@ -666,7 +666,7 @@ class Store(Backend):
     # --- maintenance -----------------------------------------------------------------------------------------------
 
     def prune(self, before: datetime | None = None, *, limit: int = 1000, by: str = BY_ITSELF) -> Pruned:
-        """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; say how many.
+        """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; count them.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
@@ -701,7 +701,7 @@ class Store(Backend):
             if not is_noted or newest[0].at < before:
                 try:
                     self._note_in_trail(act, by)
-                except StoreFull:  # what is deleted makes the room
+                except StoreFull:  # what is deleted frees the space
                     pruned = self._prune(before, limit)
                     with suppress(StoreFull):
                         self._note_in_trail(act, by)
@@ -753,7 +753,7 @@ class Store(Backend):
         return self._within("edges", self._edges, after, limit)
 
     def history(self, job: str) -> JobHistory:
-        """Return the eras and the paused stretches of a job's life; none of a job that is not there."""
+        """Return the eras and the paused stretches of a job's life; none if the job does not exist."""
         return self._within("history", self._history, job)
 
     def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
@@ -860,7 +860,7 @@ class Store(Backend):
         return self._within("identity", self._identity)
 
     def note_in_trail(self, act: Loss | Prune, *, by: str) -> None:
-        """Write into the trail what the store lost, or what is pruned by hand, for the audit and for people."""
+        """Write into the trail what the store lost or an operator pruned, for the audit and for people."""
         self._within("note_in_trail", self._note_in_trail, act, by)
 
     def describe(self) -> dict[str, Any]:

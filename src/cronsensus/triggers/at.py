@@ -32,13 +32,13 @@ class At(Trigger):
         return {"kind": "at", "instant": format_instant(self.instant), **bounds_to_json(None, None, self.jitter)}
 
 
-_ELSEWHERE = {
+_WRITE_INSTEAD = {
     **dict.fromkeys(("run_date", "eta", "date", "when", "time"), "the instant first: at('2026-12-31T00:00:00Z')"),
     **dict.fromkeys(("timezone", "tz"), "the offset into the instant: at('2026-12-31T00:00:00+01:00')"),
 }
 
 
-@options_told(_ELSEWHERE)
+@options_told(_WRITE_INSTEAD)
 def at(instant: datetime | str, *, jitter: Duration = 0) -> Trigger:
     """Return a trigger for one instant.
 

@@ -113,7 +113,7 @@ class Cron(Trigger):
 
 
 _FIELDS = ("second", "minute", "hour", "day", "month", "week", "day_of_week", "year", "day_of_month", "month_of_year")
-_ELSEWHERE = {
+_WRITE_INSTEAD = {
     **dict.fromkeys(_FIELDS, "it into the text, minute hour day month day-of-week: cron('30 3 * * MON')"),
     **dict.fromkeys(("timezone", "tzinfo", "zone"), "tz='Europe/Berlin'"),
     "start_date": "start='…'",
@@ -123,7 +123,7 @@ _ELSEWHERE = {
 }
 
 
-@options_told(_ELSEWHERE)
+@options_told(_WRITE_INSTEAD)
 def cron(
     expression: str,
     *,

@@ -74,7 +74,7 @@ class Every(Trigger):
         return {"kind": "every", "interval": format_duration(self.interval), **bounds}
 
 
-_ELSEWHERE = {
+_WRITE_INSTEAD = {
     **{unit: f"every('5{unit[0]}')" for unit in ("seconds", "minutes", "hours", "days", "weeks")},
     "start_date": "start='…'",
     "end_date": "end='…'",
@@ -87,7 +87,7 @@ _ELSEWHERE = {
 }
 
 
-@options_told(_ELSEWHERE)
+@options_told(_WRITE_INSTEAD)
 def every(
     interval: Duration,
     *,

@@ -12,26 +12,26 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def unknown(name: str, known: Collection[str], *, where: str, elsewhere: Mapping[str, str]) -> str:
+def unknown(name: str, known: Collection[str], *, where: str, instead: Mapping[str, str]) -> str:
     """Return the message: what to write for ``name``, the nearest of ``known``, or all of them.
 
     Args:
         name: as it was written.
         known: what could have been.
         where: what does not know it.
-        elsewhere: what other schedulers call it, and what to write here.
+        instead: what other schedulers call it, and what to write here.
     """
     import difflib
 
     close = difflib.get_close_matches(name, known, n=1)
-    if name in elsewhere:
-        hint = f"write {elsewhere[name]}"
+    if name in instead:
+        hint = f"write {instead[name]}"
     else:
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
     return f"unknown option {name!r} for {where}; {hint}"
 
 
-def options_told(elsewhere: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def options_told(instead: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function refuse an unknown option with what to write instead. Its type stays the same."""
 
     def wrap(function: Callable[P, R]) -> Callable[P, R]:
@@ -43,9 +43,7 @@ def options_told(elsewhere: Mapping[str, str]) -> Callable[[Callable[P, R]], Cal
             wrong = [name for name in kwargs if name not in known]
             if wrong:
                 where = f"{function.__name__}()"
-                raise InvalidTrigger(
-                    "; ".join(unknown(name, known, where=where, elsewhere=elsewhere) for name in wrong)
-                )
+                raise InvalidTrigger("; ".join(unknown(name, known, where=where, instead=instead) for name in wrong))
             return function(*args, **kwargs)
 
         return told

@@ -11,12 +11,12 @@ import redis
 import cronsensus.stores.redis
 from cronsensus import Scheduler
 from cronsensus.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
-from cronsensus.insight.doctor import examine
+from cronsensus.insight.doctor import examine_store
 from cronsensus.model.occurrence import Item, Note
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.process import logger
-from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
+from cronsensus.stores.redis.redis_health import LOOKED_AT_EVERY, Health, require_sound
 from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from cronsensus.timing.clock import ManualClock
@@ -285,7 +285,7 @@ def test_step_on_a_full_server_records_results_and_refuses_the_rest(own_server: 
 
 
 def test_the_doctor_tells_what_a_restart_would_forget(own_server: RedisServer, opening: Opening) -> None:
-    found = [(check.level, check.text, check.then) for check in examine(opening(own_server.url))]
+    found = [(check.level, check.text, check.then) for check in examine_store(opening(own_server.url))]
     told = [entry for entry in found if "nothing is saved to disk" in entry[1]]
     assert [(level, then) for level, _, then in told] == [("warn", "CONFIG SET appendonly yes")]
 

@@ -50,7 +50,7 @@ def test_an_entry_of_which_something_cannot_be_read_is_not_begun(differs: dict[s
 
 
 def test_a_job_that_is_full_is_left_out_from_then_on() -> None:
-    selection = Selection({"f"}, 9, jobs={5: entry(), 6: entry(job_id=6)}, room={5: 1})
+    selection = Selection({"f"}, 9, jobs={5: entry(), 6: entry(job_id=6)}, runs_left={5: 1})
     for one in (entry(1), entry(2), entry(3, job_id=6), entry(4, job_id=6)):
         selection.consider_entry(one)
     assert [one.id for one in selection.chosen] == [1, 3, 4]

@@ -13,7 +13,7 @@ from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres import postgres_dialect as dialect
 from cronsensus.stores.sql.postgres.pipeline import part_of
-from cronsensus.stores.sql.postgres.values import array_text
+from cronsensus.stores.sql.postgres.postgres_values import array_text
 from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction, batches

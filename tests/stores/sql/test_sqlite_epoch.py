@@ -295,7 +295,7 @@ while hear():
     step = 1 if ended == 0 else step + 1
     child = os.fork()
     if not child:
-        for name in ("_try_lock", "_read", "_write", "share_as"):
+        for name in ("_try_lock", "_read_epoch", "_write_epoch", "share_as"):
             setattr(epoch, name, dying(getattr(epoch, name), step))
         for name in ("fstat", "rename", "ftruncate"):
             setattr(os, name, dying(getattr(os, name), step))

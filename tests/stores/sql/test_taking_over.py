@@ -161,7 +161,7 @@ def test_result_that_the_database_refuses_undoes_no_other_part_of_its_step(store
 @pytest.mark.parametrize(("began", "told"), [(5, 5), (0, 0), (None, 9)])
 def test_an_attempt_of_which_it_is_not_known_when_it_began_began_when_it_ended(began: int | None, told: int) -> None:
     row: Any = SimpleNamespace(reserved=None, token=7, id=1, attempt=2, session="s1", node="n", started_at=began)
-    assert sessions.run_of(row, 9, "failed", "why", "{}") == (7, 1, 2, "s1", "n", told, 9, "failed", "why", "{}")
+    assert sessions.attempt_row(row, 9, "failed", "why", "{}") == (7, 1, 2, "s1", "n", told, 9, "failed", "why", "{}")
 
 
 # --- giving up --------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store
     old = structs.replace(running, token=running.token - 1)
     of_another = structs.replace(running, session="s2")
     with store._write_transaction() as tx:
-        answers = sessions.give_up(tx, [ended, of_nothing, old, of_another, running, running], "stopped")
+        answers = sessions.cut_off_claims(tx, [ended, of_nothing, old, of_another, running, running], "stopped")
     assert answers == [None, None, None, None, State.PENDING, None]
     assert (stands(store, ended), stands(store, running)) == ((State.SUCCEEDED, 0), (State.PENDING, 0))
 
@@ -182,7 +182,7 @@ def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store
 def test_a_claim_that_is_not_current_is_not_given_up_for_the_one_that_is(store: SqliteStore) -> None:
     _, running = two_claims(store)
     with store._write_transaction() as tx:
-        assert sessions.give_up(tx, [structs.replace(running, token=running.token - 1)], "crashed") == [None]
+        assert sessions.cut_off_claims(tx, [structs.replace(running, token=running.token - 1)], "crashed") == [None]
     assert stands(store, running) == (State.RUNNING, 0)
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import click
 
-from cronsensus.cli.dashboard import beside, server
+from cronsensus.cli.dashboard import add_dashboard_option, open_server
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.output import Output, message
+from cronsensus.cli.output import Output, print_message
 from cronsensus.timing.instants import format_instant
 
 MOST_NODES = 16
@@ -31,7 +31,7 @@ MOST_NODES = 16
               help="How long, about.")  # fmt: skip
 @click.option("--batch", is_flag=True, help="Also a batch: 90 pictures, over all nodes.")
 @click.option("--keep", is_flag=True, help="Keep the store and the logs, and say where they are.")
-@beside("the nodes")
+@add_dashboard_option("the nodes")
 def demo(*, nodes: int, seconds: int, batch: bool, keep: bool, dashboard_port: int | None) -> int:
     """Start real nodes, kill one in the middle of a run, watch the takeover.
 
@@ -66,7 +66,7 @@ def demo(*, nodes: int, seconds: int, batch: bool, keep: bool, dashboard_port: i
             stack.callback(store.close)
             store.migrate()
             if dashboard_port is not None:
-                stack.enter_context(server(store, port=dashboard_port).beside())
+                stack.enter_context(open_server(store, port=dashboard_port).beside())
             running = Nodes(url, namespace, folder, clock)
             stack.callback(running.stop, 3.0)
             title = f"{nodes} processes, {'one SQLite file' if given is None else 'one store'}, no leader"
@@ -89,9 +89,9 @@ def demo(*, nodes: int, seconds: int, batch: bool, keep: bool, dashboard_port: i
     if output.as_json:
         output.line(json.dumps(verdict.to_json(nodes=nodes, seconds=seconds)))
     else:
-        verdict.tell(output)
+        verdict.print_verdict(output)
     if keep or given is not None:
         where = f"kept in {folder}; " if keep else ""
         look = f"cronsensus --url {url} --namespace {namespace} audit --to {format_instant(stage.until)}"
-        message(f"{where}look around:\n{look}")
+        print_message(f"{where}look around:\n{look}")
     return FAILED if verdict.problems else OK

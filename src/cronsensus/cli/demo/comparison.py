@@ -30,7 +30,7 @@ class Comparison:
     unrecorded: tuple[Line, ...] = ()
 
 
-def compare(store: Store, lines: list[Line]) -> Comparison:
+def compare_ledger(store: Store, lines: list[Line]) -> Comparison:
     """Compare the ledger with a trace, occurrence by occurrence, as they are now: stop the nodes first."""
     found = Comparison()
     ends: dict[tuple[str, str], list[Line]] = {line.occurrence: [] for line in lines}

@@ -23,7 +23,7 @@ PICTURES = 90
 SECOND = timedelta(seconds=1)
 STRIP = 34
 """Most columns of a lane; with names and what runs it fits into 80."""
-MOST_SAID = 7
+MOST_EVENTS = 7
 
 Mark = Literal["running", "finished", "killed", "taken", "taking"]
 _MARKS: dict[Mark | None, tuple[str, str, str, str]] = {
@@ -70,7 +70,7 @@ class Lane:
         if self.state != "alive":
             return (f"killed (pid {self.pid})", "bold red") if self.state == "dead" else (self.state, "dim")
         runs = list(self.running.values())  # at once: another thread changes it
-        return ("runs " + ", ".join(map(label, runs)), "cyan") if runs else ("waits", "dim")
+        return ("runs " + ", ".join(map(occurrence_label, runs)), "cyan") if runs else ("waits", "dim")
 
 
 class Lanes(dict[str, Lane]):
@@ -120,7 +120,7 @@ class Lanes(dict[str, Lane]):
         return [first + index * SECOND for index in range((max(seconds) - first) // SECOND + 1)]
 
 
-def label(line: Line) -> str:
+def occurrence_label(line: Line) -> str:
     """Return what names an occurrence in few characters: its job, and its nominal time in the local zone, or item."""
     if line.job == SHRINK:
         return f"{line.job} {shown_key(line.key)}"
@@ -140,14 +140,14 @@ class Screen:
     title: str
     live: bool = False
     to_stderr: bool = False
-    said: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=MOST_SAID))
+    events: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
 
-    def say(self, at: float, text: str, style: str = "", *, in_lanes: bool = False) -> None:
+    def add_event(self, at: float, text: str, style: str = "", *, in_lanes: bool = False) -> None:
         """Tell an event, ``at`` seconds after the beginning; one that is ``in_lanes`` already needs no line there."""
         if not self.live:
             click.echo(f"{at:6.2f} s  {text}", err=self.to_stderr)
         elif not in_lanes:
-            self.said.append((at, text, style))
+            self.events.append((at, text, style))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
@@ -178,5 +178,5 @@ class Screen:
             if words:
                 legend.append(*drawn(mark)).append(f" {words}   ", "dim")
         yield legend.append(f"{self.lanes.finished} runs done\n", "bold")
-        for at, text, style in self.said:
+        for at, text, style in self.events:
             yield Text.assemble((f"  {at:5.1f} s  ", "dim"), (text, style), overflow="fold")

@@ -10,7 +10,7 @@ import threading
 
 from cronsensus.audit import audit
 from cronsensus.cli.demo.nodes import Nodes
-from cronsensus.cli.demo.screen import PICTURES, SHRINK, TICK, Screen, label
+from cronsensus.cli.demo.screen import PICTURES, SHRINK, TICK, Screen, occurrence_label
 from cronsensus.cli.demo.trace import Line, Tail
 from cronsensus.cli.errors import FAILED, CommandError
 from cronsensus.insight.batches import items_text
@@ -66,7 +66,7 @@ class Stage:
         self._start_all()
         kill_from = self._at + max(2.0, (seconds - self._at) * 0.2)
         while not self._is_over(seconds):
-            self._look()
+            self._read_trace()
             if self._wants_batch and self._at > kill_from - BATCH_BEFORE:
                 self._begin_batch()
             if self.killed is None and self._at > kill_from:
@@ -76,21 +76,21 @@ class Stage:
         self.until = self._store.now()
         deadline = self._at + SETTLE_WITHIN
         while self._at < deadline and self._is_at_work():
-            self._look()
+            self._read_trace()
         self._tell_batch(last=True)
-        self._say("SIGTERM to all nodes: they finish what they run, and leave")
+        self._show_event("SIGTERM to all nodes: they finish what they run, and leave")
         self.in_order = self._nodes.stop(DRAIN_WITHIN)
         for lane in self.lanes.values():
             lane.state = "stopped"
-        self._look()
+        self._read_trace()
 
     @property
     def _at(self) -> float:
         """Seconds since the beginning."""
         return self._clock.monotonic() - self._begun
 
-    def _say(self, text: str, style: str = "", *, in_lanes: bool = False) -> None:
-        self._screen.say(self._at, text, style, in_lanes=in_lanes)
+    def _show_event(self, text: str, style: str = "", *, in_lanes: bool = False) -> None:
+        self._screen.add_event(self._at, text, style, in_lanes=in_lanes)
 
     def _is_over(self, seconds: float) -> bool:
         """Whether every run that was cut started again, or more patience is of no use."""
@@ -110,7 +110,7 @@ class Stage:
         self._wants_batch = False
         self.batch = self._store.trigger(SHRINK, by="cronsensus demo", why="to be seen").id
         self._store.notify()
-        self._say(f"a batch: {PICTURES} pictures to {SHRINK}, at most 6 at a time, on whichever node is free")
+        self._show_event(f"a batch: {PICTURES} pictures to {SHRINK}, at most 6 at a time, on whichever node is free")
 
     def _tell_batch(self, *, last: bool = False) -> None:
         """Say once a second how far the batch is, until it is over; ``last``: nobody asks again."""
@@ -118,7 +118,7 @@ class Stage:
             return
         self._told_at = self._at + 1
         children = self._store.children([self.batch], limit=PICTURES)[self.batch]
-        self._say(f"the batch: {items_text(children)}")
+        self._show_event(f"the batch: {items_text(children)}")
         if children.state is not None and children.state.final:
             self._told_at = float("inf")
 
@@ -126,12 +126,12 @@ class Stage:
         for name, lane in self.lanes.items():
             lane.pid = self._nodes.start(name)
         while missing := self.lanes.keys() - {session.node for session in self._store.sessions()}:
-            self._look()
+            self._read_trace()
             if self._at > START_WITHIN:
                 raise self._broken(min(missing), f"did not start within {START_WITHIN:.0f} s")
         for lane in self.lanes.values():
             lane.state = "alive"
-        self._say(f"{len(self.lanes)} nodes run the same code on one store; none of them leads")
+        self._show_event(f"{len(self.lanes)} nodes run the same code on one store; none of them leads")
 
     def _kill(self) -> None:
         """Kill a node that is in the middle of a tick, if one is, and see what that cut."""
@@ -141,23 +141,23 @@ class Stage:
             return
         name = victim.node
         self._nodes.freeze(name)
-        self._look()
+        self._read_trace()
         if victim.token not in self.lanes[name].running:
             self._nodes.thaw(name)
             return
         at = self._nodes.kill(name)
         self.killed, self._killed_at = name, at - self._begun
         cut = self.lanes.killed(name, at)
-        what = label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
+        what = occurrence_label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
         says = f"kill -9 {self.lanes[name].pid}: {name} dies in the middle of {what}"
-        self._screen.say(self._killed_at, says, "bold red")
+        self._screen.add_event(self._killed_at, says, "bold red")
 
     def _restart(self, name: str) -> None:
         lane = self.lanes[name]
         lane.pid, lane.state = self._nodes.start(name), "alive"
-        self._say(f"{name} is started again as pid {lane.pid}")
+        self._show_event(f"{name} is started again as pid {lane.pid}")
 
-    def _look(self) -> None:
+    def _read_trace(self) -> None:
         """Read what is new in the trace, show it, and rest for a moment."""
         for line in self._tail.read():
             self.lines.append(line)
@@ -167,7 +167,7 @@ class Stage:
                 self.lanes.ended(line)
                 how = "finished" if line.event == "end" else "was stopped in"
                 if line.job != SHRINK:
-                    self._say(f"{line.node} {how} {label(line)}", in_lanes=True)
+                    self._show_event(f"{line.node} {how} {occurrence_label(line)}", in_lanes=True)
         self._tell_batch()
         for name, lane in self.lanes.items():
             if lane.state in {"alive", "starting"} and (code := self._nodes.exit_code(name)) is not None:
@@ -179,11 +179,11 @@ class Stage:
         if cut is None and line.job == SHRINK:
             return
         if cut is None:
-            self._say(f"{line.node} runs {label(line)}", in_lanes=True)
+            self._show_event(f"{line.node} runs {occurrence_label(line)}", in_lanes=True)
         else:
             after = f"attempt {line.attempt}, {line.at - cut.at:.2f} s after the kill"
-            takes = f"{line.node} takes over {label(line)}: {after}"
-            self._screen.say(line.at - self._begun, takes, "bold yellow")
+            takes = f"{line.node} takes over {occurrence_label(line)}: {after}"
+            self._screen.add_event(line.at - self._begun, takes, "bold yellow")
 
     def _broken(self, name: str, what: str) -> CommandError:
         return CommandError(f"{name} {what}", why=self._nodes.last_words(name), then="cronsensus doctor", code=FAILED)

@@ -102,7 +102,7 @@ class Count:
     cut: tuple[Line, ...]
 
 
-def count(lines: list[Line]) -> Count:
+def count_lines(lines: list[Line]) -> Count:
     """Count what happened."""
     open_runs: dict[tuple[str, str, int], Line] = {}
     for line in lines:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from cronsensus.audit import audit
-from cronsensus.cli.demo.comparison import compare
-from cronsensus.cli.demo.screen import PICTURES, SHRINK, label
+from cronsensus.cli.demo.comparison import compare_ledger
+from cronsensus.cli.demo.screen import PICTURES, SHRINK, occurrence_label
 from cronsensus.cli.demo.stage import Stage
-from cronsensus.cli.demo.trace import count
+from cronsensus.cli.demo.trace import count_lines
 from cronsensus.cli.output import Cell, Output
 from cronsensus.insight.batches import counts_of, items_text
 from cronsensus.model.states import State
@@ -43,7 +43,7 @@ class Verdict:
     def __init__(self, store: Store, stage: Stage) -> None:
         self._cuts, self._killed = stage.lanes.cuts.values(), stage.killed
         self._report = report = audit(store, until=stage.until)
-        self._count, self._compared = count(stage.lines), compare(store, stage.lines)
+        self._count, self._compared = count_lines(stage.lines), compare_ledger(store, stage.lines)
         self._duplicates = report.duplicates + len(self._compared.twice)
         self.problems = [finding.sentence for finding in report.findings]
         if report.expected == 0:
@@ -53,7 +53,7 @@ class Verdict:
         self.problems += self._compared.problems
         if not self._cuts:
             self.problems.append("no node could be killed in the middle of a run; play for longer")
-        lost = [label(cut.line) for cut in self._cuts if cut.taken is None]
+        lost = [occurrence_label(cut.line) for cut in self._cuts if cut.taken is None]
         self.problems += [f"{what} was cut off, and no node started it again" for what in lost]
         self._batch = None if stage.batch is None else store.children([stage.batch], limit=2 * PICTURES)[stage.batch]
         self._nodes = Counter(line.node for line in stage.lines if line.job == SHRINK and line.event == "end")
@@ -84,7 +84,7 @@ class Verdict:
             "ok": not self.problems,
         }
 
-    def tell(self, output: Output) -> None:
+    def print_verdict(self, output: Output) -> None:
         """Print it in plain words."""
         report, counted = self._report, self._count
         output.line()
@@ -100,7 +100,7 @@ class Verdict:
         for cut in self._cuts:
             if cut.taken is not None:
                 way = f"from {cut.line.node} to {cut.taken.node} in {cut.seconds:.2f} s"
-                output.line(Cell(f"{'':<18}  {label(cut.line)}: {way}", "yellow"))
+                output.line(Cell(f"{'':<18}  {occurrence_label(cut.line)}: {way}", "yellow"))
         if self._batch is not None:
             shares = ", ".join(f"{node} {count}" for node, count in sorted(self._nodes.items()))
             output.line(f"  {'batch':<11}{self._batch.succeeded:>5}  pictures shrunk, each once: {shares}")
@@ -120,15 +120,15 @@ class Verdict:
             output.line(Cell("\n".join(f"  {problem}" for problem in self.problems[:20]), "red"))
             output.line("  Keep everything for a look: cronsensus demo --keep")
             return
-        said = "was killed while it worked: nothing was lost, nothing was recorded twice."
-        output.line(Cell(f"{self._killed} {said}\n", "bold green"))
+        sentence = "was killed while it worked: nothing was lost, nothing was recorded twice."
+        output.line(Cell(f"{self._killed} {sentence}\n", "bold green"))
         output.heading("Next: save this as jobs.py")
         output.line(Cell(NEXT, "cyan"))
         output.heading("and start it in two terminals\n")
-        output.line(Cell(f"  {program()} run jobs:scheduler", "cyan"))
+        output.line(Cell(f"  {shown_program()} run jobs:scheduler", "cyan"))
 
 
-def program() -> str:
+def shown_program() -> str:
     """Return how to type this program here: its name, or its path where the shell would not find it."""
     here = Path(sys.executable).with_name("cronsensus")
     if shutil.which("cronsensus") is not None or not here.exists():

@@ -110,7 +110,7 @@ class Attempts(Generic[A]):
             return list(self._open.values())
 
     def is_open(self, attempt: A) -> bool:
-        """Tell whether ``attempt`` has not been ended yet."""
+        """Whether ``attempt`` is still open."""
         with self._changed:
             return self._open.get(attempt.key) is attempt
 
@@ -137,7 +137,7 @@ class Attempts(Generic[A]):
         return True
 
     def close(self) -> list[A]:
-        """Take out what is open, so that nothing is reported after this returns. Idempotent."""
+        """Drop the open attempts: no end is reported after this returns. Idempotent."""
         with self._changed:
             self._closed = True
             left = list(self._open.values())
@@ -154,7 +154,7 @@ class Attempts(Generic[A]):
 
 
 def perform_call(run: BaseRun, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
-    """Call a function with what a store keeps, as its annotations name it, and with its ``Run``. Raises nothing."""
+    """Call a function with its stored arguments, typed by its annotations, and with its ``Run``. Never raises."""
     try:
         args, kwargs = call_arguments(run, registered, args, kwargs)
     except BaseException as error:  # noqa: BLE001 — see ``call_function``

@@ -164,7 +164,7 @@ class Child:
         self._handler = RunLogHandler(self._clock, last_resort=False)
 
     def serve_calls(self) -> None:
-        """Run calls until told to leave."""
+        """Run calls until the queue of calls is closed."""
         signal.signal(signal.SIGTERM, self._on_terminate)
         threading.Thread(target=self._watch_to_the_end, name="cronsensus-watcher", daemon=True).start()
         while (begin := self._calls.get()) is not None:
@@ -238,7 +238,7 @@ class Child:
         return function
 
     def _on_terminate(self, signum: int, frame: FrameType | None) -> None:
-        """Interrupt the job, once, and only if the parent said stop."""
+        """Interrupt the job, at most once, if the parent has sent a stop."""
         if self._stopping and self._inside:
             self._inside = False
             self._where = "" if frame is None else stack_at(frame)

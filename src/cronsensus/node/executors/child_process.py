@@ -92,12 +92,12 @@ class ChildProcess:
         return ready
 
     def wake(self) -> None:
-        """End a ``wait_for_output``, this one or the next. Any thread may call it, until the pipes are closed."""
+        """Wake ``wait_for_output``, now or at its next call. Safe from any thread, until the pipes are closed."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full, so the wait ends anyway
             os.write(self._wake, b"\0")
 
     def send_import_path(self) -> None:
-        """Tell from where to import; again when that has changed."""
+        """Send the import path to the child, if it has changed."""
         greeting = Hello([str(path) for path in sys.path], os.environ.get("PYTHONPATH"), logging.root.level)
         if greeting != self._greeting:
             self._greeting = greeting
@@ -109,7 +109,7 @@ class ChildProcess:
         self._flush_commands()
 
     def _flush_commands(self) -> None:
-        """Write what waits. A process that is gone is noticed by its death, not here."""
+        """Write the pending commands. A dead process is noticed by its death, not here."""
         try:
             while self._outgoing:
                 self._outgoing = self._outgoing[os.write(self._commands, self._outgoing) :]
@@ -130,7 +130,7 @@ class ChildProcess:
         return lines
 
     def read_output(self, stream: str, *, finish: bool = False) -> list[str]:
-        """Return the lines that the job has printed, cut; with ``finish``, also the last one, which has no end."""
+        """Return the lines that the job has printed, cut; with ``finish``, also a last line without its end."""
         lines = self._read_lines(stream)
         rest = self._rest[stream]
         if finish and rest:
@@ -169,7 +169,7 @@ class ChildProcess:
             os.killpg(self.pid, number)
 
     def is_dead(self) -> bool:
-        """Tell whether the process has ended, without reaping it."""
+        """Whether the process has ended; it is not reaped."""
         if self._process.returncode is not None:
             return True
         if not hasattr(os, "waitid"):

@@ -1,4 +1,4 @@
-"""The thread that starts one child process, hands it calls, reads what it says, and ends it.
+"""The thread that starts a child process, sends calls to it, reads its messages, and ends it.
 
 Failure handling: an error in an order or in the handling of a report is logged, and the thread goes on.
 """
@@ -40,7 +40,7 @@ Why = Literal["timed_out", "cancelled", "leaving", "broken"]
 
 
 class ProcessAttempt(Attempt):
-    """A call, what it calls in the child's words, and the child that serves it, once there is one.
+    """A call, the message that starts it, and the child that serves it, as soon as a child does.
 
     ``child``, and ``over`` (it ended before it had a child), are guarded by the executor's lock.
     """
@@ -98,7 +98,7 @@ class ChildThread:
         self._number = 0
         self._until = math.inf
         self._killed = False
-        self._said: Ending | None = None
+        self._ending: Ending | None = None
         """How the stopped call ended, by the child's own account."""
 
     @property
@@ -186,7 +186,7 @@ class ChildThread:
             self._report_end(_not_started(error))
 
     def _read_pipes(self, pipes: Container[str] = ALL, *, finish: bool = False) -> None:
-        """Hear what the job printed, and print it; and what the child reports. ``finish``: a line without end, too."""
+        """Print what the job printed, and read the child's messages. ``finish``: also a line without its end."""
         for stream in ("stdout", "stderr"):
             if stream in pipes:
                 for text in self._process.read_output(stream, finish=finish):
@@ -216,7 +216,7 @@ class ChildThread:
                 if self._stopping is None:
                     self._report_end(ending)
                 else:
-                    self._said = ending  # reported when the process is dead, so that a retry cannot meet it
+                    self._ending = ending  # reported when the process is dead, so that a retry cannot meet it
 
     def _report_end(self, ending: Ending) -> None:
         """Report how the call ended; another may be given from now on."""
@@ -244,7 +244,7 @@ class ChildThread:
             self._end_process("leaving")
 
     def _end_process(self, why: Why, number: signal.Signals | None = None) -> None:
-        """Have the process end, for one reason, the first: by a signal now, and by SIGKILL after the grace."""
+        """End the process by a signal now, and by SIGKILL after the grace. The first reason counts."""
         if self._stopping is None:
             with self._lock:
                 self._stopping = why
@@ -284,16 +284,16 @@ class ChildThread:
         self._changed()
 
     def _ending_of_dead(self, attempt: ProcessAttempt) -> Ending:
-        """Return how an attempt ended whose process is no more."""
-        said = self._said
+        """Return the ending of an attempt whose process has died."""
+        ending = self._ending
         match self._stopping:
             case "timed_out":
-                trace = said.error.traceback if said and said.error else ""
+                trace = ending.error.traceback if ending and ending.error else ""
                 return result.timed_out(attempt.timeout, traceback=trace)
             case "cancelled":
-                if said is not None and said.kind in ("returned", "skipped", "retry", "snoozed"):
-                    return said
-                error = said.error if said and said.error and said.error.type != result.STOPPED else None
+                if ending is not None and ending.kind in ("returned", "skipped", "retry", "snoozed"):
+                    return ending
+                error = ending.error if ending and ending.error and ending.error.type != result.STOPPED else None
                 return result.cancelled_ending(attempt.call.run, error=error)
             case "broken":
                 message = "the job's process sent what is no message, so it was ended"
@@ -306,5 +306,7 @@ class ChildThread:
 
 
 def _not_started(error: BaseException) -> Ending:
-    said = result.describe_error(error)
-    return result.failed_ending(said.type, f"the node cannot start a process for the job: {said.type}: {said.message}")
+    described = result.describe_error(error)
+    return result.failed_ending(
+        described.type, f"the node cannot start a process for the job: {described.type}: {described.message}"
+    )

@@ -45,7 +45,7 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        """Take nothing new; the threads end when they have nothing to do. Never waits."""
+        """Accept no more calls; idle threads end. Never waits."""
         with self._guard:
             self._over = True
             for _ in range(self._count):

@@ -46,7 +46,7 @@ class Target:
 
 
 def in_child_process() -> bool:
-    """Tell whether this process runs the jobs of another; a scheduler must not be started here."""
+    """Whether this process runs the jobs of a node in another process: no scheduler may start here."""
     return _in_child
 
 
@@ -57,7 +57,7 @@ def mark_child_process() -> None:
 
 
 def loading_program() -> bool:
-    """Tell whether this process is importing its node's program right now, for one of the jobs in it."""
+    """Whether this process is importing its node's program right now, to find a job in it."""
     return _loading_program
 
 

@@ -20,7 +20,7 @@ OURS = "cronsensus"
 
 
 class LineBudget:
-    """Counts the lines of one run: the first ``MOST_LINES`` are kept, then one line says that the rest is dropped."""
+    """Counts the lines of a run: the first ``MOST_LINES`` are kept, then a line reports that the rest is dropped."""
 
     __slots__ = ("_numbers",)
 

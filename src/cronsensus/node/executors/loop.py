@@ -234,7 +234,7 @@ class LoopExecutor(Executor):
 
     @property
     def is_able(self) -> bool:
-        """Whether there is a loop that turns, or one can be made."""
+        """Whether a loop is running, or can be made."""
         home = self._home
         return home is None or isinstance(home, _OwnHome) or home.is_turning
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from cronsensus.node.executors.attempt import Attempts
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.result import stack_of
-from cronsensus.node.run import BaseRun, run_of
+from cronsensus.node.run import BaseRun, find_run_of_context
 from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.runs")
@@ -140,7 +140,7 @@ def _log_blocked_loop(home: Home, open_: Collection[OnLoop], seconds: float) -> 
 
 
 def _find_holder(home: Home, open_: Collection[OnLoop]) -> BaseRun | None:
-    """Return the run whose code the loop is in; ``None`` if it is in other code, or nobody can tell."""
+    """Return the run whose code the loop executes; ``None`` if it is other code, or cannot be known."""
     loop = home.pulse.loop
     try:
         task = asyncio.current_task(loop)
@@ -151,6 +151,6 @@ def _find_holder(home: Home, open_: Collection[OnLoop]) -> BaseRun | None:
             return attempt.call.run
     # A task that a job started has the job's context, which can be read from Python 3.12 on.
     context = getattr(task, "get_context", lambda: None)()
-    if context is not None and (run := run_of(context)) is not None:
+    if context is not None and (run := find_run_of_context(context)) is not None:
         return run
     return next(iter(open_)).call.run if home.is_ours and len(open_) == 1 else None

@@ -110,7 +110,7 @@ class ProcessExecutor(Executor):
             self._attempts.end_attempt(attempt, timed_out(attempt.timeout, detail=detail))
 
     def _is_without_child(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> bool:
-        """Have the child stop an attempt; ``True``: it has none, and gets none any more."""
+        """Have the child stop an attempt; ``True`` if no child has it, or will get it."""
         with self._lock:
             if attempt.child is None:
                 attempt.over = True
@@ -119,7 +119,7 @@ class ProcessExecutor(Executor):
             return False
 
     def _dispatch_calls(self) -> None:
-        """Give the calls that wait to children that are free, or to new ones as long as there may be more."""
+        """Give the waiting calls to free children, and to new children up to the limit."""
         new: list[ChildThread] = []
         with self._lock:
             self._children = [child for child in self._children if not child.gone]

@@ -1,4 +1,4 @@
-"""What a node and its job processes say to each other: JSON, one message a line.
+"""The messages between a node and its job processes: JSON, a message a line.
 
 Typed on both sides, so that nothing but these values is ever built from what comes through a pipe.
 """

@@ -70,7 +70,7 @@ _UNNAMED_MODULES = frozenset({"builtins", "__main__", "__cronsensus_main__", "cr
 
 
 def ending_of_value(value: Any, types: Types = UNTYPED) -> Ending:
-    """Return the ending of a function that returned ``value``; one that no store can keep is a failure.
+    """Return the ending of a function that returned ``value``; a value that no store can keep is a failure.
 
     ``types`` says what its annotation makes of it.
 
@@ -89,7 +89,7 @@ def ending_of_value(value: Any, types: Types = UNTYPED) -> Ending:
 def cannot_be_called(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: BaseException
 ) -> bool:
-    """Tell whether ``error`` came from calling ``function`` with arguments that it does not take.
+    """Whether ``error`` was raised because ``function`` does not take these arguments.
 
     What it raises itself, a ``TypeError`` too, may be another the next time; this will not.
     """
@@ -162,7 +162,7 @@ def _classify_error(error: BaseException, run: BaseRun) -> Ending:
 
 
 def timed_out(timeout: timedelta | None, *, traceback: str = "", detail: str = "") -> Ending:
-    """Return the ending of an attempt that ran over its time; ``traceback`` tells where it was then."""
+    """Return the ending of an attempt that ran over its timeout; ``traceback`` shows where it was then."""
     limit = "its timeout" if timeout is None else f"timeout={format_duration(timeout)}"
     message = f"the attempt ran longer than {limit}" + (f"; {detail}" if detail else "")
     return Ending(
@@ -224,7 +224,7 @@ def stack_at(frame: FrameType) -> str:
 
 
 def is_task_cancelled(error: BaseException) -> bool:
-    """Tell whether ``error`` is asyncio's ``CancelledError``, without importing asyncio."""
+    """Whether ``error`` is asyncio's ``CancelledError``, without importing asyncio."""
     exceptions = sys.modules.get("asyncio.exceptions")
     return exceptions is not None and issubclass(type(error), exceptions.CancelledError)
 
@@ -246,7 +246,7 @@ def _shorten_text(text: str, most: int) -> str:
 
 
 def _unwrap_group(error: BaseException) -> BaseException:
-    """Look through groups of one, which is how a task group passes on a ``Cancel`` or ``Skip`` raised in a task."""
+    """Return the exception in a group of one: a task group wraps the ``Cancel`` or ``Skip`` of a task so."""
     for _ in range(_DEEPEST_GROUP):
         if not issubclass(type(error), BaseExceptionGroup) or len(error.exceptions) != 1:  # type: ignore[attr-defined]
             break
@@ -281,7 +281,7 @@ def _is_hopeless(kind: type[BaseException]) -> bool:
 
 
 def _given_message(control: CronsensusError) -> str | None:
-    """Return the message that the job gave, ``None`` if it gave none (the class's own sentence stands there then)."""
+    """Return the job's own message; ``None`` if the exception has only the default sentence of its class."""
     text = _error_message(control)
     return None if text in {"", default_message(type(control))} else text
 
@@ -322,7 +322,7 @@ def _error_traceback(error: BaseException) -> str:
 
 
 def _is_too_much(error: BaseException) -> bool:
-    """Tell whether an exception has too many others in it, or itself: ``traceback`` would look at all of them."""
+    """Whether an exception nests too many others, or itself, for ``traceback`` to format."""
     seen: dict[int, BaseException] = {}  # kept alive, or a number might be given to another
     inside: set[int] = set()
     waiting = [error]

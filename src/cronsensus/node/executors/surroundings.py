@@ -1,4 +1,4 @@
-"""What a job may change about its process, and the next one in it must not find changed."""
+"""Restores what a job may change about its process, so that the next job finds it unchanged."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class RoundVerbs(Handle):
             if len(chosen) >= limit + want.reserve:
                 break
             job = row.job
-            if job.spec.function in functions and self._has_room(job, of_job[job.id]) and self._is_its_turn(row):
+            if job.spec.function in functions and self._is_below_limit(job, of_job[job.id]) and self._is_its_turn(row):
                 if len(chosen) >= limit and not self._may_be_reserved(row):
                     break
                 chosen.append(row)
@@ -213,7 +213,7 @@ class RoundVerbs(Handle):
                     break
                 yield self._space.occurrences[occurrence]
 
-    def _has_room(self, job: JobRow, chosen: int) -> bool:
+    def _is_below_limit(self, job: JobRow, chosen: int) -> bool:
         """Whether ``concurrency`` allows one more. Runs that a dead session left behind do not count."""
         most = job.spec.policies.concurrency
         if most is None:
@@ -282,11 +282,13 @@ class RoundVerbs(Handle):
         job = self._space.jobs.get(ask.job)
         if job is None or job.retired_at is not None:
             return (NotWon.UNKNOWN,) * len(ask.times)
-        room = self._has_room(job, 0)
-        return tuple(self._decide_time(job, time, ask.intent, holder, now, room=room) for time in ask.times)
+        below_limit = self._is_below_limit(job, 0)
+        return tuple(
+            self._decide_time(job, time, ask.intent, holder, now, below_limit=below_limit) for time in ask.times
+        )
 
     def _decide_time(
-        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, room: bool
+        self, job: JobRow, time: datetime, intent: Intent, holder: SessionRow, now: datetime, *, below_limit: bool
     ) -> Claim | NotWon:
         if time - now > MOST_EARLY:
             return NotWon.EARLY
@@ -295,9 +297,9 @@ class RoundVerbs(Handle):
         key = scheduled_key(time)
         found = job.keys.get(key)
         if found is not None:
-            takes = found.state is State.PENDING and found.due_at <= now and intent == "run" and room
+            takes = found.state is State.PENDING and found.due_at <= now and intent == "run" and below_limit
             return self._start_run(found, holder, now, at=now) if takes else NotWon.LOST
-        refused = refusal(intent, paused=job.paused_at is not None, room=room)
+        refused = refusal(intent, paused=job.paused_at is not None, below_limit=below_limit)
         if refused is NotWon.LEFT:
             return refused
         grace = job.spec.policies.grace

@@ -28,7 +28,7 @@ MOST_WARM = 4
 """Most connections that are kept at hand after use."""
 WARM_FOR = 1.0
 """Seconds after which the driver's pool has a connection back, which does more to see whether it is good."""
-_ELSEWHERE = {"READONLY", "CLUSTERDOWN", "MASTERDOWN"}
+_NOT_THIS_SERVER = {"READONLY", "CLUSTERDOWN", "MASTERDOWN"}
 """Errors after which the keys may be found on another server."""
 
 Answer = TypeVar("Answer")
@@ -185,7 +185,7 @@ class Client:
     def _raise_meaning(self, error: exceptions.ResponseError) -> None:
         refused = refusal_of(error)
         if refused is None:
-            if code_of(error) in _ELSEWHERE:
+            if code_of(error) in _NOT_THIS_SERVER:
                 self._route.forget_place()
             raise translate_error(error, self.where) from error
         if refused.word == "SCHEMA":

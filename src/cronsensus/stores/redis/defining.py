@@ -20,7 +20,7 @@ from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.rewind import Rewind
 from cronsensus.payload.codec import clean, dumps, write_payload
 from cronsensus.planning import next_due_by_zone, next_nominal, undecided_until
-from cronsensus.stores.redis.codec import (
+from cronsensus.stores.redis.redis_codec import (
     era_row,
     holding_eras,
     read_eras,

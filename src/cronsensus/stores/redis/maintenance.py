@@ -6,9 +6,9 @@ from abc import abstractmethod
 from datetime import datetime
 from typing import Any
 
-from cronsensus.stores.redis.codec import to_micros_text
-from cronsensus.stores.redis.health import read_health, require_sound
+from cronsensus.stores.redis.redis_codec import to_micros_text
 from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.stores.redis.redis_health import read_server_health, require_sound
 from cronsensus.stores.redis.redis_presence import may_ask
 from cronsensus.stores.values import Pruned, StoreCapabilities
 from cronsensus.timing.instants import from_micros
@@ -40,7 +40,7 @@ class MaintenanceVerbs(Handle):
 
     def _check(self) -> None:
         """Raise unless the server may be trusted with a store, and holds nothing that a newer version wrote."""
-        require_sound(read_health(self._client), self._client.where)
+        require_sound(read_server_health(self._client), self._client.where)
         self._now()
 
     def _now(self) -> datetime:
@@ -62,7 +62,7 @@ class MaintenanceVerbs(Handle):
                 return Pruned(deleted, needed)
 
     def _describe(self) -> dict[str, Any]:
-        health = read_health(self._client)
+        health = read_server_health(self._client)
         told = may_ask(self._client, self._keyspace)
         return {
             "store": self.capabilities.name,

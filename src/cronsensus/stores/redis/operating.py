@@ -19,7 +19,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.states import Reason, State
 from cronsensus.payload.codec import LARGEST, clean, dumps
-from cronsensus.stores.redis.codec import occurrence_id, to_length, to_micros_text
+from cronsensus.stores.redis.redis_codec import occurrence_id, to_length, to_micros_text
 from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.timing.instants import LATEST_MICROS, from_micros, within_stores

@@ -115,7 +115,8 @@ def _meaning_of_answer(code: str, text: str, where: str) -> StoreError:
             )
         case "MISCONF":
             return StoreUnavailable(
-                f"{where} cannot save to its disk and refuses to write; make room and look at the server's log ({text})"
+                f"{where} cannot save to its disk and refuses to write; free some space there, "
+                f"and look at the server's log ({text})"
             )
         case "NOREPLICAS":
             return StoreUnavailable(

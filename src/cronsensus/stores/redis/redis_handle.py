@@ -12,8 +12,8 @@ from cronsensus.model.job import no_run_by_hand
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
 from cronsensus.stores.redis.client import Client
-from cronsensus.stores.redis.codec import pack, unpack_answer
 from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.redis_codec import pack, unpack_answer
 from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.redis_url import RedisUrl
 from cronsensus.stores.redis.scripts import script_of

@@ -13,7 +13,7 @@ from cronsensus.errors import StoreError
 from cronsensus.model.session import LockGrant, LockView
 from cronsensus.payload.codec import clean
 from cronsensus.stores.redis.client import TooFewReplicas
-from cronsensus.stores.redis.codec import Row, lock_view, to_length, unpack_answer
+from cronsensus.stores.redis.redis_codec import Row, lock_view, to_length, unpack_answer
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.redis.redis_wait_queues import RedisQueues
 

@@ -14,7 +14,7 @@ from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, R
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.session import SessionView
 from cronsensus.payload.codec import clean, dumps, loads
-from cronsensus.stores.redis.codec import (
+from cronsensus.stores.redis.redis_codec import (
     job_view,
     ledger_range,
     log_line,

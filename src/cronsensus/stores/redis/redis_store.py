@@ -8,11 +8,11 @@ from cronsensus.model.job import check_name
 from cronsensus.stores.base import Store
 from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.defining import DefiningVerbs
-from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.maintenance import MaintenanceVerbs
 from cronsensus.stores.redis.operating import OperatingVerbs
 from cronsensus.stores.redis.pubsub import Subscription
+from cronsensus.stores.redis.redis_health import EvictionWatch
 from cronsensus.stores.redis.redis_locks import LockVerbs
 from cronsensus.stores.redis.redis_presence import SecondSign
 from cronsensus.stores.redis.redis_reading import Reads
@@ -64,7 +64,7 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         )
         self._wake_ups = Wake(self._keyspace, route_to(self._url, meta), self._client)
         self._sender = self._wake_ups.name.decode()
-        self._policy = PolicyWatch(self._client, clock or SystemClock())
+        self._eviction = EvictionWatch(self._client, clock or SystemClock())
         self._begin_watching()
         self._begin_rounds()
 

@@ -30,7 +30,7 @@ from cronsensus.model.step import Done, Step, Want
 from cronsensus.payload.codec import clean, cleaned, write_error
 from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.client import TooFewReplicas
-from cronsensus.stores.redis.codec import (
+from cronsensus.stores.redis.redis_codec import (
     Row,
     job_state,
     occurrence_id,

@@ -12,9 +12,9 @@ from cronsensus.errors import StoreError
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.payload.codec import clean
-from cronsensus.stores.redis.codec import Row, read_takeover, to_length, write_json, write_session_spec
-from cronsensus.stores.redis.health import PolicyWatch
+from cronsensus.stores.redis.redis_codec import Row, read_takeover, to_length, write_json, write_session_spec
 from cronsensus.stores.redis.redis_handle import Handle
+from cronsensus.stores.redis.redis_health import EvictionWatch
 from cronsensus.stores.redis.redis_presence import SecondSign
 from cronsensus.stores.values import AT_ONCE, Partition, View
 from cronsensus.timing.instants import from_micros
@@ -26,7 +26,7 @@ class SessionVerbs(Handle):
     Leases are not confirmed by replicas: one that a failover loses ends early, and tokens guard what it protected.
     """
 
-    _policy: PolicyWatch
+    _eviction: EvictionWatch
     _second_sign: SecondSign
     _registered: str | None = None
     _own_session = ""
@@ -52,7 +52,7 @@ class SessionVerbs(Handle):
         now, set_to, cancel, drain, held, beats, store = self._write_script(
             "renew", session, to_length(lease), to_length(idle_lease)
         )
-        self._policy.check_policy()
+        self._eviction.check_policy()
         if session == self._registered and set_to is not False:
             self._show_sign(session)
         # A token that is none is that of no run here: it is stopped, for the store takes no result of it.

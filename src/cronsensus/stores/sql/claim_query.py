@@ -57,7 +57,7 @@ class Selection:
     chosen: list[AnyRow] = field(default_factory=list)
     jobs: dict[int, AnyRow] = field(default_factory=dict)
     specs: dict[int, JobSpec] = field(default_factory=dict)
-    room: dict[int, int] = field(default_factory=dict)
+    runs_left: dict[int, int] = field(default_factory=dict)
     """How many more runs of a job its ``concurrency`` allows, where it sets one."""
     left_out: set[int] = field(default_factory=set)
     """Jobs at their ``concurrency``, and jobs that this node cannot run."""
@@ -95,24 +95,24 @@ class Selection:
         if row.serial:
             if row.busy or row.head != row.id:
                 self.blocked.setdefault(row.job_id, 0 if row.busy else row.head)
-            elif self._take_room(row.job_id):
+            elif self._count_run(row.job_id):
                 self.blocked[row.job_id] = 0
                 self.chosen.append(row)
-        elif self._take_room(row.job_id):
+        elif self._count_run(row.job_id):
             self.chosen.append(row)
 
     def _may_be_reserved(self, row: AnyRow) -> bool:
         policies, serial = self.specs[row.job_id].policies, bool(row.serial)
         return may_be_reserved(policies, attempt=row.attempt, failures=row.failures, serial=serial)
 
-    def _take_room(self, job: int) -> bool:
-        left = self.room.get(job)
+    def _count_run(self, job: int) -> bool:
+        left = self.runs_left.get(job)
         if left is None:
             return True
         if left <= 0:
             self.left_out.add(job)
             return False
-        self.room[job] = left - 1
+        self.runs_left[job] = left - 1
         return True
 
 
@@ -242,18 +242,20 @@ def _learn_jobs(tx: Transaction, selection: Selection, page: Sequence[AnyRow]) -
         _leave_out_unreadable(tx, selection, able)
     if limited:
         selection.left_out.update(limited.keys() - {row.id for one in locked for row in one.rows})
-        count_room(tx, selection, limited, [row for one in running for row in one.rows])
+        count_runs_left(tx, selection, limited, [row for one in running for row in one.rows])
 
 
-def count_room(tx: Transaction, selection: Selection, limited: Mapping[int, int], running: Sequence[AnyRow]) -> None:
-    """Work out how much room is left in locked jobs: what live sessions run counts."""
+def count_runs_left(
+    tx: Transaction, selection: Selection, limited: Mapping[int, int], running: Sequence[AnyRow]
+) -> None:
+    """Work out how many more runs locked jobs may have: what live sessions run counts."""
     overdue = sorted({row.session for row in running if not row.alive})
     asked = {"space": tx.namespace, "boot": tx.epoch, "moment": tx.moment}
     dead = {row.id for one in tx.send_in("lock_overdue", "holders", overdue, **asked) for row in one.rows}
-    selection.room.update(limited)
+    selection.runs_left.update(limited)
     for row in running:
         if row.session not in dead:
-            selection.room[row.job_id] -= row.runs
+            selection.runs_left[row.job_id] -= row.runs
 
 
 def _leave_out_unreadable(tx: Transaction, selection: Selection, able: Mapping[int, AnyRow]) -> None:

@@ -12,7 +12,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.states import Origin
 from cronsensus.payload.codec import read_payload, write_payload
-from cronsensus.stores.sql.claim_query import ORIGINS, Payload, Selection, count_room, read_claimed
+from cronsensus.stores.sql.claim_query import ORIGINS, Payload, Selection, count_runs_left, read_claimed
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import spec_of
 from cronsensus.stores.sql.occurrence_rows import Key, New, instant, new_row
@@ -81,7 +81,7 @@ class Contest:
         named = self._lock_named() if again else self._named
         self._found: dict[Key, AnyRow | NotWon | None] = {}
         self._eras = _by_job(self._named_eras)
-        self._room: dict[int, int] = {}
+        self._runs_left: dict[int, int] = {}
         timed = [ask for ask in self._asks if isinstance(ask, Ask) and ask.job in jobs]
         if timed:
             self._read_timed({jobs[ask.job].id: jobs[ask.job] for ask in timed}, timed)
@@ -106,8 +106,8 @@ class Contest:
         keys = sorted({scheduled_key(time) for ask in asks for time in ask.times})
         standing = tx.send_in("lock_asked", "keys", keys, ids=ids)
         selection = Selection(frozenset(), 0, jobs=jobs)
-        count_room(tx, selection, limited, _rows_of(running))
-        self._room = selection.room
+        count_runs_left(tx, selection, limited, _rows_of(running))
+        self._runs_left = selection.runs_left
         self._found |= {(row.job_id, row.key): row for row in _rows_of(standing)}
         self._eras |= _by_job(eras)
 
@@ -123,8 +123,8 @@ class Contest:
         spec = self._read_spec(row)
         if spec is None:
             return (NotWon.LOST,) * len(ask.times)
-        room = self._room.get(row.id, 1) > 0
-        return tuple(self._decide_time(row, spec, time, ask.intent, room=room) for time in ask.times)
+        below_limit = self._runs_left.get(row.id, 1) > 0
+        return tuple(self._decide_time(row, spec, time, ask.intent, below_limit=below_limit) for time in ask.times)
 
     def _decide_named(self, row: AnyRow, ask: AskNamed) -> NotWon | None:
         wanted, tx = ask.named, self._tx
@@ -155,7 +155,9 @@ class Contest:
         self._win_existing(found, payload, min(found.due_at, tx.now), fingerprint, by_name=True)
         return None
 
-    def _decide_time(self, row: AnyRow, spec: JobSpec, time: datetime, intent: Intent, *, room: bool) -> NotWon | None:
+    def _decide_time(
+        self, row: AnyRow, spec: JobSpec, time: datetime, intent: Intent, *, below_limit: bool
+    ) -> NotWon | None:
         if time - from_micros(self._tx.now) > MOST_EARLY:
             return NotWon.EARLY
         at, name = to_micros(time), (row.id, scheduled_key(time))
@@ -164,13 +166,13 @@ class Contest:
         found = self._found.get(name)
         if found is not None:
             payload = None
-            if not isinstance(found, NotWon) and found.state == "pending" and intent == "run" and room:
+            if not isinstance(found, NotWon) and found.state == "pending" and intent == "run" and below_limit:
                 payload = self._read_payload(found)
             if payload is None or isinstance(found, NotWon) or found.due_at > self._tx.now:
                 return NotWon.LOST
             self._win_existing(found, payload, found.due_at, found.fingerprint, by_name=False)
             return None
-        refused = refusal(intent, paused=row.paused_at is not None, room=room)
+        refused = refusal(intent, paused=row.paused_at is not None, below_limit=below_limit)
         if refused is NotWon.LEFT:
             return refused
         grace = spec.policies.grace
@@ -257,8 +259,8 @@ class Contest:
     def _note_win(self, win: Win) -> None:
         self.won.append(win)
         self._found[win.job, win.key] = NotWon.LOST  # for those who ask for it again
-        if win.job in self._room:
-            self._room[win.job] -= 1
+        if win.job in self._runs_left:
+            self._runs_left[win.job] -= 1
 
 
 def is_pruned(horizon: int | None, scheduled_for: datetime) -> bool:

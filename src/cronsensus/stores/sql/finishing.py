@@ -21,7 +21,7 @@ from cronsensus.model.occurrence import Claim, Note, Settled
 from cronsensus.model.states import State
 from cronsensus.payload.codec import clean, cleaned, write_error
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.sessions import began_at, run_of
+from cronsensus.stores.sql.sessions import attempt_row, began_at
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.timing.instants import LATEST_MICROS, to_micros, within_stores
@@ -72,7 +72,7 @@ class Ends:
                 case Parked():
                     parked.append((LATEST_MICROS, then.on, reason, then.listed, number, token))
             if (recorded := recorded_as(then)) is not None:
-                ended.append(run_of(row, now, recorded, reason, error, ran=elapsed))
+                ended.append(attempt_row(row, now, recorded, reason, error, ran=elapsed))
             state = state_after(then)
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
@@ -140,7 +140,7 @@ def release_runs(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, A
             cancelled.append((row.cancel_reason, tx.now, row.id, row.token))
         else:
             back.append((min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND), row.id, row.token))
-        ended.append(run_of(row, tx.now, "released"))
+        ended.append(attempt_row(row, tx.now, "released"))
         answers.append(State.PENDING if row.cancel_reason is None else State.CANCELLED)
     tx.send_rows("give_back_runs", back, one_each=True)
     tx.send_rows("give_up_runs", cancelled, one_each=True)

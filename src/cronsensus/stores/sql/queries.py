@@ -106,7 +106,7 @@ def parse_blocks(text: str, kind: Kind) -> list[Block]:
 
 
 def _make_block(name: str, body: str) -> Block:
-    said: list[str] = []
+    comments: list[str] = []
     lines: list[str] = []
     typed: dict[str, dict[str, str]] = {"types": {}, "rows": {}}
     for line in filter(None, map(str.strip, body.splitlines())):
@@ -114,10 +114,10 @@ def _make_block(name: str, body: str) -> Block:
         if line.startswith("-- ") and word in typed:
             typed[word] = dict(pair.split() for pair in rest.split(","))
         elif line.startswith("--"):
-            said.append(line.removeprefix("--").strip())
+            comments.append(line.removeprefix("--").strip())
         else:
             lines.append(line)
-    return Block(name, " ".join(said), typed["types"], typed["rows"], " ".join(lines).removesuffix(";"))
+    return Block(name, " ".join(comments), typed["types"], typed["rows"], " ".join(lines).removesuffix(";"))
 
 
 class Queries(dict[str, Query]):

@@ -111,5 +111,5 @@ def list_ranges(
 def ledger_range(name: str, row: AnyRow) -> LedgerRange:
     """Return a verdict range of a job."""
     count = None if row.counted is None else whole_number(row.counted)
-    said = VerdictRange(from_micros(row.first), from_micros(row.last), State(row.state), row.reason, count)
-    return LedgerRange(row.id, name, said, from_micros(row.decided_at))
+    verdicts = VerdictRange(from_micros(row.first), from_micros(row.last), State(row.state), row.reason, count)
+    return LedgerRange(row.id, name, verdicts, from_micros(row.decided_at))

@@ -219,8 +219,8 @@ def _take_over(
     return taken
 
 
-def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[State | None]:
-    """Give back claims that had begun, and say what became of each; ``None``: it is not current.
+def cut_off_claims(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[State | None]:
+    """End attempts that had begun, and return what became of each; ``None``: its claim is not current.
 
     Safe when a takeover happens at the same instant: the rows are locked before token and session are compared, and the
     UPDATE asks for the token again.
@@ -305,7 +305,7 @@ def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *,
         )
     else:
         closed = ((became.value, crashes, because, tx.now, row.id, row.token),)
-    ended = run_of(row, tx.now, "crashed" if crashed else "released", reason)
+    ended = attempt_row(row, tx.now, "crashed" if crashed else "released", reason)
     name = f"job {row.job_id}" if row.name is None else row.name
     return _Taken(back, closed, ended, Takeover(row.id, name, row.key, row.token, row.session, became, reason))
 
@@ -323,7 +323,7 @@ def _write_alone(tx: Transaction, one: _Taken) -> _Taken:
     return one
 
 
-def run_of(
+def attempt_row(
     row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None, *, ran: int = 0
 ) -> tuple[Any, ...]:
     """Return the record of an attempt that ends now, after so many microseconds."""

@@ -13,7 +13,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.stores.sql import claiming, finishing, firing
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.sessions import give_up, not_alive
+from cronsensus.stores.sql.sessions import cut_off_claims, not_alive
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import AT_ONCE
 
@@ -56,9 +56,9 @@ def take_step(tx: Transaction, session: str, step: Step) -> Taken:
     Raises:
         LeaseLost: the session is not alive, and the step has plans or wants work; nothing was written.
     """
-    said = {one.id for one in step.notes} | {one.id for one in step.ends} | {one.claim.id for one in step.give_back}
+    locked = {one.id for one in step.notes} | {one.id for one in step.ends} | {one.claim.id for one in step.give_back}
     of_plans = firing.LockedJobs(tx, (plan.job_id for plan in step.plans))
-    of_runs = finishing.LockedRuns(tx, said, notes=step.notes)
+    of_runs = finishing.LockedRuns(tx, locked, notes=step.notes)
     if step.plans:  # a step that only wants work is checked with the claim
         alive = tx.send("session_alive", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment)
         if not alive.rows:
@@ -95,7 +95,7 @@ def _take_back(tx: Transaction, back: Sequence[GiveBack], found: Mapping[int, An
     for cut in cuts:
         places = [place for place, one in enumerate(back) if one.cut == cut]
         if claims := [back[place].claim for place in places]:
-            states = finishing.release_runs(tx, claims, found) if cut is None else give_up(tx, claims, cut)
+            states = finishing.release_runs(tx, claims, found) if cut is None else cut_off_claims(tx, claims, cut)
             for place, state in zip(places, states, strict=True):
                 became[place] = state
     return became

@@ -15,7 +15,7 @@ import redis
 
 from cronsensus.model.claim_order import level_of
 from cronsensus.model.states import Origin
-from cronsensus.stores.redis.codec import pack, unpack_answer
+from cronsensus.stores.redis.redis_codec import pack, unpack_answer
 from cronsensus.stores.redis.scripts import script_of
 
 NOW = 1_800_000_000_000_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.stores.redis.codec import pack
+from cronsensus.stores.redis.redis_codec import pack
 from tests.stores.redis.scripts.by_hand import (
     NOW,
     Case,

@@ -5,7 +5,7 @@ from hashlib import sha1
 
 import pytest
 
-from cronsensus.stores.redis.codec import pack
+from cronsensus.stores.redis.redis_codec import pack
 from tests.stores.redis.scripts.by_hand import (
     Case,
     K,

@@ -4,7 +4,7 @@
 -- by their heads; a line is looked into only when its head is next. Beyond `limit` come up to `reserve` that may wait on
 -- their node for a free slot: first attempts, or those after failures, of jobs that go on after a crash, without a limit
 -- or a turn. What may not is overtaken by none of them.
--- needs: starting room
+-- needs: starting runs_left
 
 local PAGE = 64
 local MOST_COUNTED = 2147483647
@@ -21,9 +21,9 @@ local function choose(session, limit, left_out, til, reserve, oldest)
     if not found then
       found = read(job_key(job), 'function', 'overlap', 'concurrency', 'on_crash')
       if left_out[job] or call('SISMEMBER', SPACE .. 'functions:' .. session, found['function']) == 0 then
-        found.room = 0
+        found.runs_left = 0
       else
-        found.room = room_of(job, found.concurrency)
+        found.runs_left = runs_left_of(job, found.concurrency)
       end
       jobs[job] = found
     end
@@ -47,7 +47,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
       return false
     end
     if line.at >= #line.page then
-      local wanted = math.min(PAGE, most - #chosen, line.job.room)
+      local wanted = math.min(PAGE, most - #chosen, line.job.runs_left)
       if line.last or wanted <= 0 then
         return false
       end
@@ -67,7 +67,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
     local name = string.sub(head, 16)
     local number, kind = string.match(name, '^(%d+):(%a)$')
     local job = job_of(number)
-    if job.room <= 0 then
+    if job.runs_left <= 0 then
       return nil
     end
     local line = { job = job, level = level, key = line_key(level, name), name = name, page = {}, at = 0, seen = 0 }
@@ -150,7 +150,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
         source.advance()
       elseif line then
         table.remove(open)
-        if line.job.room > 0 then
+        if line.job.runs_left > 0 then
           local row = pending_row(line.id)
           if row.state ~= 'pending' or row.level ~= line.level or try(line_of, row) ~= line.name then
             change_line('ZREM', line.level, line.name, line.id)
@@ -161,7 +161,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
               return
             end
             chosen[#chosen + 1] = row
-            line.job.room = line.job.room - 1
+            line.job.runs_left = line.job.runs_left - 1
           end
           if advance(line) then
             put_in_order(open, line)

@@ -32,8 +32,8 @@ $function$
 # Volatile, so it sees what others have committed by now, also where the statement that calls it began before. Whose
 # session is overdue counts as a holder here: it may be renewing. ``come`` makes it wait for the caller's turn, in which
 # the caller's own session (``owner``) may have been ended.
-_LOCK_HAS_ROOM = """
-CREATE FUNCTION {schema}cronsensus_lock_has_room(
+_LOCK_HAS_PLACE = """
+CREATE FUNCTION {schema}cronsensus_lock_has_place(
     come text, space text, lock text, wanted integer, boot text, at bigint, owner text
 ) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $function$
 BEGIN
@@ -54,5 +54,5 @@ $function$
 def create_functions(connection: Connection, place: str | None) -> None:
     """Create the functions in the schema ``place``."""
     schema = "" if place is None else f'"{place}".'
-    for text in (_TAKE_TOKENS, _LOCK_HAS_ROOM):
+    for text in (_TAKE_TOKENS, _LOCK_HAS_PLACE):
         connection.exec_driver_sql(text.format(schema=schema))

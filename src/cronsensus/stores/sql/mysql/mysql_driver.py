@@ -247,8 +247,8 @@ def _reach_server(driver: BoundedConnection) -> socket.socket:
     try:
         reached = socket.create_connection((driver.host, driver.port), driver.connect_timeout)
     except OSError as error:
-        said = f"Can't connect to MySQL server on '{driver.host}' ({error})"
-        raise OperationalError(CR.CR_CONN_HOST_ERROR, said) from error
+        message = f"Can't connect to MySQL server on '{driver.host}' ({error})"
+        raise OperationalError(CR.CR_CONN_HOST_ERROR, message) from error
     reached.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     reached.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():

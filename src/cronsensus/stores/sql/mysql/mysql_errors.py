@@ -73,9 +73,11 @@ def try_again(error: BaseException, url: MysqlUrl) -> TryAgain | None:
     After a deadlock InnoDB has rolled back everything; after a lock wait that was too long, only the last statement:
     the caller rolls back the rest.
     """
-    code, said = code_of(error), url.hide(_text_of(error))
+    code, answer = code_of(error), url.hide(_text_of(error))
     if code in _TRY_AGAIN:
-        return TryAgain(f"{url.where}: two transactions stood in each other's way, again and again ({said}); try later")
+        return TryAgain(
+            f"{url.where}: two transactions stood in each other's way, again and again ({answer}); try later"
+        )
     if code == ER.LOCK_WAIT_TIMEOUT:
         return TryAgain(
             f"{url.where}: another transaction held a lock for longer than {url.lock_timeout} s; see whose: "
@@ -91,100 +93,100 @@ def translate_error(error: BaseException, url: MysqlUrl) -> CronsensusError | No
     again = try_again(error, url)
     if again is not None:
         return again
-    code, said = code_of(error), url.hide(_text_of(error))
+    code, answer = code_of(error), url.hide(_text_of(error))
     if code in _NO_CONNECTION:
-        return _not_reached(said, url)
+        return _not_reached(answer, url)
     if is_cut(error):
         return StoreUnavailable(
-            f"{url.where}: the connection was lost ({said or 'it is closed'}); it is tried again. Look: {url.client}"
+            f"{url.where}: the connection was lost ({answer or 'it is closed'}); it is tried again. Look: {url.client}"
         )
     if code in _NO_VALUE:
-        return InvalidOption(f"{url.where} cannot keep this value: {said}")
-    return _of_access(code, said, url) or _of_state(code, said, url) or _of_settings(code, said, url)
+        return InvalidOption(f"{url.where} cannot keep this value: {answer}")
+    return _of_access(code, answer, url) or _of_state(code, answer, url) or _of_settings(code, answer, url)
 
 
-def _not_reached(said: str, url: MysqlUrl) -> StoreUnavailable:
-    if "refused" in said or "No such file" in said:
+def _not_reached(answer: str, url: MysqlUrl) -> StoreUnavailable:
+    if "refused" in answer or "No such file" in answer:
         return StoreUnavailable(
-            f"{url.where}: no server listens there ({said}); start it, or correct host and port. Look: {url.client}"
+            f"{url.where}: no server listens there ({answer}); start it, or correct host and port. Look: {url.client}"
         )
-    if any(words in said for words in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
-        return StoreUnavailable(f"{url.where}: the host's name leads nowhere ({said}); correct it in the URL")
+    if any(words in answer for words in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
+        return StoreUnavailable(f"{url.where}: the host's name leads nowhere ({answer}); correct it in the URL")
     return StoreUnavailable(
-        f"{url.where} did not answer in time ({said}); is the host right, and does a firewall let you through? "
+        f"{url.where} did not answer in time ({answer}); is the host right, and does a firewall let you through? "
         f"Look: {url.client}"
     )
 
 
-def _of_access(code: int, said: str, url: MysqlUrl) -> StoreError | None:
+def _of_access(code: int, answer: str, url: MysqlUrl) -> StoreError | None:
     """Return what an error of logging in, or of rights, means."""
     where = url.where
     if code in _REFUSED:
         return StoreRefused(
-            f"{where} refused the user or the password ({said}); correct them in the URL, with special characters "
+            f"{where} refused the user or the password ({answer}); correct them in the URL, with special characters "
             f"as %XX. Try: {url.client} {url.database}"
         )
     if code in _NOT_ALLOWED:
         return StoreRefused(
-            f"{where}: this user may not do that ({said}); as an administrator: "
+            f"{where}: this user may not do that ({answer}); as an administrator: "
             f"GRANT ALL ON `{url.database}`.* TO {url.user or 'USER'!r}"
         )
     if code == ER.BAD_DB_ERROR:
         return StoreRefused(
-            f'{where}: there is no such database ({said}); make it: {url.client} -e "CREATE DATABASE {url.database}"'
+            f'{where}: there is no such database ({answer}); make it: {url.client} -e "CREATE DATABASE {url.database}"'
         )
     if code in _TOO_MANY:
         return StoreUnavailable(
-            f"{where} has no connection left ({said}). A node keeps 3 open, its locks and guarded functions up to 2 "
+            f"{where} has no connection left ({answer}). A node keeps 3 open, its locks and guarded functions up to 2 "
             "each (docs/stores.md): raise max_connections, or the limit of this user. See who has them: "
             f'{url.client} -e "SHOW PROCESSLIST"'
         )
     return None
 
 
-def _of_state(code: int, said: str, url: MysqlUrl) -> StoreError | None:
+def _of_state(code: int, answer: str, url: MysqlUrl) -> StoreError | None:
     """Return what an error of the server's disk, role or tables means."""
     where = url.where
-    if code in _NO_SPACE or any(words in said for words in _NO_SPACE_TEXTS):
+    if code in _NO_SPACE or any(words in answer for words in _NO_SPACE_TEXTS):
         return StoreFull(
-            f"{where}: the server's disk is full ({said}); free some space there, or keep less: cronsensus db prune. "
+            f"{where}: the server's disk is full ({answer}); free some space there, or keep less: cronsensus db prune. "
             "Nothing was half written"
         )
     if code in _READ_ONLY:
         return StoreReadOnly(
-            f"{where} can be read but not written ({said}): it is a replica, or read-only by setting; "
+            f"{where} can be read but not written ({answer}): it is a replica, or read-only by setting; "
             "name the primary in the URL"
         )
     if code in _NO_SCHEMA:
         return no_schema(url)
     if code in _DAMAGED:
-        return StoreCorrupt(f"{where}: data of the server is damaged ({said}); see its log, and restore a backup")
+        return StoreCorrupt(f"{where}: data of the server is damaged ({answer}); see its log, and restore a backup")
     if code in _TOOK_TOO_LONG:
         return StoreBusy(
-            f"{where}: a statement took longer than {url.timeout:g} s and was cancelled ({said}); "
+            f"{where}: a statement took longer than {url.timeout:g} s and was cancelled ({answer}); "
             "nothing of it was written. Look at the server's load, or allow more: ?timeout="
         )
     return None
 
 
-def _of_settings(code: int, said: str, url: MysqlUrl) -> StoreError | None:
+def _of_settings(code: int, answer: str, url: MysqlUrl) -> StoreError | None:
     """Return what an error means that settings of the server are the cause of."""
     where = url.where
     if code == ER.NET_PACKET_TOO_LARGE:
         return StoreUnavailable(
-            f"{where}: the server takes no statement that long ({said}); raise it: "
+            f"{where}: the server takes no statement that long ({answer}); raise it: "
             f'{url.client} -e "SET GLOBAL max_allowed_packet = 16777216"'
         )
     if code == 1665:
         return StoreRefused(
-            f"{where}: the server's binlog_format=STATEMENT cannot record transactions at READ COMMITTED ({said}); "
+            f"{where}: the server's binlog_format=STATEMENT cannot record transactions at READ COMMITTED ({answer}); "
             "set binlog_format=ROW or MIXED in its configuration"
         )
     if code == 1047:
-        return StoreUnavailable(f"{where} is not part of its cluster just now ({said}); it is tried again")
+        return StoreUnavailable(f"{where} is not part of its cluster just now ({answer}); it is tried again")
     if code in {ER.UNKNOWN_STORAGE_ENGINE, ER.FEATURE_DISABLED}:
         return StoreRefused(
-            f"{where}: the server runs without InnoDB ({said}), and nothing else there has transactions; "
+            f"{where}: the server runs without InnoDB ({answer}), and nothing else there has transactions; "
             "enable it in the server's configuration"
         )
     return None

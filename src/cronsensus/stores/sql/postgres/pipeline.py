@@ -21,7 +21,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.waiting import Ready, Wait
 
 from cronsensus.stores.sql.postgres.postgres_driver import BoundedConnection, NotSent
-from cronsensus.stores.sql.postgres.values import array_text, as_text
+from cronsensus.stores.sql.postgres.postgres_values import array_text, as_text
 from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query, row_maker
 from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 
@@ -219,8 +219,8 @@ def _send_steps(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -
     except psycopg.OperationalError:
         while not pgconn.is_busy() and (result := pgconn.get_result()) is not None:
             results.append(result)
-        said = [result.error_field(DiagnosticField.SQLSTATE) for result in results]
-        if not any(said):  # libpq's own words have no code
+        states = [result.error_field(DiagnosticField.SQLSTATE) for result in results]
+        if not any(states):  # libpq's own words have no code
             raise
     return results
 

@@ -26,12 +26,12 @@ _GONE = {"08", "53", "57", "58"}
 """Classes of errors after which the same may work in a while."""
 
 _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
-    "40P01": (TryAgain, "two transactions stood in each other's way, again and again ({said}); try later"),
+    "40P01": (TryAgain, "two transactions stood in each other's way, again and again ({answer}); try later"),
     # The server ended it before it had the COMMIT, if one was on its way: nothing of it was written.
     "25P03": (
         TryAgain,
         (
-            "this process stood still in a transaction, and the server ended it ({said}), again and again: look what "
+            "this process stood still in a transaction, and the server ended it ({answer}), again and again: look what "
             "holds the process up, such as the load of this machine"
         ),
     ),
@@ -52,37 +52,37 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "28P01": (
         StoreRefused,
         (
-            "the server refused the user or the password ({said}); correct them in the URL, "
+            "the server refused the user or the password ({answer}); correct them in the URL, "
             "in PGPASSWORD or ~/.pgpass, and see pg_hba.conf there"
         ),
     ),
-    "3D000": (StoreRefused, "there is no such database ({said}); make it: createdb {address} {database}"),
+    "3D000": (StoreRefused, "there is no such database ({answer}); make it: createdb {address} {database}"),
     "53300": (
         StoreUnavailable,
         (
-            "the server has no connection left ({said}). A node keeps 4 open, its locks and guarded functions up to 3 "
-            "each (docs/stores.md): raise max_connections, or put a pooler in front. See who has them: "
+            "the server has no connection left ({answer}). A node keeps 4 open, its locks and guarded functions up to "
+            "3 each (docs/stores.md): raise max_connections, or put a pooler in front. See who has them: "
             "SELECT application_name, usename, count(*) FROM pg_stat_activity GROUP BY 1, 2"
         ),
     ),
     "53100": (
         StoreFull,
         (
-            "the server's disk is full ({said}); free some space there, or keep less: cronsensus db prune. "
+            "the server's disk is full ({answer}); free some space there, or keep less: cronsensus db prune. "
             "Nothing was half written"
         ),
     ),
     "25006": (
         StoreReadOnly,
         (
-            "it can be read but not written ({said}): a standby, or read-only by a setting; name the primary, or "
+            "it can be read but not written ({answer}): a standby, or read-only by a setting; name the primary, or "
             "several hosts with ?target_session_attrs=read-write"
         ),
     ),
     "42501": (
         StoreRefused,
         (
-            "this user may not do that ({said}); as the owner: GRANT ALL ON SCHEMA {schema} TO {user}; and on all "
+            "this user may not do that ({answer}); as the owner: GRANT ALL ON SCHEMA {schema} TO {user}; and on all "
             "tables and sequences in it (for the schema to be made: GRANT CREATE ON DATABASE)"
         ),
     ),
@@ -90,21 +90,21 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
         SchemaMissing,
         "there is no cronsensus schema, or an older one; create or upgrade it: cronsensus db upgrade",
     ),
-    "57P03": (StoreUnavailable, "the server is starting up or shutting down ({said}); it is tried again"),
-    "XX001": (StoreCorrupt, "data of the server is damaged ({said}); see its log, and restore a backup"),
-    "no name": (StoreUnavailable, "the host's name leads nowhere ({said}); correct it in the URL"),
+    "57P03": (StoreUnavailable, "the server is starting up or shutting down ({answer}); it is tried again"),
+    "XX001": (StoreCorrupt, "data of the server is damaged ({answer}); see its log, and restore a backup"),
+    "no name": (StoreUnavailable, "the host's name leads nowhere ({answer}); correct it in the URL"),
     "no server": (
         StoreUnavailable,
-        "no server listens there ({said}); start it, or correct host and port. Look: pg_isready {address}",
+        "no server listens there ({answer}); start it, or correct host and port. Look: pg_isready {address}",
     ),
     "silent": (
         StoreUnavailable,
         (
-            "no answer came in time ({said}); is the server hung, or cut off from here by a firewall? "
+            "no answer came in time ({answer}); is the server hung, or cut off from here by a firewall? "
             "Look: pg_isready {address}; if statements may take that long, allow more with ?timeout="
         ),
     ),
-    "lost": (StoreUnavailable, "the connection was lost or could not be made ({said}); it is tried again"),
+    "lost": (StoreUnavailable, "the connection was lost or could not be made ({answer}); it is tried again"),
 }
 _SAME = {
     "40001": "40P01",
@@ -154,8 +154,8 @@ def translate_error(error: BaseException, url: PostgresUrl) -> CronsensusError |
         return None
     known = url.connection
     meaning, text = _MEANINGS[kind]
-    said = text.format(
-        said=url.hide(_first_line(error)),
+    answer = text.format(
+        answer=url.hide(_first_line(error)),
         timeout=url.timeout,
         half=url.timeout / 2,
         schema=url.schema,
@@ -163,7 +163,7 @@ def translate_error(error: BaseException, url: PostgresUrl) -> CronsensusError |
         database=known.get("dbname", "NAME"),
         address=" ".join(f"-{flag} {known[name]}" for flag, name in (("h", "host"), ("p", "port")) if name in known),
     )
-    return meaning(f"{url.where}: {said}")
+    return meaning(f"{url.where}: {answer}")
 
 
 def _kind_of(error: psycopg.Error) -> str | None:

@@ -17,8 +17,8 @@ from typing import Any, cast
 import psycopg
 
 from cronsensus.stores.sql.postgres.postgres_presence import key_of
+from cronsensus.stores.sql.postgres.postgres_values import as_text
 from cronsensus.stores.sql.postgres.tokens import token_expression
-from cronsensus.stores.sql.postgres.values import as_text
 
 _SERVER_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
@@ -53,7 +53,7 @@ WITH me AS (
     SELECT $1::text, $2::text, free.place, $3::text, $4::text, {token},
         {clock}, {clock} + $5::bigint, $6::int, {epoch}
     FROM turn, free
-    WHERE {schema}.cronsensus_lock_has_room(turn.come, $1::text, $2::text, $6::int, {epoch}, {clock}, $4::text)
+    WHERE {schema}.cronsensus_lock_has_place(turn.come, $1::text, $2::text, $6::int, {epoch}, {clock}, $4::text)
     ON CONFLICT (namespace, name, place) DO UPDATE SET
         holder = excluded.holder, session = excluded.session, token = excluded.token,
         acquired_at = excluded.acquired_at, lease_until = excluded.lease_until, most = excluded.most,

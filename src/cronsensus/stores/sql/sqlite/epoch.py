@@ -332,9 +332,9 @@ def _read_epoch(file: int) -> str | None:
 
 def _write_epoch(file: int, text: str) -> None:
     """Write the epoch. No sync: after a power cut the text may be any, as its locks are gone."""
-    said = f"{text}\n{_NOTE}".encode()
-    os.pwrite(file, said, 0)
-    os.ftruncate(file, len(said))
+    content = f"{text}\n{_NOTE}".encode()
+    os.pwrite(file, content, 0)
+    os.ftruncate(file, len(content))
 
 
 def _in_child() -> None:

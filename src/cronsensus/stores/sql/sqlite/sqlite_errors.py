@@ -165,10 +165,10 @@ def _is_allowed(path: Path, what: int) -> bool:
 
 def _free_bytes(path: Path) -> int:
     try:
-        room = os.statvfs(path if path.exists() else path.parent)
+        filesystem = os.statvfs(path if path.exists() else path.parent)
     except (OSError, AttributeError):
         return _LITTLE
-    return room.f_bavail * room.f_frsize
+    return filesystem.f_bavail * filesystem.f_frsize
 
 
 def _mounted_read_only(path: Path) -> bool:

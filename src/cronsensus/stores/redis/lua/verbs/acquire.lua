@@ -1,5 +1,5 @@
 -- Nothing runs between the count of a job's runs and the start of another: the script is one step.
--- needs: starting jobs room forgetting eras
+-- needs: starting jobs runs_left forgetting eras
 local session, lease, most, asks, verdicts, early = unpack(args, 1, 6)
 if not alive(session) then
   return refuse('LEASELOST')
@@ -25,7 +25,7 @@ local function job_of(name)
       'grace'
     ) or false
     if found then
-      found.number, found.room = number, counted[name] and room_of(number, found.concurrency) or math.huge
+      found.number, found.runs_left = number, counted[name] and runs_left_of(number, found.concurrency) or math.huge
     end
     jobs[name] = found
   end
@@ -35,12 +35,12 @@ end
 local chosen, closed, fingerprints = {}, {}, {}
 
 -- Why a time of which nothing is known is not won; nil: it is.
-local function refusal(job, intent, has_room)
+local function refusal(job, intent, below_limit)
   if job.paused_at then
     return 'paused'
   elseif intent == 'late' then
     return 'late'
-  elseif not has_room then
+  elseif not below_limit then
     return 'full'
   end
   return intent == 'full' and 'left' or nil
@@ -70,12 +70,12 @@ end
 local function choose(job, id)
   chosen[id] = true
   chosen[#chosen + 1] = id
-  job.room = job.room - 1
+  job.runs_left = job.runs_left - 1
   return ''
 end
 
 -- Decide a time; '': it is won.
-local function decide_time(job, intent, has_room, nominal, key)
+local function decide_time(job, intent, below_limit, nominal, key)
   local number, time = job.number, tonumber(nominal)
   if time - now > early then
     return 'early'
@@ -86,12 +86,12 @@ local function decide_time(job, intent, has_room, nominal, key)
   local id, refused = call('HGET', of_job(number, 'keys'), key), nil
   if id then
     local row = pending_row(id)
-    if row.state ~= 'pending' or chosen[id] or closed[id] or intent ~= 'run' or not has_room or tonumber(row.due) > now
+    if row.state ~= 'pending' or chosen[id] or closed[id] or intent ~= 'run' or not below_limit or tonumber(row.due) > now
       or not is_whole(row) then
       return 'lost'
     end
   else
-    refused = refusal(job, intent, has_room)
+    refused = refusal(job, intent, below_limit)
     if refused == 'left' then
       return refused
     end
@@ -148,11 +148,11 @@ local function decide_named(job, nominal, key, fingerprint)
   return choose(job, id)
 end
 
-local function decide(job, intent, has_room, one, fingerprint)
+local function decide(job, intent, below_limit, one, fingerprint)
   if not (tonumber(job.keep) and tonumber(job.priority) and job.payload) then
     return 'lost' -- it cannot be read
   elseif intent then
-    return decide_time(job, intent, has_room, one[1], one[2])
+    return decide_time(job, intent, below_limit, one[1], one[2])
   end
   return decide_named(job, one[1], one[2], fingerprint)
 end
@@ -160,9 +160,9 @@ end
 local answers = {}
 for place, ask in ipairs(asks) do
   local job = job_of(ask[1])
-  local has_room, answers_of = job and job.room > 0, {}
+  local below_limit, answers_of = job and job.runs_left > 0, {}
   for index, one in ipairs(ask[3]) do
-    answers_of[index] = job and (try(decide, job, ask[2], has_room, one, ask[4]) or 'lost') or 'unknown'
+    answers_of[index] = job and (try(decide, job, ask[2], below_limit, one, ask[4]) or 'lost') or 'unknown'
   end
   answers[place] = answers_of
 end

@@ -1,4 +1,4 @@
--- Deletes come first: a store without room refuses every other write, and this is how it gets room again.
+-- Deletes come first: a full store refuses every other write, and this is how it gets space again.
 -- What is final has no exit and a horizon only rises, so two nodes that prune in the same instant do no harm.
 -- needs: retiring releases pruning forgetting locks queues history
 local HOUR, DAY, PAGE = 3600000000, 86400000000, 100

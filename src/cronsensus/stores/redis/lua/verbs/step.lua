@@ -1,5 +1,5 @@
 -- What a node says in one step. What may refuse it is asked before the first write: whether its session lives, whether its
--- functions are known, whether there is room. Results come first and are written in any case; then, of a full server,
+-- functions are known, whether the job may have one more. Results come first and are written in any case; then, of a full server,
 -- the refusal of the rest.
 -- needs: reporting firing claim_query functions
 local notes, outcomes, given_back, plans, ahead, reserve, nodes, oldest = unpack(args, 1, 8)

@@ -10,7 +10,7 @@ import pytest
 
 import cronsensus
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.sentences import SENTENCES, Chinese
+from cronsensus.dashboard.chinese_sentences import SENTENCES, Chinese
 from cronsensus.insight import sentences
 from cronsensus.insight.sentences import ENGLISH, Because, Clause, Code, Text, slots_of
 from cronsensus.model.states import Reason, State
@@ -32,7 +32,7 @@ def _code(node: ast.AST) -> Code | None:
 
 @pytest.mark.parametrize("code", CODES, ids=str)
 def test_each_code_says_the_same_values_in_both_languages(code: Code) -> None:
-    assert code in SENTENCES, "it has no Chinese: dashboard/sentences.py"
+    assert code in SENTENCES, "it has no Chinese: dashboard/chinese_sentences.py"
     assert slots_of(SENTENCES[code]) == code.slots
     sentence = code(**dict.fromkeys(code.slots, 7))
     for said in (str(sentence), CHINESE.render(sentence)):
@@ -74,7 +74,7 @@ def test_values_are_said_as_the_language_says_them() -> None:
     assert str(Text.NEAREST_TWO(before=at, after=local)) == (
         "The nearest are 2026-11-20 21:00:00Z and Sat 2026-11-21 05:00:00 +08:00."
     )
-    once = Text.DUE_AFTER_FAILURES(when=sentences.distance(at, at - timedelta(minutes=5)), failures=1)
+    once = Text.DUE_AFTER_FAILURES(when=sentences.distance_text(at, at - timedelta(minutes=5)), failures=1)
     assert (str(once), CHINESE.render(once)) == (
         "It is due in 5m after 1 failed attempt.",
         "它将在 5m 后到期，此前失败 1 次。",

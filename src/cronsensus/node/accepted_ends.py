@@ -1,7 +1,8 @@
-"""What a node told the store of the ends of its runs, for a while.
+"""The ends of runs that the store has accepted from a node, kept for a while.
 
 A store may lose its last moment after it has answered: a failover to a standby that lags, a restart from a snapshot, a
-restored backup. Then it calls a run *running* whose end it had accepted. A node that still knows the end says it again.
+restored backup. Then it calls a run *running* whose end it had accepted. A node that still knows the end sends it
+again.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ Key = tuple[int, int]
 """Occurrence and token."""
 
 
-class _Said(NamedTuple):
+class _AcceptedEnd(NamedTuple):
     at: float
     what: End | GiveBack
     text: int
 
 
-class Said:
-    """The ends that the store has accepted of this node, the latest of each run.
+class AcceptedEnds:
+    """The ends that the store has accepted from this node; of each run, the latest.
 
     ``remember_end`` belongs to the thread of the node's rounds; any thread may read.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ends: dict[Key, _Said] = {}
+        self._ends: dict[Key, _AcceptedEnd] = {}
         self._order: deque[tuple[float, Key]] = deque()
         self._text = 0
         self._over: dict[int, End] = {}
@@ -55,12 +56,12 @@ class Said:
         now = self._clock.monotonic()
         if key in self._ends:
             self.pop_end(key)
-        said = _Said(now, what, _text_length(what))
-        self._ends[key] = said
+        accepted = _AcceptedEnd(now, what, _text_length(what))
+        self._ends[key] = accepted
         if isinstance(what, End) and isinstance(what.then, Final):
             self._over[key[0]] = what
         self._order.append((now, key))
-        self._text += said.text
+        self._text += accepted.text
         while self._order and (
             now - self._order[0][0] > ENDS_KEPT or self._text > MOST_TEXT or len(self._order) > MOST_ENDS
         ):
@@ -70,7 +71,7 @@ class Said:
                 self.pop_end(oldest)
 
     def accepted_at(self, key: Key) -> float | None:
-        """Return when the store accepted the end (monotonic seconds); ``None``: there is none, or no longer."""
+        """Return when the store accepted the end (monotonic seconds); ``None`` if it is not remembered."""
         found = self._ends.get(key)
         return None if found is None else found.at
 

@@ -4,7 +4,7 @@ import pytest
 
 from cronsensus import any_of, at, cron, every
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.schedules import schedule_in_chinese
+from cronsensus.dashboard.chinese_schedules import schedule_in_chinese
 from tests.dashboard.browser import Browser
 from tests.hand_cluster import HandCluster
 

@@ -9,8 +9,8 @@ import pytest
 from cronsensus.membership.loss import ENDS_KEPT
 from cronsensus.model.ends import End
 from cronsensus.model.states import State
-from cronsensus.node import said
-from cronsensus.node.said import Said
+from cronsensus.node import accepted_ends
+from cronsensus.node.accepted_ends import AcceptedEnds
 from cronsensus.testing.conformance.steps import an_end
 from cronsensus.timing.clock import ManualClock
 
@@ -24,16 +24,16 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def ends(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Said:
-    monkeypatch.setattr(said, "MOST_TEXT", MOST)
-    return Said(clock)
+def ends(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> AcceptedEnds:
+    monkeypatch.setattr(accepted_ends, "MOST_TEXT", MOST)
+    return AcceptedEnds(clock)
 
 
 def end(number: int = 1, result: str | None = None, state: State = State.SUCCEEDED, **more: Any) -> End:
     return an_end(id=number, token=100 + number, session="s1", state=state, result=result, **more)
 
 
-def test_end_is_known_for_a_while_and_not_longer(ends: Said, clock: ManualClock) -> None:
+def test_end_is_known_for_a_while_and_not_longer(ends: AcceptedEnds, clock: ManualClock) -> None:
     ends.remember_end(FIRST, end())
     clock.advance(ENDS_KEPT)
     ends.remember_end(OTHER, end(2))
@@ -43,7 +43,7 @@ def test_end_is_known_for_a_while_and_not_longer(ends: Said, clock: ManualClock)
     assert ends.keys() == {OTHER, (3, 103)}
 
 
-def test_ends_with_more_text_than_is_kept_make_the_oldest_go(ends: Said) -> None:
+def test_ends_with_more_text_than_is_kept_make_the_oldest_go(ends: AcceptedEnds) -> None:
     ends.remember_end(FIRST, end(result="123456"))
     ends.remember_end(OTHER, end(2, result="1234"))
     assert ends.keys() == {FIRST, OTHER}
@@ -51,22 +51,22 @@ def test_ends_with_more_text_than_is_kept_make_the_oldest_go(ends: Said) -> None
     assert ends.keys() == {OTHER, (3, 103)}
 
 
-def test_more_ends_than_are_kept_make_the_oldest_go(ends: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(said, "MOST_ENDS", 2)
+def test_more_ends_than_are_kept_make_the_oldest_go(ends: AcceptedEnds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepted_ends, "MOST_ENDS", 2)
     for number in (1, 2, 3):
         ends.remember_end((number, 100 + number), end(number))
     assert ends.keys() == {OTHER, (3, 103)}
     assert not ends.has_ended(1, "s1")
 
 
-def test_end_with_more_text_than_is_kept_is_not_kept_at_all(ends: Said) -> None:
+def test_end_with_more_text_than_is_kept_is_not_kept_at_all(ends: AcceptedEnds) -> None:
     ends.remember_end(FIRST, end(result="x" * (MOST + 1)))
     assert ends.keys() == set()
     ends.remember_end(FIRST, end(result="x" * MOST))
     assert ends.keys() == {FIRST}
 
 
-def test_end_that_is_accepted_again_counts_once_and_from_then_on(ends: Said, clock: ManualClock) -> None:
+def test_end_that_is_accepted_again_counts_once_and_from_then_on(ends: AcceptedEnds, clock: ManualClock) -> None:
     ends.remember_end(FIRST, end(result="123456"))
     clock.advance(ENDS_KEPT)
     ends.remember_end(FIRST, end(result="123456"))
@@ -75,7 +75,7 @@ def test_end_that_is_accepted_again_counts_once_and_from_then_on(ends: Said, clo
     assert ends.keys() == {FIRST, OTHER}
 
 
-def test_end_that_was_taken_is_no_hindrance_when_its_time_is_over(ends: Said, clock: ManualClock) -> None:
+def test_end_that_was_taken_is_no_hindrance_when_its_time_is_over(ends: AcceptedEnds, clock: ManualClock) -> None:
     ends.remember_end(FIRST, end())
     assert ends.pop_end(FIRST) == end()
     clock.advance(ENDS_KEPT + 1)
@@ -83,7 +83,7 @@ def test_end_that_was_taken_is_no_hindrance_when_its_time_is_over(ends: Said, cl
     assert ends.keys() == {OTHER}
 
 
-def test_occurrence_is_over_for_the_session_that_ended_it_and_not_where_it_is_tried_again(ends: Said) -> None:
+def test_occurrence_is_over_for_the_session_that_ended_it_and_not_where_it_is_tried_again(ends: AcceptedEnds) -> None:
     ends.remember_end(FIRST, end())
     ends.remember_end(OTHER, end(2, state=State.PENDING))
     assert ends.has_ended(1, "s1")

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cronsensus.dashboard.catalogue import CHINESE
-from cronsensus.dashboard.schedules import schedule_in_chinese
+from cronsensus.dashboard.chinese_schedules import schedule_in_chinese
 from cronsensus.insight.sentences import Because, Clause, Code, Language, Text
 from cronsensus.model.states import State
 from cronsensus.triggers.base import Trigger
@@ -104,7 +104,7 @@ SENTENCES: Mapping[Code, str] = MappingProxyType(
         Text.WAITS_FOR_RUN: "它在等待运行 {run}（{state}，overlap={overlap}）。",
         Text.NODES_FULL: "所有节点已满：请另启动一个，或允许更多（--concurrency）。",
         Text.DUE_JUST_NOW: "它到期于 {when}：马上会有节点领取。",
-        Text.NODES_HAVE_ROOM: "它到期于 {when}，且有空闲的节点在线：{nodes}。",
+        Text.NODES_HAVE_FREE_SLOTS: "它到期于 {when}，且有空闲的节点在线：{nodes}。",
         Text.NO_FUNCTION: "很可能都没有函数 {function}：请启动声明了它的节点。",
         Clause.NOW: "现在",
         Clause.IN: "{time} 后",

@@ -71,7 +71,7 @@ class Health:
         return found
 
 
-class PolicyWatch:
+class EvictionWatch:
     """Says in the log of a node that works when its server begins to throw keys away: no verb would notice."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
@@ -100,7 +100,7 @@ class PolicyWatch:
                 )
 
 
-def read_health(client: Client) -> Health:
+def read_server_health(client: Client) -> Health:
     """Ask the server."""
     info = _read_info(client)
     version = info.get("valkey_version") or info.get("redis_version") or "0"
