@@ -54,6 +54,8 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/user_code/test_store_away.py*",
         "gunicorn and uvicorn, whose store goes and comes; one process in test_starting.py",
     ),
+    ("tests/integrations/test_celery_beat.py::*three_beats*", "three beats, of which one is killed"),
+    ("tests/integrations/test_celery_beat.py::*same_id?after*", "the other half of a kill that each commit has"),
     (
         "tests/integrations/test_apscheduler_struck.py::*replica*",
         "up to four processes each, that are killed and frozen; test_apscheduler.py kills one in every commit",

@@ -252,11 +252,20 @@ def is_internal(job: str) -> bool:
 GUARDED = ("once:", "once_per:", "startup:")
 """Prefixes of the names of jobs that stand for guarded functions."""
 APSCHEDULER = "apscheduler:"
-KEPT_ELSEWHERE = {APSCHEDULER: "APScheduler"}
+BEAT = "beat:"
+KEPT_ELSEWHERE = {APSCHEDULER: "APScheduler", BEAT: "Celery beat"}
 """Of jobs whose time another program keeps: the prefixes of their names, and the program.
 
 Their nominal times are acquired one by one. A name is a key of the history in the store: it never changes.
 """
+
+
+def name_kept_job(prefix: str, name: str) -> str:
+    """Return the name of a job that another program keeps. It never changes; a name that cannot be is hashed."""
+    whole = f"{prefix}{name}"
+    if len(whole) <= LONGEST_NAME and whole.isprintable() and whole == whole.strip():
+        return whole
+    return f"{prefix}{hashlib.blake2b(str(name).encode(), digest_size=16).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ makes one with ``|``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +23,43 @@ ZERO = timedelta(0)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST_STEP = timedelta(seconds=1)
 _MOST_PARTS = 64
+
+
+def search_latest(
+    next_after: Callable[[datetime], datetime | None], instant: datetime, after: datetime
+) -> datetime | None:
+    """Return the last time t that ``next_after`` gives with ``after < t <= instant``, or None.
+
+    Looks back from ``instant`` in growing steps, then halves the step: O(log gap) calls of ``next_after``, so a gap of
+    years at one time per second costs no more than a gap of a minute.
+    """
+    top, bottom = as_utc(instant), as_utc(after, what="after")
+    quiet_from = top  # no nominal time in (quiet_from, top]
+    step = _FIRST_STEP
+    while True:
+        low = top - step if step < top - bottom else bottom
+        if low >= top:
+            return None
+        found = next_after(low)
+        if found is not None and found <= top:
+            break
+        if low == bottom:
+            return None
+        quiet_from = low
+        step *= 8
+    while True:
+        following = next_after(found)
+        if following is None or following > top:
+            return found
+        found = following
+        middle = found + (quiet_from - found) // 2
+        if middle <= found:
+            continue
+        beyond = next_after(middle)
+        if beyond is None or beyond > top:
+            quiet_from = middle
+        else:
+            found = beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,38 +93,8 @@ class Trigger(ABC):
         """Return what ``trigger_from_json`` reads back as an equal trigger; equal triggers return equal data."""
 
     def latest_until(self, instant: datetime, after: datetime) -> datetime | None:
-        """Return the last nominal time t with ``after < t <= instant``, or None.
-
-        Looks back from ``instant`` in growing steps, then halves the step: O(log gap) calls of ``next_after``, so a
-        gap of years at one nominal time per second costs no more than a gap of a minute.
-        """
-        top, bottom = as_utc(instant), as_utc(after, what="after")
-        quiet_from = top  # no nominal time in (quiet_from, top]
-        step = _FIRST_STEP
-        while True:
-            low = top - step if step < top - bottom else bottom
-            if low >= top:
-                return None
-            found = self.next_after(low)
-            if found is not None and found <= top:
-                break
-            if low == bottom:
-                return None
-            quiet_from = low
-            step *= 8
-        while True:
-            following = self.next_after(found)
-            if following is None or following > top:
-                return found
-            found = following
-            middle = found + (quiet_from - found) // 2
-            if middle <= found:
-                continue
-            beyond = self.next_after(middle)
-            if beyond is None or beyond > top:
-                quiet_from = middle
-            else:
-                found = beyond
+        """Return the last nominal time t with ``after < t <= instant``, or None; see ``search_latest``."""
+        return search_latest(self.next_after, instant, after)
 
     def count_between(self, after: datetime, until: datetime, limit: int) -> int | None:
         """Return how many nominal times t have ``after < t <= until``; None when more than ``limit``.

@@ -6,6 +6,7 @@ The library cronsim reads the text and decides which days match; nothing here se
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
@@ -263,10 +264,19 @@ def _day_masks(day_of_month: str, day_of_week: str) -> tuple[int, ...]:
     from cronsim import CronSim
 
     rule = CronSim(f"0 0 {day_of_month} * {day_of_week}", _ANY_DAY)
+    return masks_of_days(rule.match_day)
+
+
+def masks_of_days(matches: Callable[[date], bool]) -> tuple[int, ...]:
+    """Return for each shape of month, at ``month_shape()``, a number in which bit d is set when day d matches.
+
+    Args:
+        matches: a rule that rests on the day of the month, the weekday and the length of the month alone.
+    """
     masks = []
     for year, month in _a_month_of_each_shape():
         days = range(1, _length(year, month) + 1)
-        masks.append(sum(1 << day for day in days if rule.match_day(date(year, month, day))))
+        masks.append(sum(1 << day for day in days if matches(date(year, month, day))))
     return tuple(masks)
 
 

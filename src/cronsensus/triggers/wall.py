@@ -36,15 +36,30 @@ class WallClock:
     @staticmethod
     def of(fields: CronFields, period: Period | None = None, anchor: date = date.min) -> WallClock:
         """Return the wall clock of ``fields``, on the days of each ``period`` from ``anchor`` on."""
+        values = fields.seconds, fields.minutes, fields.hours, fields.months
+        return WallClock.of_values(*values, fields.day_masks, period=period, anchor=anchor)
+
+    @staticmethod
+    def of_values(
+        seconds: tuple[int, ...],
+        minutes: tuple[int, ...],
+        hours: tuple[int, ...],
+        months: tuple[int, ...],
+        day_masks: tuple[int, ...],
+        *,
+        period: Period | None = None,
+        anchor: date = date.min,
+    ) -> WallClock:
+        """Return the wall clock of sorted values, and of the days in ``day_masks``: one for each ``month_shape()``."""
         return WallClock(
-            seconds=fields.seconds,
-            minutes=fields.minutes,
-            hours=fields.hours,
-            day_masks=fields.day_masks,
-            next_second=_successors(fields.seconds, 60),
-            next_minute=_successors(fields.minutes, 60),
-            next_hour=_successors(fields.hours, 24),
-            next_month=_successors(fields.months, 13),
+            seconds=seconds,
+            minutes=minutes,
+            hours=hours,
+            day_masks=day_masks,
+            next_second=_successors(seconds, 60),
+            next_minute=_successors(minutes, 60),
+            next_hour=_successors(hours, 24),
+            next_month=_successors(months, 13),
             period=period,
             anchor=anchor,
         )

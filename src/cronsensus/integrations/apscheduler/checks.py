@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
 import threading
@@ -10,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cronsensus.errors import ConfigurationError, InvalidOption
-from cronsensus.model.job import APSCHEDULER, LONGEST_NAME
+from cronsensus.model.job import APSCHEDULER, name_kept_job
 from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.apscheduler")
@@ -68,11 +67,8 @@ def missing(error: ImportError, what: str = "guard()") -> str:
 
 
 def job_name(job_id: str) -> str:
-    """Return the name of an APScheduler job in the store. It never changes; an id that is too long is hashed."""
-    name = f"{APSCHEDULER}{job_id}"
-    if len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip():
-        return name
-    return f"{APSCHEDULER}{hashlib.blake2b(str(job_id).encode(), digest_size=16).hexdigest()}"
+    """Return the name of an APScheduler job in the store."""
+    return name_kept_job(APSCHEDULER, job_id)
 
 
 def is_memory(scheduler: Any, jobstore_alias: str) -> bool:

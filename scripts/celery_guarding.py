@@ -1,0 +1,78 @@
+"""A plugin for pytest: the tests of Celery's own beat over ours, with a store that always lets it win.
+
+Their fixtures refuse threads that outlive a test, so the store is a stub. Their schedules that are due when the test
+says so name no times: those entries are taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+from celery import beat
+
+from cronsensus.integrations.celery import beat as ours
+from cronsensus.integrations.celery.nominal_times import SharedTimes
+
+won: list[str] = []
+
+
+class _Store:
+    def job(self, name: str) -> None:
+        """Know no job."""
+
+
+class _Wins:
+    """Wins all that it asks for."""
+
+    store = _Store()
+    is_open = False
+
+    def __init__(self, app: Any) -> None:
+        """Open nothing."""
+
+    def outside(self) -> _Wins:
+        self.is_open = True
+        return self
+
+    def acquire(self, wanted: Iterable[Any]) -> Sequence[Any]:
+        [(spec, ask)] = wanted
+        won.append(spec.name)
+        claim = SimpleNamespace(job=spec.name, token=1, scheduled_for=ask.times[0])
+        got = object.__new__(_Won)
+        got.__dict__.update(claim=claim, time=ask.times[0])
+        return [[got]]
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_options: None
+
+
+class _Won:
+    """What was won."""
+
+
+class _Clock:
+    """The time that a test gives its app."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def now(self) -> datetime:
+        return self._app.now()
+
+    def read_when_due(self, store_now: Any) -> None:
+        """Ask no store."""
+
+
+ours.Part = _Wins  # type: ignore[misc,assignment]
+ours.Won = _Won  # type: ignore[misc,assignment]
+ours.clock_of = _Clock  # type: ignore[assignment]
+ours._is_taken_out = lambda entry: not isinstance(entry.schedule, SharedTimes)  # noqa: SLF001
+beat.Scheduler, beat.PersistentScheduler = ours.wrap(beat.Scheduler), ours.wrap(beat.PersistentScheduler)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Show that the tests went through the guard."""
+    terminalreporter.write_line(f"guarded sends: {len(won)}")

@@ -1,0 +1,395 @@
+"""Celery's beat on every machine: each time of an entry is sent by one of them.
+
+::
+
+    tick ──▶ is_due ──▶ acquire (entry, nominal time) ──▶ won: apply_entry sends, and it is recorded as sent
+                            │                               └── not sent: any beat tries again
+                            ├──▶ lost: another beat has it; this one goes on to the next time
+                            └──▶ the store is away: not sent, asked again each second
+
+Only methods of ``celery.beat.Scheduler`` are overridden, so its heap, its options and what subclasses add to it stay.
+What dies between winning and sending is taken over: the task's id is made of entry and time, and the same again.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from celery import beat
+from celery.schedules import schedstate
+
+from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
+from cronsensus.integrations.celery.nominal_times import SharedTimes, shared_form
+from cronsensus.integrations.celery.part import Part, clock_of
+from cronsensus.lifecycle.starting import may_come
+from cronsensus.model.acquiring import Ask, NotWon
+from cronsensus.model.ends import Again, Final
+from cronsensus.model.job import BEAT, JobSpec, Policies, name_kept_job
+from cronsensus.model.states import State
+from cronsensus.outside import Outside, Won
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import format_instant
+
+_log = Logger("cronsensus.celery")
+
+_CLOCK = SystemClock()
+IDS = uuid.UUID("f3b0a0c4-6a0f-5d0e-8a55-6f6f0b8c2a11")
+"""The namespace of the ids of tasks that beat sends; never changed, or a deploy sends twice."""
+AGAIN = 1.0
+"""Seconds between two tries to reach the store."""
+LOOK = 60.0
+"""Seconds between two looks for what other beats left, where a tick is so often."""
+LONG_AGO = timedelta(days=366)
+NOT_SENT = False
+"""What ``apply_async`` returns of what this beat does not send."""
+KEEP = timedelta(days=7)
+"""How long it is known that a time was sent."""
+JOB_HEADER, TIME_HEADER, TOKEN_HEADER = "cronsensus-job", "cronsensus-time", "cronsensus-token"
+"""Headers of a message that beat sends."""
+SENT = "sent"
+"""The reason of what was sent: its end is not beat's to know."""
+
+
+class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
+    """Mixed in before a scheduler of beat by ``wrap``."""
+
+    _keeps_last_runs = True
+    """Whether the scheduler itself remembers when an entry was sent last."""
+
+    def __init__(self, app: Any, *args: Any, **kwargs: Any) -> None:
+        """Open nothing; ``lazy`` schedulers are made for a look alone."""
+        self._clock = clock_of(app)
+        self._part = Part(app)
+        self._tries_at = 0.0
+        self._away = False
+        self._answered: dict[str, Won | None] = {}
+        """By entry: what was won of the time that is due, or ``None``: another beat has it. Until it is applied."""
+        self._asked: dict[str, datetime] = {}
+        """By entry: the latest nominal time that was decided, here or elsewhere."""
+        self._looks_at = 0.0
+        self._thread = threading.current_thread()
+        super().__init__(app, *args, **kwargs)
+
+    # --- what beat calls ----------------------------------------------------------------------------------------------
+
+    def setup_schedule(self) -> None:
+        """Read the schedule, and go on where the beats before have ended.
+
+        Raises:
+            ConfigurationError: no store is named, or a schedule names no times.
+        """
+        super().setup_schedule()
+        self._adopt_entries()
+        self._find_outside()
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        """Send one entry that is due; return the seconds until the next tick."""
+        outside = self._find_outside()
+        if outside is not None:
+            self._look_for_leftovers(outside)
+        wait: float = super().tick(*args, **kwargs)
+        return min(wait, AGAIN) if outside is None or self._away else wait
+
+    def populate_heap(self, *args: Any, **kwargs: Any) -> None:
+        """Put all entries in the order in which they are due."""
+        self._adopt_entries()
+        super().populate_heap(*args, **kwargs)
+
+    def is_due(self, entry: Any) -> Any:
+        """Return whether an entry is due, and ask for its time.
+
+        Beat moves an entry on before it sends it; asked for before that, it stays due if the store cannot be asked.
+        """
+        due, following = super().is_due(entry)
+        if not due or not _is_guarded(entry):
+            return schedstate(due, following)
+        try:
+            self._answered[entry.name] = self._acquire(entry)
+        except _NotNow:
+            return schedstate(is_due=False, next=AGAIN)
+        return schedstate(due, following)
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Send what is due and was won; of what another beat has won say nothing."""
+        try:
+            result = self.apply_async(entry, producer=producer, advance=False)
+        except Exception as error:  # noqa: BLE001 - as beat has it: logged, and the others go on
+            beat.error("Message Error: %s", error, exc_info=True)
+        else:
+            if result is not NOT_SENT:
+                beat.info("Scheduler: Sent due task %s (%s)", entry.name, entry.task)
+                if hasattr(result, "id"):
+                    beat.debug("%s sent. id->%s", entry.task, result.id)
+                else:
+                    beat.debug("%s sent.", entry.task)
+
+    def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **options: Any) -> Any:  # noqa: FBT001, FBT002
+        """Send the latest time of an entry, if this beat wins it; ``NOT_SENT``: it does not."""
+        if not _is_guarded(entry):
+            return super().apply_async(_without_mark(entry), producer=producer, advance=advance, **options)
+        try:
+            known = entry.name in self._answered
+            won = self._answered.pop(entry.name) if known else self._acquire(entry, due=False)
+        except _NotNow:
+            return NOT_SENT  # and not advanced: it is still due
+        if won is None:
+            if advance:
+                self.reserve(entry)
+            return NOT_SENT
+        return self._send(entry, won, producer=producer, advance=advance, **options)
+
+    def should_sync(self) -> Any:
+        """Return whether it is time to write the schedule."""
+        # A shelve is not to be written by the thread that sends what others left.
+        return threading.current_thread() is self._thread and super().should_sync()
+
+    def close(self) -> None:
+        """Write the schedule, and leave."""
+        try:
+            super().close()
+        finally:
+            self._part.close()
+
+    # --- the store ----------------------------------------------------------------------------------------------------
+
+    def _find_outside(self) -> Outside | None:
+        """Return what asks the store, opened at the first try that reaches it; ``None``: it is away."""
+        part, now = self._part, _CLOCK.monotonic()
+        if not part.is_open and now < self._tries_at:
+            return None
+        first = not part.is_open
+        try:
+            outside = part.outside()
+            self._clock.read_when_due(part.now)
+        except StoreError as error:
+            if first and not may_come(error):
+                raise
+            self._tries_at = now + AGAIN
+            self._report_away(error)
+            return None
+        if first:
+            outside.on_leftover(self._send_leftover)
+            self._catch_up(part)
+        return outside
+
+    def _catch_up(self, part: Part) -> None:
+        """Go on after the last time that any beat has decided, so that a restart loses none."""
+        for entry in list(self.schedule.values()):
+            if not _is_guarded(entry):
+                continue
+            name = job_name(entry.name)
+            view = part.store.job(name)
+            part.outside().declare(_spec(entry.name))
+            if view is None:
+                continue
+            last = entry.schedule.maybe_make_aware(entry.last_run_at)
+            if not self._keeps_last_runs or last < view.watermark:
+                entry.last_run_at = view.watermark.astimezone(last.tzinfo)
+            self._asked[entry.name] = view.watermark
+        self._heap = None  # its times were of the last runs before
+
+    def _acquire(self, entry: Any, *, due: bool = True) -> Won | None:
+        """Ask for the latest time of an entry; ``None``: another beat has it, or nobody is to send it.
+
+        Args:
+            entry: the entry.
+            due: only for one after its last run; else for the one that has just been, if nobody has sent it.
+
+        Raises:
+            _NotNow: the store cannot be asked, or its clock does not say that time yet.
+        """
+        outside = self._find_outside()
+        if outside is None:
+            raise _NotNow
+        now = self._clock.now()
+        last = entry.schedule.maybe_make_aware(entry.last_run_at).astimezone(UTC)
+        nominal = entry.schedule.latest_until(now, max(last, self._asked.get(entry.name, last)))
+        if nominal is None and not due:
+            nominal = entry.schedule.latest_until(now, now - LONG_AGO)
+        if nominal is None:
+            return None
+        spec = _spec(entry.name)
+        try:
+            [[answer]] = outside.acquire([(spec, Ask(spec.name, (nominal,)))])
+        except (StoreError, LeaseLost) as error:
+            self._report_away(error)
+            raise _NotNow from error
+        if self._away:
+            self._away = False
+            _log.warning("the store answers again; what is due now is sent")
+        if not isinstance(answer, Won) and answer.why is NotWon.EARLY:
+            raise _NotNow
+        self._asked[entry.name] = nominal
+        return answer if isinstance(answer, Won) else None
+
+    def _report_away(self, error: Exception) -> None:
+        if not self._away:
+            self._away = True
+            _log.error("the store cannot be asked, so beat sends nothing until it can: %s", error)
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def _send(self, entry: Any, won: Won, **options: Any) -> Any:
+        outside = self._find_outside()
+        try:
+            result = super().apply_async(_with_id(entry, won), **options)
+        except BaseException as error:
+            # Whichever beat looks first sends it; a broker that is away is no failure of the task.
+            if outside is not None:
+                again = Again(timedelta(0), failed=False, reason=f"not sent: {error}")
+                outside.settle(won, again, told=lambda _: outside.look_for_leftovers())
+            raise
+        if outside is not None:
+            outside.settle(won, Final(State.SUCCEEDED, SENT))
+        return result
+
+    def _look_for_leftovers(self, outside: Outside) -> None:
+        now = _CLOCK.monotonic()
+        if now >= self._looks_at:
+            self._looks_at = now + LOOK
+            outside.look_for_leftovers()
+
+    def _send_leftover(self, won: Won) -> None:
+        """Send what a beat won and did not send, or not say that it did: under the same id."""
+        entry = next((one for one in list(self.schedule.values()) if job_name(one.name) == won.claim.job), None)
+        outside = self._find_outside()
+        if outside is None:
+            return
+        if entry is None or won.claim.scheduled_for is None:
+            _log.info("%s was left by another beat, and is no entry of this one", won)
+            outside.release(won)
+            outside.withdraw(won.claim.job)
+            return
+        try:
+            self._send(entry, won, producer=None, advance=False)
+        except Exception as error:  # noqa: BLE001 - it was an error at first, and is tried again each second
+            _log.debug("%s could not be sent yet: %s", won, error)
+        else:
+            _log.warning("%s was not sent by the beat that had won it: it is sent now", won)
+
+    # --- entries ------------------------------------------------------------------------------------------------------
+
+    def _adopt_entries(self) -> None:
+        """Give each entry its shared form: a shelve gives them back as beat's own.
+
+        Raises:
+            ConfigurationError: a schedule names no times.
+        """
+        found = self.schedule
+        for name, entry in list(found.items()):
+            if not isinstance(entry, self.Entry):
+                adopted = object.__new__(self.Entry)
+                adopted.__dict__.update({**entry.__dict__, "app": self.app})
+                adopted.schedule = entry.schedule
+                found[name] = adopted
+        unnamed = [
+            name for name, entry in list(found.items())
+            if not _is_taken_out(entry) and not isinstance(entry.schedule, SharedTimes)
+        ]  # fmt: skip
+        if unnamed:
+            raise ConfigurationError(
+                f"the schedules of {', '.join(map(repr, unnamed))} name no times, so no beat can tell another what it "
+                "has sent; implement remaining_estimate(last_run_at), or take the entry out, and each beat sends it: "
+                "'options': {'once': False}"
+            )
+
+
+class _NotNow(Exception):
+    """It stays due."""
+
+
+def job_name(entry: str) -> str:
+    """Return the name of an entry's job in the store."""
+    return name_kept_job(BEAT, entry)
+
+
+def task_id(entry: str, nominal: datetime) -> str:
+    """Return the id of the task that a time of an entry is sent as: sent twice, it is told to be the same."""
+    return str(uuid.uuid5(IDS, f"{entry}@{format_instant(nominal)}"))
+
+
+def _spec(entry: str) -> JobSpec:
+    name = job_name(entry)
+    return JobSpec(name=name, function=name, policies=Policies(overlap="allow", keep=KEEP), source="runtime")
+
+
+def _is_taken_out(entry: Any) -> bool:
+    return bool((entry.options or {}).get("once") is False)
+
+
+def _is_guarded(entry: Any) -> bool:
+    return isinstance(entry.schedule, SharedTimes) and not _is_taken_out(entry)
+
+
+def _changed(entry: Any, options: dict[str, Any]) -> Any:
+    # Not by copy(): entries of redbeat and of django-celery-beat have a __reduce__ that cannot be called.
+    changed = object.__new__(type(entry))
+    changed.__dict__.update(entry.__dict__)
+    changed.options = options
+    return changed
+
+
+def _without_mark(entry: Any) -> Any:
+    options = dict(entry.options or {})
+    return entry if options.pop("once", None) is None else _changed(entry, options)
+
+
+def _with_id(entry: Any, won: Won) -> Any:
+    options = dict(entry.options or {})
+    options.pop("once", None)
+    options.setdefault("task_id", task_id(entry.name, won.time))
+    told = {JOB_HEADER: won.claim.job, TIME_HEADER: format_instant(won.time), TOKEN_HEADER: won.claim.token}
+    options["headers"] = {**(options.get("headers") or {}), **told}
+    return _changed(entry, options)
+
+
+def wrap(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
+    """Return a scheduler of beat that may run on every machine: ``base`` with each time sent by one of them.
+
+    Example::
+
+        from cronsensus.integrations.celery import wrap
+        from shop.schedulers import OurScheduler
+
+        Scheduler = wrap(OurScheduler)  # celery -A shop beat -S shop.beat:Scheduler
+
+    Not prevented: a message that the broker delivers twice; that is the worker's part of ``configure``. A schedule that
+    two releases define differently is sent at the times of both while both run.
+
+    Args:
+        base: ``celery.beat.Scheduler`` or a subclass.
+    """
+    kind: object = base  # it may be anything
+    if not (isinstance(kind, type) and issubclass(kind, beat.Scheduler)):
+        raise ConfigurationError(f"wrap({base!r}): it wants a class that is a celery.beat.Scheduler")
+    return base if issubclass(base, BeatScheduler) else _wrapped(base)  # type: ignore[arg-type] # a class is hashable
+
+
+@lru_cache(maxsize=16)
+def _wrapped(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
+    """Make the class, and one for its entries: their schedules are put into the form that all beats share."""
+
+    def get_schedule(entry: Any) -> Any:
+        return entry.__dict__.get("schedule")
+
+    def set_schedule(entry: Any, found: Any) -> None:
+        shared = shared_form(found, entry.app, clock_of(entry.app).now)
+        entry.__dict__["schedule"] = found if shared is None else shared
+
+    def reduce_entry(entry: Any) -> Any:
+        kind, *rest = super(entries, entry).__reduce__()
+        return (base.Entry if kind is entries else kind, *rest)  # a shelve is to know of no class that is made here
+
+    entries: Any = type(
+        base.Entry.__name__,
+        (base.Entry,),
+        {"schedule": property(get_schedule, set_schedule), "__reduce__": reduce_entry, "__module__": __name__},
+    )
+    body = {"Entry": entries, "_keeps_last_runs": base is not beat.Scheduler, "__module__": __name__}
+    made: type[beat.Scheduler] = type(base.__name__, (BeatScheduler, base), body)
+    return made
