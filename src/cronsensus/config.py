@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption, InvalidTrigger
 from cronsensus.model.job import check_choice, check_name, unknown_option
-from cronsensus.security.masking import mask
+from cronsensus.security.masking import mask, mask_target
 from cronsensus.timing.durations import format_duration, parse_duration
 
 
@@ -119,7 +119,7 @@ class Settings:
         return self.sources.get(name, "default")
 
     def shown(self, name: str) -> str:
-        """Return a setting as text that may be shown to anybody: a password in a URL is masked."""
+        """Return a setting as text that may be shown to anybody: what is secret in a URL is masked."""
         value = self.value(name)
         if value is None:
             return ""
@@ -128,14 +128,10 @@ class Settings:
         if isinstance(value, bool):
             return "true" if value else "false"
         if name == "heartbeat_url":  # who knows it may ping in our place
-            scheme, _, rest = str(value).partition("://")
-            return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}/***"
+            return mask_target(str(value))
         if name == "alerts":  # the paths of webhooks are secrets
             shown = str(value) if isinstance(value, str) else "; ".join(str(one.get("target")) for one in value)
-            shown = re.sub(
-                r"\b(https?://)([^\s/;?]*)[^\s;]*", lambda url: f"{url[1]}{url[2].rpartition('@')[2]}/***", shown
-            )
-            return mask(re.sub(r"\b((?!https?:)[a-z]\w*://)[^\s;]*", r"\1***", shown))
+            return mask(re.sub(r"[\w+.-]+://[^\s;]*", lambda url: mask_target(url[0]), shown))
         return mask(str(value)) if name == "url" else str(value)
 
     def __repr__(self) -> str:
@@ -305,7 +301,9 @@ def _url(value: object, shown: str) -> str:
 
 def _web_url(value: object, shown: str) -> str:
     if not isinstance(value, str) or not value.strip().lower().startswith(("http://", "https://")):
-        raise InvalidOption(f"{shown}={value!r}: write a URL that takes a ping, such as https://hc-ping.com/UUID")
+        raise InvalidOption(
+            f"{shown}={mask_target(str(value))!r}: write a URL that takes a ping, such as https://hc-ping.com/UUID"
+        )
     return value.strip()
 
 

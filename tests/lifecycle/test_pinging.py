@@ -112,9 +112,8 @@ def test_a_ping_that_arrives_nowhere_is_told_once_and_so_is_the_first_that_does(
     ]
 
 
-def test_the_url_comes_from_the_environment_and_its_secret_is_not_shown() -> None:
+def test_the_url_comes_from_the_environment() -> None:
     settings = load_settings(env={"CRONSENSUS_HEARTBEAT_URL": "https://u:p@hc-ping.com/a-secret"}, start="/")
     assert settings.heartbeat_url == "https://u:p@hc-ping.com/a-secret"
-    assert settings.shown("heartbeat_url") == "https://hc-ping.com/***"
     with pytest.raises(InvalidOption, match="write a URL that takes a ping"):
         Scheduler("memory://", heartbeat_url="hc-ping.com/a-secret")

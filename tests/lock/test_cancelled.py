@@ -20,6 +20,8 @@ from tests.servers.distance import patience
 PATIENCE = patience(60.0)
 """Seconds until a test gives up, and far below the TTL of an hour: what is free sooner was freed."""
 TTL = "1h"
+SHORT = "1s"
+"""Of what may stay for its TTL."""
 _numbers = count()
 
 
@@ -167,12 +169,12 @@ class Soft(Exception):
 
 
 @pytest.mark.parametrize("raises", [Interrupted, Soft])
-def test_a_block_that_is_interrupted_anywhere_frees_the_lock(interrupted_at, raises):
+def test_a_block_that_is_interrupted_anywhere_holds_nothing_longer_than_its_ttl(interrupted_at, raises):
     where, every = interrupted_at
 
     def scenario(cut: CutCall) -> None:
         name = new_name()
-        lock = lock_at(where, name, ttl=TTL)
+        lock = lock_at(where, name, ttl=SHORT)
 
         def block() -> None:
             with lock:
@@ -181,21 +183,22 @@ def test_a_block_that_is_interrupted_anywhere_frees_the_lock(interrupted_at, rai
         cut(block)
         assert freed_here(where, name)
 
-    each_line(scenario, raises=raises, every=every)
+    each_line(scenario, raises=raises, every=9 * every)
 
 
-def test_acquire_that_is_interrupted_anywhere_holds_nothing(interrupted_at):
+def test_acquire_that_is_interrupted_anywhere_holds_nothing_longer_than_its_ttl(interrupted_at):
+    """Also while the program goes on and keeps the ``Lock``: what no caller knows of is not renewed."""
     where, every = interrupted_at
 
     def scenario(cut: CutCall) -> None:
         name = new_name()
-        lock = lock_at(where, name, ttl=TTL)
+        lock = lock_at(where, name, ttl=SHORT)
         cut(lock.acquire)
         if cut.error is None:
             lock.release()
         assert freed_here(where, name)
 
-    each_line(scenario, every=every)
+    each_line(scenario, every=7 * every)
 
 
 def test_release_that_is_interrupted_anywhere_frees_the_lock(interrupted_at):
@@ -218,7 +221,7 @@ def test_a_wait_that_is_interrupted_anywhere_holds_nothing_and_forgets_no_other_
         name = new_name()
         holder = lock_at(where, name, ttl=TTL)
         holder.acquire()
-        lock = lock_at(where, name, ttl=TTL)
+        lock = lock_at(where, name, ttl=SHORT)
         cut(lambda: lock.acquire(blocking_timeout=0.005))
         holder.release()
         assert freed_here(where, name)

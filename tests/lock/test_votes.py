@@ -15,7 +15,7 @@ from cronsensus.integrations import redlock
 from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, RedlockBackend, RedlockWaiter
 from cronsensus.integrations.redlock_client import SLOWEST, Round, Script
 from cronsensus.lock import worker_pool
-from cronsensus.lock.backend import Acquisition, LockRequest
+from cronsensus.lock.backend import LockRequest
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.worker_pool import THREADS
 from cronsensus.membership.liveness import started_at
@@ -97,7 +97,7 @@ class Scene:
         self.backend._monitor = self.watch  # type: ignore[assignment]
 
     def request(self, *, renew: bool = True) -> LockRequest:
-        return LockRequest(name="name", ttl=TTL, limit=1, renew=renew, bound=False, acquisition=Acquisition())
+        return LockRequest(name="name", ttl=TTL, limit=1, renew=renew, bound=False)
 
     def takes(self, *votes: Answers, noted: Answers = (1, 1, 1)) -> tuple[Lease | None, list[str]]:
         self.voters.answers = {"take": [*votes], "note": [noted]}

@@ -6,12 +6,11 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from cronsensus.errors import StoreUnavailable
 from cronsensus.membership import liveness
 from cronsensus.membership.liveness import (
     ABSENT_FOR,
@@ -27,7 +26,6 @@ from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.stores import boot
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.timing.clock import SystemClock
 
 
 def session_of(pid: int, started: int | None = None, host: str | None = None) -> SessionView:
@@ -175,7 +173,7 @@ def in_time_namespace(tmp_path, monkeypatch):
 
     def forget() -> None:
         boot.host_identity.cache_clear()
-        boot._clock_offset.cache_clear()
+        boot.lease_epoch.cache_clear()
 
     yield say
     monkeypatch.undo()
@@ -183,32 +181,17 @@ def in_time_namespace(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["monotonic", "1"])
-def test_processes_in_all_time_namespaces_read_one_monotonic_clock(name, in_time_namespace):
+def test_process_whose_monotonic_clock_is_moved_is_in_an_epoch_of_its_own(name, in_time_namespace):
     in_time_namespace(f"{name} -500 250000000\nboottime 0 0\n")
-    before = time.monotonic()
-    assert 499 < boot.HostClock().monotonic() - before < 560
+    assert boot.lease_epoch() == f"{boot.boot_id()}/-499.75"
     in_time_namespace("monotonic           0         0\nboottime            0         0\n")
-    assert 0 <= boot.HostClock().monotonic() - before < 60
-
-
-def test_clock_made_from_the_hosts_is_asked_for_both_its_times(in_time_namespace):
-    class Ahead(SystemClock):
-        def now(self) -> datetime:
-            return super().now() + timedelta(hours=1)
-
-        def monotonic(self) -> float:
-            return super().monotonic() + 1000
-
-    in_time_namespace("monotonic -500 0\nboottime 0 0\n")
-    told = boot.HostClock(Ahead())
-    assert told.now() > SystemClock().now() + timedelta(minutes=50)
-    assert 1490 < told.monotonic() - time.monotonic() < 1560
+    assert boot.lease_epoch() == boot.boot_id()
 
 
 def test_start_times_as_read_in_another_time_namespace_are_not_compared(in_time_namespace):
     in_time_namespace("monotonic 0 0\nboottime 0 0\n")
     outside = host_identity()
-    assert outside.count("/") == 1, "as earlier releases name it"
+    assert outside.count("/") == 1
     own = session_of(os.getpid(), (started_at(os.getpid()) or 0) + 7, host=outside)
     assert is_dead(own)
     in_time_namespace("monotonic 0 0\nboottime 7 0\n")
@@ -216,11 +199,10 @@ def test_start_times_as_read_in_another_time_namespace_are_not_compared(in_time_
     assert not is_dead(own)
 
 
-def test_process_that_cannot_tell_its_own_offset_trusts_no_clock_and_no_start_time(in_time_namespace):
+def test_process_that_cannot_tell_its_own_offset_is_in_an_epoch_of_its_own_and_trusts_no_start_time(in_time_namespace):
     outside = host_identity()
     in_time_namespace("monotonic 5 0\nboottime 5 0\n", of_children=True)
-    with pytest.raises(StoreUnavailable, match="open the store in a child process"):
-        boot.HostClock().monotonic()
+    assert boot.lease_epoch() == f"{boot.boot_id()}/time:[1]"
     assert host_identity() != outside
 
 

@@ -25,7 +25,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunError, 
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
-from cronsensus.once.call_key import CallKey, PendingAcquire
+from cronsensus.once.call_key import CallKey
 from cronsensus.once.claims import MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims
 from cronsensus.once.payloads import Difference
 from cronsensus.outside import claims as outside_claims
@@ -139,13 +139,14 @@ def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
     assert claims.is_idle
     held, _ = taken(claims)
     assert not claims.is_idle
-    assert kept(claims) == {held, claims._sweep}
+    assert kept(claims) == {held}
     assert claims._monitor.told == [("monitor_lease", held)]
     claims.record_end(held, outcome(held))
     assert claims.is_idle
-    claims._asked[PendingAcquire(WANTED, Ticket())] = None
+    asking = Ticket()
+    claims._asked[asking] = WANTED.name
     assert not claims.is_idle
-    claims._asked.clear()
+    asking.over = True
     assert claims.is_idle
     claims.waiters = [1]
     assert not claims.is_idle
@@ -158,7 +159,7 @@ def test_settled_claim_is_dropped_and_waiters_are_notified(claims, clock):
     assert claims.record_end(held, outcome(held)).accepted
     assert held.is_over
     assert not holds(ticket)
-    assert kept(claims) == {claims._sweep}
+    assert not kept(claims)
     watched: Any = claims._monitor
     assert watched.told == [("monitor_lease", held), ("drop_lease", held)]
     number = held.claim.id
@@ -183,7 +184,6 @@ def test_the_session_stays_while_a_call_needs_it_and_no_longer(claims):
     assert claims.acquire_claim(WANTED, Ticket()).state is State.RUNNING
     assert claims._host._pins == 0
     claims.record_end(held, outcome(held))
-    claims.settle_leftovers()
     assert claims._host.is_idle
 
 
@@ -259,20 +259,6 @@ def test_acquire_raises_when_a_second_session_is_dead_too(claims, monkeypatch):
         claims.acquire_claim(WANTED, Ticket())
     assert claims.is_idle
     assert claims._host._pins == 0
-
-
-def test_a_call_that_is_cut_off_while_it_asks_is_still_known_to_have_asked(claims, monkeypatch):
-    class Cut(BaseException):
-        pass
-
-    def cut(*_: Any, **__: Any) -> NoReturn:
-        raise Cut
-
-    monkeypatch.setattr(MemoryStore, "acquire", cut)
-    with pytest.raises(Cut):
-        claims.acquire_claim(WANTED, Ticket())
-    assert [one.wanted for one in claims._asked] == [WANTED]
-    assert kept(claims) == {claims._sweep}
 
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.FAILED])
@@ -355,13 +341,6 @@ def test_fields_are_named_as_far_as_they_are_known():
 # --- calls that went away ---------------------------------------------------------------------------------------------
 
 
-def left() -> Ticket:
-    """Return the ticket of a call that is over."""
-    ticket = Ticket()
-    ticket.over = True
-    return ticket
-
-
 def test_a_look_leaves_alone_what_a_call_of_this_process_runs(claims):
     held, _ticket = taken(claims)
     found = claims.read_occurrence(WANTED)
@@ -390,9 +369,11 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
     _held, _ticket = taken(claims)
     claims._held.clear()
     seen = recorded(claims)[0]
-    for ticket, mine, given in ((Ticket(), "k", False), (Ticket(), "other", True), (left(), "k", True)):
+    asking = Ticket()
+    for asked, over, given in (("k", False, False), ("other", False, True), ("k", True, True)):
+        asking.over = over
         claims._asked.clear()
-        claims._asked[PendingAcquire(CallKey(SPEC, mine), ticket)] = None
+        claims._asked[asking] = (SPEC.name, asked)
         said: list[Step] = []
         monkeypatch.setattr(MemoryStore, "step", lambda self, session, step, said=said: said.append(step))
         assert claims._was_left(seen) is given
@@ -410,39 +391,6 @@ def test_pending_key_is_left_alone_without_opening_a_session(claims, store):
     assert seen.session is None
     assert not claims._was_left(seen)
     assert [one.id for one in store.sessions()] == ["theirs"]
-
-
-def test_sweep_settles_left_claims_and_goes_on_while_calls_ask(claims, store, caplog):
-    held, ticket = taken(claims)
-    asking, asks = Ticket(), PendingAcquire(CallKey(SPEC, "nobody has it"), left())
-    still = PendingAcquire(CallKey(SPEC, "still"), asking)
-    another(store, "over")
-    claims._asked |= {asks: None, PendingAcquire(CallKey(SPEC, "over"), left()): None, still: None}
-    ticket.over = True
-    held.begun = False
-    assert claims.settle_leftovers()
-    assert set(claims._asked) == {still}
-    assert not claims._held
-    assert claims._sweep in kept(claims)
-    claims._asked.clear()
-    assert not claims.settle_leftovers()
-    assert not kept(claims)
-    assert "could not be looked at" not in caplog.text
-    taken(claims, CallKey(SPEC, "again"))
-    assert claims._sweep in kept(claims)
-
-
-def test_a_sweep_asks_only_about_what_runs(claims, store, monkeypatch):
-    claim = another(store)
-    looked: list[int] = []
-    monkeypatch.setattr(claims, "_was_left", lambda seen: looked.append(seen.id))
-    claims._asked[PendingAcquire(WANTED, left())] = None
-    claims.settle_leftovers()
-    assert looked == [claim.id]
-    settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
-    claims._asked[PendingAcquire(WANTED, left())] = None
-    claims.settle_leftovers()
-    assert looked == [claim.id]
 
 
 @pytest.mark.parametrize("begun", [True, False])

@@ -191,9 +191,8 @@ def test_claim_left_behind_silently_is_found_by_the_next_call(place):
     before_long(lambda: nothing_is_left(place))
 
 
-def test_claim_left_behind_is_free_for_other_processes(shared_url, monkeypatch):
-    monkeypatch.setattr(owned_claim, "WATCH", 0.05)
-    first, second = Scheduler(shared_url, lease="60s"), Scheduler(shared_url, lease="60s")
+def test_claim_left_behind_is_free_for_other_processes_within_its_lease(shared_url):
+    first, second = Scheduler(shared_url, lease="2s"), Scheduler(shared_url, lease="2s")
     guarded = [one.once("k", name="work", wait_for=PATIENCE)(lambda: 7) for one in (first, second)]
     claims = first._opened.claims()
     ask = claims.store.acquire
@@ -208,7 +207,7 @@ def test_claim_left_behind_is_free_for_other_processes(shared_url, monkeypatch):
     claims.store.acquire = acquire  # type: ignore[method-assign]
     with pytest.raises(Died):
         guarded[0]()
-    assert guarded[1]() == 7, "the first process lives, and kept it for nobody"
+    assert guarded[1]() == 7, "the first process lives, and its renewals list what no call holds"
     for one in (first, second):
         one._opened.close()
 

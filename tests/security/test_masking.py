@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronsensus.security.masking import mask, mask_data
+from cronsensus.security.masking import mask, mask_data, mask_target
 
 URLS = [
     ("postgresql://ada:s3cr3t@db/app", "postgresql://ada:***@db/app"),
@@ -57,6 +57,28 @@ NAMED = [
 def test_a_secret_of_a_url_is_never_shown(text: str, shown: str) -> None:
     assert mask(text) == mask(shown) == shown
     assert mask(f"cannot reach {text} (ask ada@example.org") == f"cannot reach {shown} (ask ada@example.org"
+
+
+TARGETS = [
+    ("https://hooks.example/T0/B0", "https://hooks.example/***"),
+    ("https://ada:s3cr3t@hooks.example:8443?x=s3cr3t", "https://hooks.example:8443/***"),
+    ("http://[::1]:8080", "http://[::1]:8080"),
+    ("https://ada:12/s3cr3t@hooks.example/", "https://***"),
+    ("https://hooks.example:s3cr3t/", "https://***"),
+    ("slack://s3cr3t/s3cr3t", "slack://***"),
+    ("hooks.example/s3cr3t", "hooks.example/***"),
+    ("mailto:ops@example.org,ada@example.org", "mailto:ops@example.org,ada@example.org"),
+    ("mailto://ada:s3cr3t@example.org", "mailto:***"),
+]
+
+
+@pytest.mark.parametrize(("url", "shown"), TARGETS)
+def test_of_a_url_with_a_secret_path_scheme_and_host_are_shown(url: str, shown: str) -> None:
+    assert mask_target(url) == shown
+
+
+def test_a_secret_that_is_told_is_masked_wherever_it_stands() -> None:
+    assert mask("it says pass and passport", secrets=["pass", "", None, "passport"]) == "it says *** and ***"
 
 
 @pytest.mark.parametrize(("text", "shown"), NAMED)

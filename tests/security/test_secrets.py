@@ -1,24 +1,41 @@
 """A job fails with secrets in its errors, log lines and arguments: none of them gets out, wherever one looks."""
 
 import logging
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 
 from cronsensus import Alert, Scheduler
 from cronsensus.alerts import watching
+from cronsensus.alerts.alert import read_alerts
+from cronsensus.alerts.sending import send_message
 from cronsensus.cli.log import JsonLines, TextLines
 from cronsensus.config import Settings
 from cronsensus.dashboard import dashboard
-from cronsensus.errors import Retry, RunFailed
+from cronsensus.errors import CronsensusError, Retry, RunFailed
+from cronsensus.lifecycle.pinging import Pinging
 from cronsensus.metrics import metrics_wsgi
 from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.stores import open_store
+from cronsensus.stores.connecting import connecting
+from cronsensus.stores.redis import redis_url
+from cronsensus.stores.sql.mysql import mysql_url
+from cronsensus.stores.sql.mysql.mysql_errors import translate_error as translate_mysql
+from cronsensus.stores.sql.postgres import postgres_url
+from cronsensus.stores.sql.postgres.postgres_errors import translate_error as translate_postgres
 from tests.alerts.receivers import mails, webhooks
 from tests.alerts.test_alerts import wait_until
+from tests.alerts.test_sending import a_message
 from tests.cli.conftest import invoke
 from tests.dashboard.browser import Browser
 
@@ -194,15 +211,79 @@ def test_cronsensus_run_prints_no_secret_that_a_job_logs(lines: logging.Formatte
     assert SECRET not in text
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        Scheduler,
-        lambda url: Settings(url=url),
-        lambda _: Settings(heartbeat_url=f"https://ada:{SECRET}@ping/{SECRET}", alerts=f"https://x.y/{SECRET}"),
-        lambda _: Alert(f"https://ada:{SECRET}@hooks.example/{SECRET}?token={SECRET}", secret=SECRET),
-        lambda url: Scheduler(url, alerts=[Alert(f"https://hooks.example/{SECRET}")]).alerts,
-    ],
-)
-def test_nothing_of_ours_shows_a_secret_as_its_repr(make: Callable[[str], object]) -> None:
-    assert SECRET not in repr(make(f"postgresql://shop:{SECRET}@127.0.0.1:1/shop?sslpassword={SECRET}"))
+STORE = f"postgresql://shop:{SECRET}@127.0.0.1:1/shop?sslpassword={SECRET}"
+HOOK = f"https://ada:{SECRET}@hooks.example/{SECRET}?token={SECRET}"
+
+
+def refused(call: Callable[..., object], *args: Any, **options: Any) -> str:
+    """Return what the refusal says, with all its causes."""
+    with pytest.raises((CronsensusError, OSError)) as no:
+        call(*args, **options)
+    return "".join(traceback.format_exception(no.value))
+
+
+def slow_answer(url: str) -> str:
+    said: Queue[str] = Queue()
+    with connecting(url, said.put, after=0.0):
+        return said.get(timeout=60)
+
+
+URLS: dict[str, Callable[[], str]] = {
+    "repr of a scheduler": lambda: repr(Scheduler(STORE)),
+    "repr of its settings": lambda: repr(Settings(url=STORE, heartbeat_url=HOOK, alerts=f"{HOOK} secret={SECRET}")),
+    "repr of settings of other services": lambda: repr(Settings(alerts=f"slack://{SECRET}/{SECRET}; {HOOK} on=failed")),
+    "repr of an alert": lambda: repr(Alert(HOOK, secret=SECRET)),
+    "repr of an alert by apprise": lambda: repr(Alert(f"slack://{SECRET}/{'B' * 9}/{'C' * 24}")),
+    "repr of all alerts": lambda: repr(Scheduler(STORE, alerts=[Alert(HOOK)]).alerts),
+    "repr of a MySQL store": lambda: repr(mysql_url.read_url(f"mysql://shop:{SECRET}@db/shop?ssl_key_password={SECRET}")),
+    "place of a MySQL store": lambda: mysql_url.read_url(f"mysql://shop:{SECRET}@db/shop").where,
+    "repr of a PostgreSQL store": lambda: repr(postgres_url.read_url(STORE)),
+    "place of a PostgreSQL store": lambda: postgres_url.read_url(STORE).where,
+    "repr of a Redis store": lambda: repr(redis_url.read_url(f"redis://shop:{SECRET}@db/0")),
+    "place of a Redis store": lambda: redis_url.read_url(f"redis://shop:{SECRET}@db/0").where,
+    "what PostgreSQL repeats": lambda: str(
+        translate_postgres(psycopg.OperationalError(f"no {SECRET} here"), postgres_url.read_url(STORE))
+    ),
+    "what MySQL repeats": lambda: str(
+        translate_mysql(
+            pymysql.OperationalError(1045, f"no {SECRET} here"), mysql_url.read_url(f"mysql://shop:{SECRET}@db/shop")
+        )
+    ),
+    "a store that cannot be reached": lambda: refused(open_store(STORE).now),
+    "a URL of a store that cannot be read": lambda: refused(open_store, f"postgresql://shop:{SECRET}@[db/shop"),
+    "a store that does not answer": lambda: slow_answer(STORE),
+    "a slow store whose password has a slash": lambda: slow_answer(f"mysql://shop:{SECRET}/{SECRET}@db/shop"),
+    "an alert without a scheme": lambda: refused(Alert, f"hooks.example/{SECRET}"),
+    "an alert with a port that is none": lambda: refused(Alert, f"https://hooks.example:{SECRET}/x"),
+    "an alert with a password that has a slash": lambda: refused(Alert, f"https://ada:{SECRET}/x@hooks.example/ y"),
+    "an alert with a space": lambda: refused(Alert, f"{HOOK} {SECRET}"),
+    "an alert by mail with a password": lambda: refused(Alert, f"mailto://ada:{SECRET}@mail.example.org"),
+    "an alert by mail with a password and no slashes": lambda: refused(Alert, f"mailto:ada:{SECRET}@mail.example.org"),
+    "an alert that apprise does not know": lambda: refused(Alert, f"nothing://{SECRET}/{SECRET}"),
+    "an option of an alert of the settings": lambda: refused(read_alerts, f"{HOOK} x=1 y"),
+    "a message that is not taken": lambda: refused(
+        send_message, f"http://ada:{SECRET}@127.0.0.1:1/{SECRET}", a_message(), SECRET
+    ),
+    "a ping without a scheme": lambda: refused(Scheduler, "memory://", heartbeat_url=f"hc-ping.com/{SECRET}"),
+    "cronsensus config": lambda: invoke("config", "--url", STORE).out,
+    "cronsensus config as JSON": lambda: invoke("config", "--url", STORE, "-o", "json").out,
+    "cronsensus doctor": lambda: invoke("doctor", "--url", STORE).text,
+    "cronsensus jobs list": lambda: invoke("jobs", "list", "--url", STORE).text,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", URLS)
+def test_no_way_of_a_url_to_people_shows_its_secrets(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    apprise = SimpleNamespace(Apprise=lambda: SimpleNamespace(add=lambda url: not url.startswith("nothing:")))
+    monkeypatch.setitem(sys.modules, "apprise", apprise)
+    text = URLS[way]()
+    assert text
+    assert SECRET not in text.lower()
+
+
+def test_a_ping_that_arrives_nowhere_is_logged_without_its_secret(caplog: pytest.LogCaptureFixture) -> None:
+    pinging = Pinging(f"http://ada:{SECRET}@127.0.0.1:1/{SECRET}", lambda: True)
+    pinging.start_pinging()
+    wait_until(lambda: bool(caplog.messages))
+    pinging.stop_pinging()
+    assert SECRET not in caplog.text

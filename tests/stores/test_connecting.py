@@ -8,7 +8,7 @@ from tests.quiet import only_these_run
 FOREVER = 60.0
 
 
-def test_slow_answer_is_said_once_without_the_password():
+def test_slow_answer_is_said_once():
     said: list[str] = []
     told = threading.Event()
 
@@ -18,7 +18,7 @@ def test_slow_answer_is_said_once_without_the_password():
 
     with connecting("postgresql://ada:secret@db.example.com:5432/app", say, after=0.0):
         assert told.wait(FOREVER)
-    assert said == ["connecting to postgresql://db.example.com:5432: no answer yet"]
+    assert said == ["connecting to postgresql://ada:***@db.example.com:5432/app: no answer yet"]
 
 
 def test_quick_answer_is_not_worth_a_word():

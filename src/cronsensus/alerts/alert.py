@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cronsensus.alerts.events import EVENTS, Event
-from cronsensus.alerts.sending import Target, check_target, show_target
+from cronsensus.alerts.sending import Target, check_target
 from cronsensus.errors import InvalidOption
+from cronsensus.security.masking import mask_target
 from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers.options import unknown
 
@@ -93,9 +94,8 @@ class Alert:
     @property
     def shown_target(self) -> str:
         """The target as it may be shown to anybody."""
-        return (
-            show_target(self.target) if isinstance(self.target, str) else getattr(self.target, "__name__", "a function")
-        )
+        target = self.target
+        return mask_target(target) if isinstance(target, str) else getattr(target, "__name__", "a function")
 
     def __repr__(self) -> str:
         return f"<Alert {self.name}: {', '.join(self.on)} of {', '.join(self.jobs)} to {self.shown_target}>"
@@ -119,7 +119,7 @@ def _read_words(text: str) -> dict[str, Any]:
         name, equals, value = option.partition("=")
         if not equals:
             raise InvalidOption(
-                f"alerts: {option!r} after {show_target(target)!r} is no option; write on=failed,missed without spaces"
+                f"alerts: {option!r} after {mask_target(target)!r} is no option; write on=failed,missed without spaces"
             )
         read[name] = value.split(",") if name in {"on", "jobs"} else value
     return read
@@ -157,5 +157,8 @@ def _name_target(target: Target) -> str:
     if not isinstance(target, str):
         name = re.sub(r"[^\w.-]", "-", getattr(target, "__qualname__", type(target).__name__))
         return name.strip("-")[:100] or "function"
-    host = re.sub(r"[^\w.-]", "-", urlsplit(target).hostname or target.partition(":")[0])
+    scheme = target.partition(":")[0]
+    # Of other services the host is a secret, too.
+    host = urlsplit(target).hostname if scheme.lower() in {"http", "https", "mailto"} else None
+    host = re.sub(r"[^\w.-]", "-", host or scheme)
     return f"{host[:60]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"

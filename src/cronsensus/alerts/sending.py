@@ -26,7 +26,7 @@ from cronsensus.alerts.exchange import Exchange
 from cronsensus.declared.functions import is_async
 from cronsensus.errors import AlertNotSent, InvalidOption, MissingExtra, TaskControl
 from cronsensus.process.logger import Logger
-from cronsensus.security.masking import mask
+from cronsensus.security.masking import mask, mask_target
 from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.instants import to_micros
 
@@ -71,23 +71,6 @@ class Message:
         return hashlib.sha256(f"{self.namespace}\n{self.alert}\n{keys}".encode()).hexdigest()[:32]
 
 
-def show_target(target: str) -> str:
-    """Return a URL as anybody may see it: the paths of webhooks and the hosts of most other services are secrets.
-
-    Example:
-        >>> show("https://hooks.slack.com/services/T0/B0/XYZ"), show("slack://TokenA/TokenB"), show("mailto://a@b.c")
-        ('https://hooks.slack.com/…', 'slack://…', 'mailto://a@b.c')
-    """
-    scheme = target.partition(":")[0].lower()
-    if scheme == "mailto":
-        return target
-    if scheme not in {"http", "https"}:
-        return f"{scheme}://…"
-    url = urlsplit(target)
-    port = "" if url.port is None else f":{url.port}"
-    return f"{scheme}://{url.hostname}{port}" + ("/…" if url.path.strip("/") or url.query else "")
-
-
 def check_target(target: Any) -> None:
     """Raise unless messages can be sent there.
 
@@ -103,7 +86,7 @@ def check_target(target: Any) -> None:
             )
         return
     if not isinstance(target, str) or ":" not in target:
-        shown = target if not isinstance(target, str) or "/" not in target else target.partition("/")[0] + "/…"
+        shown = mask_target(target) if isinstance(target, str) else target
         raise InvalidOption(
             f"Alert({shown!r}): give a URL, as 'https://hooks.example/…' or 'mailto://ops@example.org', or a function"
         )
@@ -115,12 +98,12 @@ def check_target(target: Any) -> None:
             raise InvalidOption(f"Alert({target!r}): name who gets the mail, as 'mailto://ops@example.org'")
         if any(":" in one for one in _recipients_of(target)):
             raise InvalidOption(
-                f"Alert({mask(target)!r}): name only who gets the mail, as 'mailto://ops@example.org'; the server and "
-                f"its password go into {SMTP_VARIABLE}=smtp://user:password@mail.example.org:587"
+                f"Alert({mask_target(target)!r}): name only who gets the mail, as 'mailto://ops@example.org'; "
+                f"the server and its password go into {SMTP_VARIABLE}=smtp://user:password@mail.example.org:587"
             )
     elif not _import_apprise().Apprise().add(target):
         raise InvalidOption(
-            f"Alert({show_target(target)!r}): apprise knows no such URL; https://github.com/caronc/apprise/wiki"
+            f"Alert({mask_target(target)!r}): apprise knows no such URL; https://github.com/caronc/apprise/wiki"
         )
 
 
@@ -132,10 +115,10 @@ def _check_web(target: str) -> None:
         # Not what it says, nor the URL: both may hold what is secret.
         raise InvalidOption("Alert('https://…'): the URL's host or port cannot be; write https://host:443/…") from None
     if not host:
-        raise InvalidOption(f"Alert({mask(target)!r}): the URL names no host")
+        raise InvalidOption(f"Alert({mask_target(target)!r}): the URL names no host")
     if re.search(r"[\x00-\x20\x7f]", target) or not (url.path + url.query).isascii():
         raise InvalidOption(
-            f"Alert({show_target(target)!r}): a URL has neither spaces nor letters beyond ASCII; write %20, or what "
+            f"Alert({mask_target(target)!r}): a URL has neither spaces nor letters beyond ASCII; write %20, or what "
             "urllib.parse.quote makes of them"
         )
 
@@ -165,7 +148,7 @@ def send_message(target: Target, message: Message, secret: str | None) -> None:
             elif not _by_apprise(target, message):
                 raise OSError("apprise could not send it")
     except (OSError, HTTPException) as error:
-        refused = AlertNotSent(f"{show_target(target)} did not take a message ({message.subject}): {error}")
+        refused = AlertNotSent(f"{mask_target(target)} did not take a message ({message.subject}): {error}")
         refused.after = _asked_wait(error)
         raise refused from error
 

@@ -40,7 +40,7 @@ def _acquire_by_waiting(backend: LockBackend, request: LockRequest, patience: fl
     """Wait for a lock that was refused, and acquire it."""
     lease: Lease | None
     until = float("inf") if patience is None else backend.clock.monotonic() + patience
-    waiter = request.acquisition.waiter = backend.make_waiter(request.name)
+    waiter = backend.make_waiter(request.name)
     try:
         while True:
             yield waiter.join_queue

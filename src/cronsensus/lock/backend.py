@@ -5,35 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from cronsensus.lock.lease import Lease, LeaseBackend
 from cronsensus.lock.waiter import Waiter
-from cronsensus.lock.worker_pool import submit_act
 from cronsensus.model.session import LONGEST_HOLDER
-
-
-class Acquisition:
-    """The state of one acquire, so that an exception in the middle can undo it."""
-
-    __slots__ = ("lease", "waiter")
-
-    def __init__(self) -> None:
-        self.lease: Lease | None = None
-        self.waiter: Waiter | None = None
-
-    def give_up(self, *, wait: bool = False) -> None:
-        """Release what was acquired and stop waiting, for an interrupted caller; without ``wait`` in the background."""
-        if self.waiter is not None:
-            self.waiter.give_up()
-        if self.lease is None:
-            return
-        if wait:
-            self.lease.abandon_now()
-        else:
-            submit_act(self.lease.abandon)
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: each acquire makes one, and a frozen one takes four times as long
@@ -45,7 +23,6 @@ class LockRequest:
         limit: how many may hold it.
         renew: renew it for as long as this process lives.
         bound: to the thread that asks.
-        acquisition: the state of this acquire.
     """
 
     name: str
@@ -53,19 +30,12 @@ class LockRequest:
     limit: int
     renew: bool
     bound: bool
-    acquisition: Acquisition = field(default_factory=Acquisition, compare=False)
-
-    def for_caller(self, acquisition: Acquisition, *, bound: bool) -> LockRequest:
-        """Return a copy for one caller; ``dataclasses.replace`` takes five times as long."""
-        return LockRequest(
-            name=self.name, ttl=self.ttl, limit=self.limit, renew=self.renew, bound=bound, acquisition=acquisition
-        )
 
     def lease_of_grant(
         self, backend: LeaseBackend, grant: object, *, holder: str, token: int, asked_at: float, **more: Any
     ) -> Lease:
-        """Return the lease of a grant, which this acquire has from now on; ``more``: as ``Lease``."""
-        lease = self.acquisition.lease = Lease(
+        """Return the lease of a grant; ``more``: as ``Lease``."""
+        return Lease(
             backend,
             name=self.name,
             holder=holder,
@@ -75,7 +45,6 @@ class LockRequest:
             grant=grant,
             **{"ttl": self.ttl, "renew": self.renew, **more},
         )
-        return lease
 
 
 class LockBackend(LeaseBackend):

@@ -6,14 +6,12 @@ import os
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, can_notify
 from cronsensus.lock.waiter import PollingWaiter, Waiter
-from cronsensus.lock.worker_pool import submit_act
 from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
@@ -105,9 +103,6 @@ class StoreLockBackend(LockBackend):
             # Most often an idle connection was cut off, and the store is there.
             if not (self._undo_grant(request.name, holder, asked) and error.retryable and again):
                 raise
-        except BaseException:  # out of a signal handler; the store may have granted it
-            self._undo_now(request.name, holder, asked)
-            raise
         return self._try_store(request, again=False)
 
     def _request_grant(self, request: LockRequest, holder: str, asked: list[str]) -> Lease | None:
@@ -142,14 +137,6 @@ class StoreLockBackend(LockBackend):
         except StoreError:
             return False
         return True
-
-    def _undo_now(self, name: str, holder: str, asked: list[str]) -> None:
-        """Undo for an interrupted caller; if this is interrupted too, in the background."""
-        try:
-            self._undo_grant(name, holder, asked)
-        except BaseException:
-            submit_act(partial(self._undo_grant, name, holder, asked))
-            raise
 
     def _register_lease(self, request: LockRequest, grant: LockGrant, session: str, asked_at: float) -> Lease:
         lease = request.lease_of_grant(

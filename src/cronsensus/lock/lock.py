@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType, NoneType, TracebackType
 from typing import Any, Literal, Never
 
 from cronsensus.errors import CronsensusError, InvalidOption, LeaseLost, LockHeld, NotTheHolder, StoreError
 from cronsensus.lock.acquiring import aacquire, acquire
-from cronsensus.lock.backend import Acquisition, LockBackend, LockRequest
+from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, backend_of
 from cronsensus.lock.options import OPTIONS, read_limit, read_stop, read_timeout, read_ttl, unknown_here
@@ -92,8 +93,9 @@ class Lock:
             raise unknown_here(option, OPTIONS, "Lock")
         self.name = check_name(name, what="lock name")
         self._request = LockRequest(
-            name=self.name, ttl=read_ttl(ttl, renew=renew), limit=read_limit(limit), renew=renew, bound=True
+            name=self.name, ttl=read_ttl(ttl, renew=renew), limit=read_limit(limit), renew=renew, bound=False
         )
+        self._bound = replace(self._request, bound=True)
         self._blocking = blocking
         self._patience = read_timeout(blocking_timeout)
         self._backend = backend_of(where, namespace, stop=read_stop(on_store_loss))
@@ -167,24 +169,24 @@ class Lock:
         return self._acquire_lease("thread", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
     def _acquire_lease(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
-        acquisition = Acquisition()
-        request = self._request.for_caller(acquisition, bound=kind == "thread")
-        try:
-            self._owned.refuse_twice(self.name)
-            backend = self._backend()
-            if patience is None:
-                refuse_self_wait(backend, request)
-            lease = acquire(backend, request, patience, *_BLOCKING[kind == "block"])
-            return self._hold_lease(kind, backend, request, lease, frame)
-        except BaseException:  # which may come out of a signal handler, between any two lines
-            acquisition.give_up(wait=True)
-            raise
+        request = self._bound if kind == "thread" else self._request
+        self._owned.refuse_twice(self.name)
+        backend = self._backend()
+        if patience is None:
+            refuse_self_wait(backend, request)
+        lease = acquire(backend, request, patience, *_BLOCKING[kind == "block"])
+        return self._hold_lease(kind, backend, request, lease, frame)
 
     def _hold_lease(
         self, kind: Kind, backend: LockBackend, request: LockRequest, lease: Lease | None, frame: int
     ) -> Lease | None:
         if lease is not None:
-            self._owned.add_lease(OwnedLease(kind, backend, request, lease, frame))
+            owned = OwnedLease(kind, backend, request, lease, frame)
+            try:
+                self._owned.add_lease(owned)
+            except BaseException:  # out of a signal handler: nobody would release it, and it would be renewed
+                self._owned.remove_lease(owned)
+                raise
         elif kind == "block":
             raise self._not_to_be_had()
         return lease
@@ -199,18 +201,12 @@ class Lock:
         return await self._aacquire_lease("object", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
     async def _aacquire_lease(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
-        acquisition = Acquisition()
-        request = self._request.for_caller(acquisition, bound=False)
-        try:
-            self._owned.refuse_twice(self.name)
-            backend = await on_worker(self._backend)
-            if patience is None:
-                refuse_self_wait(backend, request)
-            lease = await aacquire(backend, request, patience)
-            return self._hold_lease(kind, backend, request, lease, frame)
-        except BaseException:
-            acquisition.give_up()
-            raise
+        self._owned.refuse_twice(self.name)
+        backend = await on_worker(self._backend)
+        if patience is None:
+            refuse_self_wait(backend, self._request)
+        lease = await aacquire(backend, self._request, patience)
+        return self._hold_lease(kind, backend, self._request, lease, frame)
 
     def _patience_of(
         self,

@@ -260,6 +260,13 @@ KEEPERS = {APSCHEDULER: "APScheduler", BEAT: "Celery beat", CELERY: "Celery"}
 Their nominal times, or keys, are acquired one by one. A name is a key of the history in the store: it never changes.
 """
 
+_BY_HAND = {
+    APSCHEDULER: "scheduler.modify_job({name!r}, next_run_time=datetime.now(UTC))",
+    BEAT: "app.send_task(…), with the task of the entry {name!r}",
+    CELERY: "app.send_task({name!r})",
+}
+"""What makes a run in that program."""
+
 
 def name_kept_job(prefix: str, name: str) -> str:
     """Return the name of a job that another program keeps. It never changes; a name that cannot be is hashed."""
@@ -417,10 +424,9 @@ def no_run_by_hand(job: str) -> InvalidOption:
     """Return the error for a run that somebody wants of a job which ``runs_elsewhere``, with what to do instead."""
     for prefix, program in KEEPERS.items():
         if job.startswith(prefix):
-            named = job.removeprefix(prefix)
             return InvalidOption(
-                f"{program} keeps the time of {job!r} and runs it in the programs that have it: nobody else can make "
-                f"a run of it; in one of these: scheduler.modify_job({named!r}, next_run_time=datetime.now(UTC))"
+                f"{program} names the runs of {job!r}, and runs them in the programs that have it: nobody else can "
+                f"make a run of it; there: {_BY_HAND[prefix].format(name=job.removeprefix(prefix))}"
             )
     return InvalidOption(
         f"{job!r} stands for a guarded function, which runs where it is called: nobody else can make a run of it; call "

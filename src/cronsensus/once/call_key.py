@@ -1,27 +1,15 @@
-"""One call of a guarded function: which occurrence it wants, and that it is asking for it.
-
-::
-
-    PendingAcquire ──▶ OwnedClaim (outside/owned_claim.py)
-      └── left: looked for; given back if the store granted it to this process
-"""
+"""One call of a guarded function: which occurrence it wants, and whether a recorded one has its payload."""
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
 
-from cronsensus.errors import PayloadMismatch, StoreError
-from cronsensus.membership.heartbeat import LONGEST_WAIT
+from cronsensus.errors import PayloadMismatch
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, scheduled_key
 from cronsensus.once.payloads import Difference, find_difference
-from cronsensus.outside.background_queue import BackgroundQueue
-from cronsensus.outside.owned_claim import AGAIN, WATCH, Ticket
 from cronsensus.process.logger import Logger
-from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")
 
@@ -88,62 +76,3 @@ class CallKey:
             given=found.given,
             recorded=found.recorded,
         )
-
-
-class PendingAcquire:
-    """That a call is asking the store for a key, so that an answer which never reaches the call is not lost."""
-
-    __slots__ = ("_ticket", "wanted")
-
-    def __init__(self, wanted: CallKey, ticket: Ticket) -> None:
-        self.wanted = wanted
-        self._ticket = weakref.ref(ticket)
-
-    @property
-    def is_left(self) -> bool:
-        """Whether the call is gone."""
-        ticket = self._ticket()
-        return ticket is None or ticket.over
-
-
-class Asking(Protocol):
-    """Asks for keys: ``Claims``."""
-
-    background: BackgroundQueue
-
-    def settle_leftovers(self) -> bool:
-        """Settle claims that calls left behind; return whether calls are still asking."""
-
-    def is_asking(self) -> bool:
-        """Whether calls are asking for a key. Asks no store."""
-
-    def is_left_behind(self) -> bool:
-        """Whether there is something to sweep. Asks no store."""
-
-
-class Sweep:
-    """Looks at intervals for calls that went away while they asked the store for a key."""
-
-    session = ""
-    """No session: it holds nothing."""
-
-    def __init__(self, claims: Asking) -> None:
-        self._claims = claims
-
-    def renew_when_due(self, store: Store) -> float:
-        """Queue the sweep, if there is anything to sweep. Asks no store itself."""
-        del store
-        if self._claims.is_left_behind():
-            self._claims.background.add_act(self.sweep_claims)
-            return AGAIN
-        return WATCH if self._claims.is_asking() else LONGEST_WAIT
-
-    def sweep_claims(self) -> None:
-        """Sweep."""
-        try:
-            self._claims.settle_leftovers()
-        except StoreError as error:
-            _log.debug("what a call has left behind could not be looked for yet: %s", error)
-
-    def mark_lost(self, why: str) -> None:
-        """Do nothing: it belongs to no session."""

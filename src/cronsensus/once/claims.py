@@ -12,6 +12,7 @@ A claim of a dead process is free as soon as a waiting process has noticed. The 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -23,11 +24,11 @@ from cronsensus.model.job import GUARDED, JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
-from cronsensus.once.call_key import CallKey, PendingAcquire, Sweep
+from cronsensus.once.call_key import CallKey
 from cronsensus.once.identity import is_same_function
 from cronsensus.once.waiters import Waiters
 from cronsensus.outside.claims import OutsideClaims
-from cronsensus.outside.owned_claim import WATCH, OwnedClaim, Ticket, uncounted_end
+from cronsensus.outside.owned_claim import OwnedClaim, Ticket, uncounted_end
 from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.once")
@@ -50,9 +51,8 @@ class Claims(OutsideClaims):
 
     def _set_up(self) -> None:
         self.waiters = Waiters(self.clock, lambda: self.store)
-        self._asked: dict[PendingAcquire, None] = {}
-        self._sweep = Sweep(self)
-        self._sweeps = False
+        self._asked: weakref.WeakKeyDictionary[Ticket, tuple[str, str]] = weakref.WeakKeyDictionary()
+        """For which keys calls ask just now: an answer may be on its way, unless the call is gone."""
         self._waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._maintained_at = -MAINTAIN_EVERY
 
@@ -60,7 +60,7 @@ class Claims(OutsideClaims):
     def is_idle(self) -> bool:
         """Whether no call holds a claim, asks or waits."""
         with self._lock:
-            return not self._held and not self._asked and not self.waiters
+            return not self._held and not self._asked_keys() and not self.waiters
 
     def close(self) -> None:
         """Close the session and connections; claims that are still held are given back."""
@@ -141,8 +141,7 @@ class Claims(OutsideClaims):
         """Settle a claim that this process holds for no call any more; return whether there was one."""
         with self._lock:
             held = self._held.get((seen.id, seen.token))
-            name = seen.job, seen.key
-            asked = any(one.wanted.name == name and not one.is_left for one in self._asked)
+            asked = (seen.job, seen.key) in self._asked_keys()
         if held is not None:
             if not held.is_left:
                 return False
@@ -158,66 +157,24 @@ class Claims(OutsideClaims):
         self.store.step(seen.session, Step(ends=(uncounted_end(seen.id, seen.token, seen.session),)))
         return True
 
-    def settle_leftovers(self) -> bool:
-        """Settle claims of calls that went away while they asked; return whether calls are still asking."""
-        with self._lock:
-            left = [one for one in self._asked if one.is_left]
-            behind = [held for held in self._held.values() if held.is_left]
-        for held in behind:
-            self.settle_unneeded(held)
-        for one in left:
-            try:
-                found = self.store.occurrences(OccurrenceFilter(job=one.wanted.spec.name, key=one.wanted.key), limit=1)
-                if found and found[0].state is State.RUNNING:
-                    self._was_left(found[0])
-            except StoreError:
-                raise  # asked again
-            except Exception:  # noqa: BLE001 - logged; one that cannot be looked at must not hide the others
-                _log.exception("what a call left behind under %s could not be looked at", one.wanted.key)
-            with self._lock:
-                self._asked.pop(one, None)
-        return self.is_asking()
-
-    def is_asking(self) -> bool:
-        """Whether calls are asking for a key; if none is, nothing need be swept. Asks no store."""
-        with self._lock:
-            if not self._asked:
-                self._sweeps = False
-                self._host.discard_resource(self._sweep)
-            return bool(self._asked)
-
-    def is_left_behind(self) -> bool:
-        """Whether there is something to sweep. Asks no store."""
-        with self._lock:
-            return any(one.is_left for one in self._asked) or any(one.is_left for one in self._held.values())
-
     def _is_paused(self, spec: JobSpec) -> bool:
         view = self.store.job(spec.name)
         return view is not None and view.paused_at is not None
 
     def _try_acquire(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
-        asked = PendingAcquire(wanted, ticket)
         with self._lock:
-            self._asked[asked] = None
-        if not self._sweeps:
-            self._host.add_resource(self._sweep, WATCH)
-            self._sweeps = True
-        known = False
+            self._asked[ticket] = wanted.name
         try:
-            try:
-                held = self._ask_for(wanted, ticket)
-            except LeaseLost:
-                # The session was declared dead; this process is alive, and begins a new one.
-                held = self._ask_for(wanted, ticket)
-            known = True
-        except (StoreError, LeaseLost, ConfigurationError):
-            known = True  # a lost answer is found by the next look at the key
-            raise
-        finally:
-            if known:
-                with self._lock:
-                    self._asked.pop(asked, None)
-        return held
+            return self._ask_for(wanted, ticket)
+        except LeaseLost:
+            # The session was declared dead; this process is alive, and begins a new one.
+            return self._ask_for(wanted, ticket)
+        finally:  # an answer that was lost is found by the next look at the key, or in the list of a renewal
+            with self._lock:
+                self._asked.pop(ticket, None)
+
+    def _asked_keys(self) -> list[tuple[str, str]]:
+        return [name for ticket, name in list(self._asked.items()) if not ticket.over]
 
     def _ask_for(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
         at = wanted.scheduled_for
@@ -233,7 +190,7 @@ class Claims(OutsideClaims):
     def _list_held_keys(self) -> set[tuple[int, int]] | None:
         """Return the claims that calls hold; ``None`` while a call asks, because its answer may be on the way."""
         with self._lock:
-            return None if self._asked else set(self._held)
+            return None if self._asked_keys() else set(self._held)
 
     # --- calls that wait for calls ------------------------------------------------------------------------------------
 
@@ -301,7 +258,11 @@ class Claims(OutsideClaims):
 
     def drop_claim(self, held: OwnedClaim) -> None:
         """Drop a claim, and wake the calls that wait for it here."""
-        super().drop_claim(held)
+        try:
+            super().drop_claim(held)
+        finally:  # also where a signal handler raises: nobody would drop it any more
+            with self._lock:
+                self._held.pop((held.claim.id, held.claim.token), None)
         self.waiters.wake_calls(held.claim.id)
 
     # --- maintenance --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ for data (arguments, results).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 STARS = "***"
@@ -56,6 +56,9 @@ _HEADER = re.compile(
 )
 _BARE = re.compile(r"\b((?:bearer|basic)[ \t]{1,8})(?=[\w.~+/-]{0,400}\d)[\w.~+/-]{12,}+=*", re.IGNORECASE)
 
+_ORIGIN = re.compile(
+    r"(?:[^/?#@\s]*@)?([\w.-]+(?::\d+)?|\[[\da-f:.]+\](?::\d+)?)(?:[/?#](.*))?", re.IGNORECASE | re.DOTALL
+)
 _USER = re.compile(r"://[^\s/@:]*:")
 _REST_OF_WORD = re.compile(r"\S*")
 _PORT = re.compile(r"\d{1,5}(?!\S)")
@@ -63,7 +66,7 @@ _SPACED = re.compile(r"[^\s@]*(?: (?!\S*://)[^\s@]+){0,4}? (?!\S*://)\S*@")
 _ONE_SPACE = re.compile(r"[^\s/:?#(]* (?!\S*://)[^\s(]*@")
 
 
-def mask(text: str) -> str:
+def mask(text: str, *, secrets: Iterable[str | None] = ()) -> str:
     """Return ``text`` with ``***`` for the passwords of URLs, and for the values of what is called like a secret.
 
     Such are ``PGPASSWORD=x``, ``pwd=x``, ``api_key: x``, ``{"password": "x"}``, ``?access_token=x``, ``--token x``,
@@ -78,10 +81,16 @@ def mask(text: str) -> str:
     It takes time linear to the text's length, and masked text may be masked again.
     Not noticed: a secret that nothing names (``the key is x``), and a user without a password in a URL.
 
+    Args:
+        text: what is to be shown.
+        secrets: what is masked besides, wherever it stands: what a server may repeat of a URL.
+
     Example:
         >>> mask("cannot reach postgresql://ada:p@ss@db/app?sslpassword=x (PGPASSWORD=x)")
         'cannot reach postgresql://ada:***@db/app?sslpassword=*** (PGPASSWORD=***)'
     """
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, STARS)
     if "://" in text:
         text = _mask_urls(text)
     lowered = text.lower()
@@ -95,6 +104,30 @@ def mask(text: str) -> str:
     if "bearer" in lowered or "basic" in lowered:
         text = _BARE.sub(rf"\1{STARS}", text)
     return text
+
+
+def mask_target(url: str) -> str:
+    """Return a URL whose path is a secret, of a webhook or a ping, as anybody may see it: its scheme and its host.
+
+    Of other schemes the host is a secret, too: that is where services which ``apprise`` knows have their tokens.
+
+    Example:
+        >>> mask_target("https://hooks.slack.com/services/T0/B0/XYZ"), mask_target("slack://TokenA/TokenB")
+        ('https://hooks.slack.com/***', 'slack://***')
+        >>> mask_target("mailto://ops@example.org")
+        'mailto://ops@example.org'
+    """
+    scheme, colon, rest = url.partition(":")
+    if not colon or "/" in scheme:
+        place, slash, _ = url.partition("/")
+        return mask(place) + (f"/{STARS}" if slash else "")
+    if scheme.lower() == "mailto":
+        return mask(url) if ":" not in rest else f"{scheme}:{STARS}"
+    origin = _ORIGIN.fullmatch(rest.removeprefix("//")) if scheme.lower() in {"http", "https"} else None
+    # With an @ further on, what looks like a port may be the beginning of a password.
+    if origin is None or (":" in origin[1] and "@" in (origin[2] or "")):
+        return f"{scheme}://{STARS}"
+    return f"{scheme}://{origin[1]}" + (f"/{STARS}" if origin[2] else "")
 
 
 def mask_data(value: Any, name: str = "") -> Any:

@@ -10,13 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from cronsensus.errors import StoreUnavailable
 from cronsensus.process.this_process import start_anew
-from cronsensus.timing.clock import SystemClock
 
 _LINUX = Path("/proc/sys/kernel/random/boot_id")
 _OTHERS = ("kern.bootsessionuuid", "kern.boot_id")
@@ -52,46 +49,33 @@ def boot_id() -> str:
 
 @cache
 def host_identity() -> str:
-    """Return what names this process table: boot id and pid namespace, and the offset by which it tells start times.
+    """Return what names this process table: boot id and pid namespace, and the clock by which it tells start times.
 
     A process sees when another one started by the clock of its own time namespace.
     """
     boot = boot_id()
     if boot.startswith(_WORKED_OUT):  # which two hosts may have in common
         boot = f"{os.uname().nodename if hasattr(os, 'uname') else 'host'}-{boot}"
-    identity = f"{boot}/{_namespace_of('pid') or 'pid'}"
-    offset = _clock_offset("boottime")
-    if offset is None:
-        return f"{identity}/{_namespace_of('time')}"
-    return f"{identity}/{offset}" if offset else identity
-
-
-class HostClock(SystemClock):
-    """The host's clocks as ``clock`` tells them, the monotonic one as processes in all time namespaces read it."""
-
-    def __init__(self, clock: SystemClock | None = None) -> None:
-        self._clock = SystemClock() if clock is None else clock
-
-    def now(self) -> datetime:
-        """Return the wall clock."""
-        return self._clock.now()
-
-    def monotonic(self) -> float:
-        """Return the kernel's own ``CLOCK_MONOTONIC``.
-
-        Raises:
-            StoreUnavailable: this process has set up a time namespace for its children, and hides by that its own.
-        """
-        offset = _clock_offset("monotonic")
-        if offset is None:
-            raise StoreUnavailable(
-                "this process called unshare(CLONE_NEWTIME), so it cannot tell any more by how much its own monotonic "
-                "clock is shifted; open the store in a child process, or before the call"
-            )
-        return self._clock.monotonic() - offset
+    return f"{boot}/{_namespace_of('pid') or 'pid'}{_name_shift('boottime')}"
 
 
 @cache
+def lease_epoch() -> str:
+    """Return what names this life of the monotonic clock: the boot id, and what a time namespace makes of the clock.
+
+    Processes with the same text read the same clock.
+    """
+    return boot_id() + _name_shift("monotonic")
+
+
+def _name_shift(clock: str) -> str:
+    """Return what tells this process's ``clock`` from the kernel's; empty: it is the kernel's."""
+    offset = _clock_offset(clock)
+    if offset is None:
+        return f"/{_namespace_of('time')}"
+    return f"/{offset}" if offset else ""
+
+
 def _clock_offset(clock: str) -> float | None:
     """Return the seconds by which this process's ``clock`` is ahead of the kernel's; ``None``: it cannot tell."""
     own = _namespace_of("time")
@@ -118,7 +102,7 @@ def _namespace_of(kind: str) -> str | None:
 def _in_child() -> None:
     """Look again in a forked child: it is in the namespaces that its parent has set up for children."""
     host_identity.cache_clear()
-    _clock_offset.cache_clear()
+    lease_epoch.cache_clear()
 
 
 start_anew(_in_child)

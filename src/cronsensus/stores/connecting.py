@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 from cronsensus.process.background import Whole
 from cronsensus.process.interrupts import Event
+from cronsensus.security.masking import mask
 
 SLOW = 1.0
 """Seconds after which a first answer is slow."""
@@ -20,13 +20,13 @@ SLOW = 1.0
 def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Iterator[None]:
     """Call ``say`` with one sentence, from another thread, if the block takes longer than ``after`` seconds.
 
-    The sentence names the host and nothing secret.
+    The sentence names the store and nothing secret.
     """
     over = Event()
 
     def watch() -> None:
         if not over.wait(after):
-            say(f"connecting to {_host_of(url)}: no answer yet")
+            say(f"connecting to {mask(url)}: no answer yet")
 
     # Not a threading.Timer: a signal handler that raises in its start would leave a hanging thread behind.
     watching = Whole(watch, "cronsensus-connecting")
@@ -37,13 +37,3 @@ def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Ite
         over.set()
         if not watching.withdraw():
             watching.wait(SLOW)
-
-
-def _host_of(url: str) -> str:
-    """Return the host of a URL, or its scheme where it names none."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "the store"
-    place = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{place}" if place else f"the store ({parts.scheme})"

@@ -110,16 +110,16 @@ def test_probe_loads_no_sqlalchemy(url: str, store: Store):
     assert done.stdout == "ok: the store answers, 1 live node\n"
 
 
-def test_living_sessions_of_another_container_are_found_and_those_of_an_earlier_boot_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_living_sessions_of_an_earlier_boot_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     store = open_store(url, namespace="it's")
     store.migrate()
     store.open_session(a_session("one"), lease=LEASE)
-    monkeypatch.setattr(epoch, "boot_id", lambda: "another")
     found = probe_store(url, "it's")
     assert found is not None
     assert [one.id for one in found.living] == ["one"]
+    monkeypatch.setattr(epoch, "lease_epoch", lambda: "another")
+    assert probe_store(url, "it's") is None, "the store is to say who is refused, and why"
     store.close()
-    assert probe_store(url, "it's") is None
+    found = probe_store(url, "it's")
+    assert found is None

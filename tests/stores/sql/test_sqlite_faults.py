@@ -569,7 +569,7 @@ def test_a_lease_of_another_boot_has_run_out(open_sqlite, monkeypatch):
     grant = store.lock("name", "me", ttl=LEASE)
     assert grant is not None
     store.close()
-    monkeypatch.setattr(epoch_module, "boot_id", lambda: "after-the-next-boot")
+    monkeypatch.setattr(epoch_module, "lease_epoch", lambda: "after-the-next-boot")
     later = open_sqlite()
     with pytest.raises(LeaseLost):
         take(later, "s1", 1, {"f"}, lease=LEASE)

@@ -90,10 +90,10 @@ def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
     import sqlite3
     from urllib.parse import quote
 
-    from cronsensus.stores.boot import HostClock
     from cronsensus.stores.sql.sqlite import sqlite_errors
     from cronsensus.stores.sql.sqlite.epoch import Epoch, write_turn
     from cronsensus.stores.sql.sqlite.sqlite_url import read_url
+    from cronsensus.timing.clock import SystemClock
 
     parsed = read_url(url)
     path = parsed.path
@@ -103,7 +103,7 @@ def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
         epoch = Epoch(path, may_be_remote=parsed.allow_network_fs)
         epoch.enter_epoch(lambda: write_turn(driver))
         try:
-            now = round(HostClock().monotonic() * 1_000_000)
+            now = round(SystemClock().monotonic() * 1_000_000)
             words = _values_of(namespace, _quote_text(epoch.text), str(now))
             yield lambda text: driver.execute(text).fetchall(), queries_of("sqlite"), words
         finally:

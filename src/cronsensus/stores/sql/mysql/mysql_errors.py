@@ -17,6 +17,7 @@ from cronsensus.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from cronsensus.security.masking import mask
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.mysql.mysql_url import MysqlUrl
 
@@ -73,7 +74,7 @@ def try_again(error: BaseException, url: MysqlUrl) -> TryAgain | None:
     After a deadlock InnoDB has rolled back everything; after a lock wait that was too long, only the last statement:
     the caller rolls back the rest.
     """
-    code, answer = code_of(error), url.hide(_text_of(error))
+    code, answer = code_of(error), mask(_text_of(error), secrets=url.secrets)
     if code in _TRY_AGAIN:
         return TryAgain(
             f"{url.where}: two transactions stood in each other's way, again and again ({answer}); try later"
@@ -93,7 +94,7 @@ def translate_error(error: BaseException, url: MysqlUrl) -> CronsensusError | No
     again = try_again(error, url)
     if again is not None:
         return again
-    code, answer = code_of(error), url.hide(_text_of(error))
+    code, answer = code_of(error), mask(_text_of(error), secrets=url.secrets)
     if code in _NO_CONNECTION:
         return _not_reached(answer, url)
     if is_cut(error):

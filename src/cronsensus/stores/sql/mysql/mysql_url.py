@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import unknown_option
-from cronsensus.security.masking import STARS, mask
+from cronsensus.security.masking import mask
 from cronsensus.timing.durations import parse_duration
 
 PORT = 3306
@@ -62,12 +62,10 @@ class MysqlUrl:
         place = f"-S {socket}" if socket else f"-h {self.host} -P {self.port}"
         return f"mysql {place} -u {self.user or 'USER'} -p"
 
-    def hide(self, text: str) -> str:
-        """Return ``text`` without what is secret in the URL."""
-        for secret in (self.password, self.driver.get("ssl_key_password")):
-            if secret:
-                text = text.replace(str(secret), STARS)
-        return text
+    @property
+    def secrets(self) -> tuple[str, str]:
+        """Return what must not be shown of what the server says."""
+        return self.password, str(self.driver.get("ssl_key_password", ""))
 
 
 def read_url(url: str) -> MysqlUrl:

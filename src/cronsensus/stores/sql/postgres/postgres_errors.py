@@ -16,6 +16,7 @@ from cronsensus.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from cronsensus.security.masking import mask
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres.postgres_driver import NoAnswer
 from cronsensus.stores.sql.postgres.postgres_url import PostgresUrl
@@ -150,12 +151,12 @@ def translate_error(error: BaseException, url: PostgresUrl) -> CronsensusError |
     kind = _kind_of(error)
     if kind is None:
         if isinstance(error, psycopg.DataError):
-            return InvalidOption(f"{url.where} cannot keep this value: {url.hide(_first_line(error))}")
+            return InvalidOption(f"{url.where} cannot keep this value: {mask(_first_line(error), secrets=url.secrets)}")
         return None
     known = url.connection
     meaning, text = _MEANINGS[kind]
     answer = text.format(
-        answer=url.hide(_first_line(error)),
+        answer=mask(_first_line(error), secrets=url.secrets),
         timeout=url.timeout,
         half=url.timeout / 2,
         schema=url.schema,

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import unknown_option
-from cronsensus.security.masking import STARS, mask
+from cronsensus.security.masking import mask
 from cronsensus.timing.durations import parse_duration
 
 SCHEMA = "cronsensus"
@@ -66,13 +66,10 @@ class PostgresUrl:
             return f"postgresql://{user}@/{place}schema={self.schema}"
         return f"postgresql://{user}@{host}:{known['port']}/{name}?schema={self.schema}"
 
-    def hide(self, text: str) -> str:
-        """Return ``text`` without what is secret in the URL."""
-        for name in _SECRET:
-            secret = self.connection.get(name)
-            if secret:
-                text = text.replace(secret, STARS)
-        return text
+    @property
+    def secrets(self) -> list[str]:
+        """Return what must not be shown of what the server or libpq says."""
+        return [self.connection[name] for name in _SECRET if name in self.connection]
 
 
 def read_url(url: str) -> PostgresUrl:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, cast
 
 from cronsensus.errors import StoreError
-from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
@@ -42,11 +41,10 @@ class SqliteDialect(Dialect):
     def __init__(self, url: SqliteUrl, clock: Clock | None, pause: Callable[[float], object]) -> None:
         """Make a dialect; ``pause(seconds)`` waits, and ends early when the store is closed."""
         self.url = url
-        given: Clock = SystemClock() if clock is None else clock
-        self._clock_is_a = type(given).__name__
-        self._clock, self.epoch = given, None
-        if isinstance(given, SystemClock):
-            self._clock, self.epoch = HostClock(given), Epoch(url.path, may_be_remote=url.allow_network_fs)
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self.epoch = None
+        if isinstance(self._clock, SystemClock):
+            self.epoch = Epoch(url.path, may_be_remote=url.allow_network_fs)
         self._pause = pause
         self._write_lock_queue = WriteLockQueue(url.path, pause)
         self.wakes = True
@@ -105,8 +103,6 @@ class SqliteDialect(Dialect):
             begun = _try_to_begin(driver)
         if not begun:
             self._wait_to_begin(driver)
-        if self.epoch is not None:
-            self.epoch.mend_file()
 
     def _wait_to_begin(self, driver: sqlite3.Connection) -> None:
         deadline = PATIENCE.monotonic() + self.url.busy_timeout
@@ -218,7 +214,7 @@ class SqliteDialect(Dialect):
             "journal_mode": pragma("journal_mode"),
             "synchronous": self.url.synchronous,
             "busy_timeout": self.url.busy_timeout,
-            "clock": self._clock_is_a,
+            "clock": type(self._clock).__name__,
             "lease_clock": f"monotonic, {self._describe_epoch()}",
             "wake_ups": "named pipes beside the file" if self.wakes else "none here: nodes look by themselves",
         }
@@ -226,9 +222,7 @@ class SqliteDialect(Dialect):
     def _describe_epoch(self) -> str:
         if self.epoch is None:
             return _INJECTED
-        if self.epoch.why_not:
-            return f"of boot {self.epoch.text} ({self.epoch.why_not})"
-        return f"of epoch {self.epoch.text}"
+        return f"of boot {self.epoch.text}" + (f" ({self.epoch.why_not})" if self.epoch.why_not else "")
 
 
 def _try_to_begin(driver: sqlite3.Connection) -> bool:

@@ -19,7 +19,6 @@ import weakref
 from pathlib import Path
 
 from cronsensus.process.this_process import start_anew
-from cronsensus.stores.boot import HostClock
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.sql.sqlite.pipes import (
     NAMELESS,
@@ -33,7 +32,6 @@ from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import SystemClock
 
 _CLOCK = SystemClock()
-_STEADY = HostClock()
 _all: weakref.WeakSet[PipeQueues] = weakref.WeakSet()
 
 
@@ -91,7 +89,7 @@ class PipeQueues(WaitQueues):
     # --- pipes --------------------------------------------------------------------------------------------------------
 
     def _make(self, name: str) -> tuple[Path, int]:
-        since = round(_STEADY.monotonic() * 1_000_000)
+        since = round(_CLOCK.monotonic() * 1_000_000)
         place = f"{prefix_of(self._namespace, name)}{since:016x}-{os.getpid()}-{secrets.token_hex(4)}"
         # Nameless until it is open, or an unlock would take it for one without a reader.
         path = make_pipe(self._database, NAMELESS + place)
