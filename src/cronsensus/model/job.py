@@ -426,7 +426,7 @@ def no_run_by_hand(job: str) -> InvalidOption:
         if job.startswith(prefix):
             return InvalidOption(
                 f"{program} names the runs of {job!r}, and runs them in the programs that have it: nobody else can "
-                f"make a run of it; there: {_BY_HAND[prefix].format(name=job.removeprefix(prefix))}"
+                f"make a run of it; in one of these: {_BY_HAND[prefix].format(name=job.removeprefix(prefix))}"
             )
     return InvalidOption(
         f"{job!r} stands for a guarded function, which runs where it is called: nobody else can make a run of it; call "
