@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import redis
 
 from cronsensus import Scheduler
 from cronsensus.audit import audit
@@ -217,15 +218,53 @@ def test_a_run_of_days_ago_is_told_its_own_day():
         assert sorted(said(here.printed(), "exporting")) == [f"exporting 2026-10-{day}" for day in (23, 24, 25)]
 
 
-def test_a_schedule_that_every_machine_keeps_goes_on_when_one_of_them_is_killed():
-    with desk("instead_of_beat") as here:
-        nodes = here.start_nodes("instead_of_beat:scheduler", 3)
-        until(lambda: said(here.printed(), "report for"), "a report", here)
-        (first,) = [node for node in nodes if said(node.lines(), "report for")][:1]
-        first.process.kill()
+@contextlib.contextmanager
+def celery_desk(recipe: str, redis_server_url: str, number: int) -> Iterator[tuple[Desk, dict[str, str]]]:
+    """Open a desk with a broker of its own: no other test has this database."""
+    broker = f"{redis_server_url.partition('?')[0].rpartition('/')[0]}/{number}"
+    with desk(recipe) as here:
+        yield here, {"BROKER": broker, "C_FORCE_ROOT": "1", "PYTHONPATH": str(here.folder)}
+    with redis.Redis.from_url(broker) as client:
+        client.flushdb()
+
+
+def test_beat_with_each_worker_sends_each_time_once_and_goes_on_when_one_is_killed(redis_server_url):
+    with celery_desk("celery_beat", redis_server_url, 2) as (here, environment):
+        workers = [
+            here.start(
+                "-m", "celery", "-A", "celery_beat", "worker", "-B", "-c", "1", "-n", f"w{number}@h", **environment
+            )
+            for number in range(2)
+        ]
+        until(lambda: len(said(here.printed(), "report for")) >= 2, "two reports", here)
+        os.killpg(workers[0].process.pid, signal.SIGKILL)
         before = len(said(here.printed(), "report for"))
-        until(lambda: len(said(here.printed(), "report for")) >= before + 2, "two reports of the others", here)
-        check_each_time_ran_once(here, "report", "report for")
+        until(lambda: len(said(here.printed(), "report for")) >= before + 3, "further reports", here)
+        times = [line.split()[-4] for line in said(here.printed(), "report for")]
+        assert max(Counter(times).values()) == 1
+
+
+def test_a_task_longer_than_the_visibility_timeout_runs_once_and_is_run_again_when_its_worker_dies(redis_server_url):
+    with celery_desk("long_celery_task", redis_server_url, 3) as (here, environment):
+        workers = [
+            here.start(
+                "-m", "celery", "-A", "long_celery_task", "worker", "-c", "1", "-n", f"w{number}@h", **environment
+            )
+            for number in range(2)
+        ]
+        until(lambda: all(said(worker.lines(), "ready") for worker in workers), "two workers", here)
+        assert here.start("long_celery_task.py", **environment).ended() == []
+        until(lambda: said(here.printed(), "exporting"), "a run", here)
+        (busy,) = [worker for worker in workers if said(worker.lines(), "exporting")]
+        os.killpg(busy.process.pid, signal.SIGKILL)
+        killed_at = time.monotonic()
+        until(lambda: len(said(here.printed(), "exporting")) == 2, "a takeover", here)
+        assert time.monotonic() - killed_at < 3.0
+        scheduler = Scheduler(f"sqlite:///{here.folder / 'cronsensus.db'}")
+        exports = OccurrenceFilter(job="celery:long_celery_task.export")
+        until(lambda: scheduler.store.occurrences(exports, limit=9)[0].state.final, "its end", here)
+        scheduler.stop()
+        assert len(said(here.printed(), "exporting")) == 2
 
 
 def test_of_three_hosts_with_the_same_crontab_one_works():

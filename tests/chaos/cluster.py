@@ -29,7 +29,7 @@ class Verdict:
     """What the two independent counts say."""
 
     report: Report
-    count_lines: Count
+    count: Count
     comparison: Comparison
     logs: str
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery, chain
+from celery import Celery, chain, signals
 from celery.contrib.testing.worker import start_worker
 from celery.exceptions import Ignore, Reject
 from celery.result import AsyncResult
@@ -127,9 +127,11 @@ class Tasks:
 def working(tasks: Tasks):
     root = logging.getLogger()
     before = root.level, root.handlers[:]
-    with start_worker(tasks.app, pool="solo", perform_ping_check=False, shutdown_timeout=PATIENCE, loglevel="ERROR"):
+    options = {"pool": "solo", "perform_ping_check": False, "shutdown_timeout": PATIENCE, "loglevel": "ERROR"}
+    with start_worker(tasks.app, **options) as started:
         root.level, root.handlers = before  # a worker takes the process's log for its own
         yield
+    signals.worker_shutdown.send(sender=started)  # as the command does
 
 
 @pytest.fixture(scope="module")

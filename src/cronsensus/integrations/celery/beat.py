@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import beat
 from celery.schedules import schedstate
@@ -37,6 +38,9 @@ from cronsensus.timing.instants import format_instant
 
 _log = Logger("cronsensus.celery")
 
+if TYPE_CHECKING:
+    from cronsensus.stores.base import Store
+
 _CLOCK = SystemClock()
 IDS = uuid.UUID("f3b0a0c4-6a0f-5d0e-8a55-6f6f0b8c2a11")
 """The namespace of the ids of tasks that beat sends; never changed, or a deploy sends twice."""
@@ -44,6 +48,9 @@ AGAIN = 1.0
 """Seconds between two tries to reach the store."""
 LOOK = 60.0
 """Seconds between two looks for what other beats left, where a tick is so often."""
+MOST_TOGETHER = 200
+"""Most entries that are asked for in one step of the store."""
+PAGE = 500
 LONG_AGO = timedelta(days=366)
 NOT_SENT = False
 """What ``apply_async`` returns of what this beat does not send."""
@@ -71,6 +78,8 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         """By entry: what was won of the time that is due, or ``None``: another beat has it. Until it is applied."""
         self._asked: dict[str, datetime] = {}
         """By entry: the latest nominal time that was decided, here or elsewhere."""
+        self._entries: dict[str, Any] = {}
+        """By job: the entry as it was last asked for, for the thread that sends what others left."""
         self._looks_at = 0.0
         self._thread = threading.current_thread()
         super().__init__(app, *args, **kwargs)
@@ -98,6 +107,8 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def populate_heap(self, *args: Any, **kwargs: Any) -> None:
         """Put all entries in the order in which they are due."""
         self._adopt_entries()
+        for name in [name for name in self._answered if name not in self.schedule]:
+            self._release(name)
         super().populate_heap(*args, **kwargs)
 
     def is_due(self, entry: Any) -> Any:
@@ -106,11 +117,11 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         Beat moves an entry on before it sends it; asked for before that, it stays due if the store cannot be asked.
         """
         due, following = super().is_due(entry)
-        if not due or not _is_guarded(entry):
+        if not _is_guarded(entry):
             return schedstate(due, following)
-        try:
-            self._answered[entry.name] = self._acquire(entry)
-        except _NotNow:
+        if not due:
+            self._release(entry.name)
+        elif entry.name not in self._answered and not self._acquire(self._list_due_with(entry)):
             return schedstate(is_due=False, next=AGAIN)
         return schedstate(due, following)
 
@@ -132,11 +143,9 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         """Send the latest time of an entry, if this beat wins it; ``NOT_SENT``: it does not."""
         if not _is_guarded(entry):
             return super().apply_async(_without_mark(entry), producer=producer, advance=advance, **options)
-        try:
-            known = entry.name in self._answered
-            won = self._answered.pop(entry.name) if known else self._acquire(entry, due=False)
-        except _NotNow:
+        if entry.name not in self._answered and not self._acquire([entry], due=False):
             return NOT_SENT  # and not advanced: it is still due
+        won = self._answered.pop(entry.name)
         if won is None:
             if advance:
                 self.reserve(entry)
@@ -179,53 +188,82 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
 
     def _catch_up(self, part: Part) -> None:
         """Go on after the last time that any beat has decided, so that a restart loses none."""
+        watermarks = _read_watermarks(part.store)
         for entry in list(self.schedule.values()):
             if not _is_guarded(entry):
                 continue
-            name = job_name(entry.name)
-            view = part.store.job(name)
+            self._entries[job_name(entry.name)] = entry
             part.outside().declare(_spec(entry.name))
-            if view is None:
+            watermark = watermarks.get(job_name(entry.name))
+            if watermark is None:
                 continue
             last = entry.schedule.maybe_make_aware(entry.last_run_at)
-            if not self._keeps_last_runs or last < view.watermark:
-                entry.last_run_at = view.watermark.astimezone(last.tzinfo)
-            self._asked[entry.name] = view.watermark
+            if not self._keeps_last_runs or last < watermark:
+                entry.last_run_at = watermark.astimezone(last.tzinfo)
+            self._asked[entry.name] = watermark
         self._heap = None  # its times were of the last runs before
 
-    def _acquire(self, entry: Any, *, due: bool = True) -> Won | None:
-        """Ask for the latest time of an entry; ``None``: another beat has it, or nobody is to send it.
+    def _list_due_with(self, entry: Any) -> list[Any]:
+        """Return an entry with the others of the heap that are due, to be asked for in one step."""
+        heap: list[Any] = getattr(self, "_heap", None) or []
+        now = self._when(entry, 0)
+        found, places = [entry], [0]
+        while places and len(found) < MOST_TOGETHER:
+            place = places.pop()
+            if place >= len(heap) or heap[place].time > now:
+                continue
+            other = heap[place].entry
+            if other is not entry and _is_guarded(other) and other.name not in self._answered and other.is_due()[0]:
+                found.append(other)
+            places += (2 * place + 1, 2 * place + 2)
+        return found
+
+    def _acquire(self, entries: Sequence[Any], *, due: bool = True) -> bool:
+        """Ask for the latest time of entries, and note who has it; ``False``: of the first that is not known yet.
 
         Args:
-            entry: the entry.
-            due: only for one after its last run; else for the one that has just been, if nobody has sent it.
-
-        Raises:
-            _NotNow: the store cannot be asked, or its clock does not say that time yet.
+            entries: one or more.
+            due: only for times after the last run; else for the one that has just been, if nobody has sent it.
         """
         outside = self._find_outside()
         if outside is None:
-            raise _NotNow
-        now = self._clock.now()
-        last = entry.schedule.maybe_make_aware(entry.last_run_at).astimezone(UTC)
-        nominal = entry.schedule.latest_until(now, max(last, self._asked.get(entry.name, last)))
-        if nominal is None and not due:
-            nominal = entry.schedule.latest_until(now, now - LONG_AGO)
-        if nominal is None:
-            return None
-        spec = _spec(entry.name)
+            return False
+        asks: dict[str, tuple[JobSpec, Ask]] = {}
+        for entry in entries:
+            self._entries[job_name(entry.name)] = entry
+            nominal = self._latest_time(entry, due=due)
+            if nominal is None:
+                self._answered[entry.name] = None
+            else:
+                spec = _spec(entry.name)
+                asks[entry.name] = spec, Ask(spec.name, (nominal,))
         try:
-            [[answer]] = outside.acquire([(spec, Ask(spec.name, (nominal,)))])
+            answers = outside.acquire(list(asks.values())) if asks else []
         except (StoreError, LeaseLost) as error:
             self._report_away(error)
-            raise _NotNow from error
-        if self._away:
+            return False
+        if self._away and asks:
             self._away = False
             _log.warning("the store answers again; what is due now is sent")
-        if not isinstance(answer, Won) and answer.why is NotWon.EARLY:
-            raise _NotNow
-        self._asked[entry.name] = nominal
-        return answer if isinstance(answer, Won) else None
+        for (name, (_, ask)), [answer] in zip(asks.items(), answers, strict=True):
+            if isinstance(answer, Won) or answer.why is not NotWon.EARLY:
+                self._asked[name] = ask.times[0]
+                self._answered[name] = answer if isinstance(answer, Won) else None
+        return entries[0].name in self._answered
+
+    def _latest_time(self, entry: Any, *, due: bool) -> datetime | None:
+        now = self._clock.now()
+        last = entry.schedule.maybe_make_aware(entry.last_run_at).astimezone(UTC)
+        after = max(last, self._asked.get(entry.name, last))
+        latest: datetime | None = entry.schedule.latest_until(now, after)
+        return entry.schedule.latest_until(now, now - LONG_AGO) if latest is None and not due else latest
+
+    def _release(self, name: str) -> None:
+        """Give back what was won of an entry that is not due any more: it was changed meanwhile."""
+        won = self._answered.pop(name, None)
+        outside = self._find_outside() if won is not None else None
+        if won is not None and outside is not None:
+            outside.release(won)
 
     def _report_away(self, error: Exception) -> None:
         if not self._away:
@@ -256,7 +294,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
 
     def _send_leftover(self, won: Won) -> None:
         """Send what a beat won and did not send, or not say that it did: under the same id."""
-        entry = next((one for one in list(self.schedule.values()) if job_name(one.name) == won.claim.job), None)
+        entry = self._entries.get(won.claim.job)
         outside = self._find_outside()
         if outside is None:
             return
@@ -299,8 +337,16 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             )
 
 
-class _NotNow(Exception):
-    """It stays due."""
+def _read_watermarks(store: Store) -> dict[str, datetime]:
+    """Return the latest time that was decided of each entry, by the name of its job."""
+    found: dict[str, datetime] = {}
+    after = BEAT
+    while page := store.jobs(after=after, limit=PAGE):
+        found.update((view.spec.name, view.watermark) for view in page if view.spec.name.startswith(BEAT))
+        after = page[-1].spec.name
+        if len(page) < PAGE or not after.startswith(BEAT):
+            break
+    return found
 
 
 def job_name(entry: str) -> str:
