@@ -56,6 +56,8 @@ AGAIN = 1.0
 """Seconds between two tries to reach the store."""
 LOOK = 60.0
 """Seconds between two looks for what other beats left, where a tick is so often."""
+BEAT_DRAIN = timedelta(seconds=1)
+"""How long the end of a beat waits for records on their way. A signal may cut off a send: another beat sends it."""
 MOST_TOGETHER = 200
 """Most entries that are asked for in one step of the store."""
 PAGE = 500
@@ -168,7 +170,9 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         try:
             super().close()
         finally:
-            self._part.close()
+            for name in list(self._answered):
+                self._release(name)
+            self._part.close(wait=BEAT_DRAIN)
 
     # --- the store ----------------------------------------------------------------------------------------------------
 
