@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery, signals
@@ -83,17 +84,32 @@ def configure(
         )
     app.__dict__["_cronsensus"] = options
     if beat:
-        named = str(app.conf.beat_scheduler)
-        app.conf.beat_scheduler = SCHEDULERS.get(named, named)
+        _when_configured(app, _name_scheduler)
     if worker:
         _guard_worker(app)
+
+
+def _when_configured(app: Celery, change: Callable[[Celery], None]) -> None:
+    """Change an app once its settings are loaded: to read one loads them, before the program's own handlers are there."""
+    app.on_after_configure.connect(lambda sender, **_: change(sender), weak=False)
+    if app.configured:
+        change(app)
+
+
+def _name_scheduler(app: Celery) -> None:
+    named = str(app.conf.beat_scheduler)
+    app.conf.beat_scheduler = SCHEDULERS.get(named, named)
+
+
+def _warn_of_eager(app: Celery) -> None:
+    if app.conf.task_always_eager:
+        _log.warning("task_always_eager runs tasks in the caller: nothing is guarded")
 
 
 def _guard_worker(app: Celery) -> None:
     app.conf.task_acks_late = True
     app.conf.task_reject_on_worker_lost = True
-    if app.conf.task_always_eager:
-        _log.warning("task_always_eager runs tasks in the caller: nothing is guarded")
+    _when_configured(app, _warn_of_eager)
     app.steps["worker"].add(Attendance)
     guard = Guard(app)
     app.__dict__["_cronsensus_guard"] = guard
