@@ -90,7 +90,7 @@ def configure(
 
 
 def _when_configured(app: Celery, change: Callable[[Celery], None]) -> None:
-    """Change an app once its settings are loaded: to read one loads them, before the program's own handlers are there."""
+    """Change an app once it is configured: to read a setting loads all, before the program has its handlers."""
     app.on_after_configure.connect(lambda sender, **_: change(sender), weak=False)
     if app.configured:
         change(app)
