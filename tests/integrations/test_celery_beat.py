@@ -26,8 +26,9 @@ from cronsensus import ConfigurationError, Scheduler
 from cronsensus.audit import audit
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations.celery import configure, part, wrap
-from cronsensus.integrations.celery.beat import job_name, task_id
+from cronsensus.integrations.celery.beat import task_id
 from cronsensus.integrations.celery.configuring import _check_beat, _check_worker
+from cronsensus.integrations.celery.entries import job_name
 from cronsensus.integrations.celery.store_clock import StoreClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State

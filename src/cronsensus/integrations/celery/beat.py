@@ -24,12 +24,14 @@ from celery import beat
 from celery.schedules import schedstate
 
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
+from cronsensus.integrations.celery.entries import is_taken_out, job_name, with_options, without_mark
 from cronsensus.integrations.celery.nominal_times import SharedTimes, shared_form
+from cronsensus.integrations.celery.observing import make_bare_where_observed
 from cronsensus.integrations.celery.part import Part, clock_of
 from cronsensus.lifecycle.starting import may_come
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.ends import Again, Final
-from cronsensus.model.job import BEAT, JobSpec, Policies, name_kept_job
+from cronsensus.model.job import BEAT, JobSpec, Policies
 from cronsensus.model.states import State
 from cronsensus.outside import Outside, Won
 from cronsensus.process.logger import Logger
@@ -142,7 +144,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **options: Any) -> Any:  # noqa: FBT001, FBT002
         """Send the latest time of an entry, if this beat wins it; ``NOT_SENT``: it does not."""
         if not _is_guarded(entry):
-            return super().apply_async(_without_mark(entry), producer=producer, advance=advance, **options)
+            return super().apply_async(without_mark(entry), producer=producer, advance=advance, **options)
         if entry.name not in self._answered and not self._acquire([entry], due=False):
             return NOT_SENT  # and not advanced: it is still due
         won = self._answered.pop(entry.name)
@@ -327,7 +329,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
                 found[name] = adopted
         unnamed = [
             name for name, entry in list(found.items())
-            if not _is_taken_out(entry) and not isinstance(entry.schedule, SharedTimes)
+            if not is_taken_out(entry) and not isinstance(entry.schedule, SharedTimes)
         ]  # fmt: skip
         if unnamed:
             raise ConfigurationError(
@@ -349,11 +351,6 @@ def _read_watermarks(store: Store) -> dict[str, datetime]:
     return found
 
 
-def job_name(entry: str) -> str:
-    """Return the name of an entry's job in the store."""
-    return name_kept_job(BEAT, entry)
-
-
 def task_id(entry: str, nominal: datetime) -> str:
     """Return the id of the task that a time of an entry is sent as: sent twice, it is told to be the same."""
     return str(uuid.uuid5(IDS, f"{entry}@{format_instant(nominal)}"))
@@ -364,25 +361,8 @@ def _spec(entry: str) -> JobSpec:
     return JobSpec(name=name, function=name, policies=Policies(overlap="allow", keep=KEEP), source="runtime")
 
 
-def _is_taken_out(entry: Any) -> bool:
-    return bool((entry.options or {}).get("once") is False)
-
-
 def _is_guarded(entry: Any) -> bool:
-    return isinstance(entry.schedule, SharedTimes) and not _is_taken_out(entry)
-
-
-def _changed(entry: Any, options: dict[str, Any]) -> Any:
-    # Not by copy(): entries of redbeat and of django-celery-beat have a __reduce__ that cannot be called.
-    changed = object.__new__(type(entry))
-    changed.__dict__.update(entry.__dict__)
-    changed.options = options
-    return changed
-
-
-def _without_mark(entry: Any) -> Any:
-    options = dict(entry.options or {})
-    return entry if options.pop("once", None) is None else _changed(entry, options)
+    return isinstance(entry.schedule, SharedTimes) and not is_taken_out(entry)
 
 
 def _with_id(entry: Any, won: Won) -> Any:
@@ -391,7 +371,7 @@ def _with_id(entry: Any, won: Won) -> Any:
     options.setdefault("task_id", task_id(entry.name, won.time))
     told = {JOB_HEADER: won.claim.job, TIME_HEADER: format_instant(won.time), TOKEN_HEADER: won.claim.token}
     options["headers"] = {**(options.get("headers") or {}), **told}
-    return _changed(entry, options)
+    return with_options(entry, options)
 
 
 def wrap(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
@@ -438,4 +418,5 @@ def _wrapped(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
     )
     body = {"Entry": entries, "_keeps_last_runs": base is not beat.Scheduler, "__module__": __name__}
     made: type[beat.Scheduler] = type(base.__name__, (BeatScheduler, base), body)
+    make_bare_where_observed(made, base)
     return made
