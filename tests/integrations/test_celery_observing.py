@@ -20,7 +20,7 @@ from cronsensus import ConfigurationError, Scheduler
 from cronsensus.external.observed import Observed, read_observed
 from cronsensus.integrations.celery import configure, wrap
 from cronsensus.integrations.celery.configuring import _check_beat
-from cronsensus.integrations.celery.entries import job_name
+from cronsensus.integrations.celery.naming import job_name
 from cronsensus.integrations.celery.observing import latest_time
 from cronsensus.model.occurrence import OccurrenceFilter
 from tests.scratch import scratch_folder

@@ -174,9 +174,10 @@ def test_zone_without_a_name_is_told_what_to_set_and_that_of_the_machine_is_name
 
 
 def test_options_and_limits_become_policies_and_the_others_are_remarked():
-    options = {"expires": 90, "queue": "slow", "priority": 3, "countdown": 5}
+    options = {"overdue": "2h", "expires": 90, "queue": "slow", "priority": 3, "countdown": 5}
     found, _, jobs = made(entry(f"{HERE}.careful", options=options))
     policies = jobs["one"].policies
+    assert jobs["one"].overdue is not None
     assert (policies.grace, policies.timeout) == (timedelta(seconds=90), timedelta(minutes=10))
     assert (policies.retries, policies.retry_delay, policies.retry_max_delay) == (
         5, timedelta(seconds=2), timedelta(minutes=10),

@@ -1,15 +1,10 @@
-"""The entries of a beat: which job each is in the store, and the mark that takes one out."""
+"""The options of a beat's entry that are ours, and not of Celery."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cronsensus.model.job import BEAT, name_kept_job
-
-
-def job_name(entry: str) -> str:
-    """Return the name of an entry's job in the store."""
-    return name_kept_job(BEAT, entry)
+from cronsensus.integrations.celery.naming import OPTIONS
 
 
 def is_taken_out(entry: Any) -> bool:
@@ -17,10 +12,15 @@ def is_taken_out(entry: Any) -> bool:
     return bool((entry.options or {}).get("once") is False)
 
 
-def without_mark(entry: Any) -> Any:
-    """Return an entry whose options are all of Celery."""
-    options = dict(entry.options or {})
-    return entry if options.pop("once", None) is None else with_options(entry, options)
+def options_of_celery(entry: Any) -> dict[str, Any]:
+    """Return the options of an entry without ours."""
+    return {name: value for name, value in (entry.options or {}).items() if name not in OPTIONS}
+
+
+def without_marks(entry: Any) -> Any:
+    """Return an entry that has Celery's options alone; the same one, if it has no others."""
+    options = options_of_celery(entry)
+    return entry if len(options) == len(entry.options or {}) else with_options(entry, options)
 
 
 def with_options(entry: Any, options: dict[str, Any]) -> Any:

@@ -29,7 +29,7 @@ _TAKEN = {"Run", "Scheduler", "at", "cron", "every", "run", "scheduler"}
 _CANVAS = {"celery.chain", "celery.chord", "celery.group", "celery.chunks", "celery.map", "celery.starmap"}
 _CLEANUP = "celery.backend_cleanup"
 _OWN = {"once", "task_id"}
-"""Options of an entry that say which message is the same; a job's run says that here."""
+"""Options of an entry by which a message is told to be the same; here that is its run."""
 _IN_DATABASES = ("django_celery_beat", "redbeat", "cronsensus.integrations.celery:DatabaseScheduler",
                  "cronsensus.integrations.celery:RedBeatScheduler")  # fmt: skip
 
@@ -132,6 +132,8 @@ class _Writing:
             options, body, takes_run = {}, self._send(entry, task, remark), True
         else:
             options, body, takes_run = self._policies(entry, task, remark), self._call(entry, task, remark), False
+        if (overdue := (entry.options or {}).get("overdue")) is not None:
+            options["overdue"] = _duration(overdue, "overdue")
         name: str = self._name(key, entry, remark)
         function = identifier(name, self.functions)
         self.functions.add(function)
@@ -185,7 +187,7 @@ class _Writing:
         }
         arguments = [f"{name}={_literal(value, name)}" for name, value in given.items()]
         arguments.append("task_id=run.idempotency_key")
-        for option, value in entry.options.items():
+        for option, value in _options_of(entry):
             if option in _OWN:
                 remark(f"{option}={value!r} is left out: a run has one id, and is sent by one node")
                 continue
@@ -215,7 +217,7 @@ class _Writing:
 
     def _policies(self, entry: ScheduleEntry, task: Any, remark: Callable[[str], None]) -> dict[str, str]:
         found: dict[str, str] = {}
-        for option, value in entry.options.items():
+        for option, value in _options_of(entry):
             if option == "expires" and isinstance(value, (int, float, timedelta)):
                 found["grace"] = _duration(value, option)
             elif option in {"queue", "routing_key", "exchange"}:
@@ -276,6 +278,10 @@ class _Writing:
         else:
             yield "beat sends a task although the last one still runs; here that time is skipped (or overlap='allow')"
             yield "tasks that other code sends (delay, apply_async) are still Celery's, and need its workers"
+
+
+def _options_of(entry: ScheduleEntry) -> Iterator[tuple[str, Any]]:
+    return ((option, value) for option, value in (entry.options or {}).items() if option != "overdue")
 
 
 def _task_of(entry: Any) -> str:

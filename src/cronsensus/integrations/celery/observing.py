@@ -12,7 +12,8 @@ from typing import Any
 
 from cronsensus.errors import ConfigurationError
 from cronsensus.external.observing import Observation, wants_observing
-from cronsensus.integrations.celery.entries import is_taken_out, job_name, without_mark
+from cronsensus.integrations.celery.entries import is_taken_out, without_marks
+from cronsensus.integrations.celery.naming import job_name
 from cronsensus.integrations.celery.nominal_times import shared_form
 from cronsensus.integrations.celery.part import make_scheduler, options_of
 from cronsensus.process.logger import Logger
@@ -59,7 +60,7 @@ class Observer:
     def _on_apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
         # Before it is sent: a broker that is slow does not move it into the next interval.
         nominal = None if is_taken_out(entry) else self._find_time(entry)
-        result = self._apply_async(without_mark(entry), *args, **kwargs)
+        result = self._apply_async(without_marks(entry), *args, **kwargs)
         if nominal is not None:
             self._observation.note(job_name(entry.name), nominal)
         return result
