@@ -107,7 +107,7 @@ def latest_time(entry: Any, app: Any, now: datetime) -> datetime | None:
     shared = shared_form(entry.schedule, app, lambda: now)
     if shared is None:
         return None
-    # Times of a schedule of the user's are found one by one, so from the last run on, which it still has before the send.
+    # Times of a schedule of the user's are found one by one: from its last run on, which it has until it is sent.
     day_ago = now - _A_DAY
     last = shared.maybe_make_aware(entry.last_run_at or day_ago).astimezone(UTC)
     latest: datetime | None = shared.latest_until(now, max(last, day_ago)) or shared.latest_until(now, now - _A_YEAR)
