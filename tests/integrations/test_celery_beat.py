@@ -356,3 +356,12 @@ def test_configure_names_the_scheduler_that_beat_and_each_worker_with_b_start(fo
     app.conf.beat_scheduler = named
     configure(app, url_in(folder))
     assert app.conf.beat_scheduler == found
+
+
+def test_periodic_tasks_that_are_added_once_the_app_is_configured_are_still_there(folder):
+    app = Celery("late", broker="memory://", set_as_current=False)
+    configure(app, url_in(folder))
+    app.on_after_configure.connect(
+        lambda sender, **_: sender.add_periodic_task(10.0, sender.signature("shop.tick"), name="late"), weak=False
+    )
+    assert [*app.conf.beat_schedule] == ["late"]

@@ -29,6 +29,7 @@ class Options:
     namespace: str | None = None
     lease: Duration | None = None
     keep: timedelta = timedelta(days=1)
+    observe: bool | None = None
 
 
 def options_of(app: Any) -> Options:
