@@ -47,7 +47,7 @@ from cronsensus.node.turn_order import (
     seconds_to_lookout,
     turn_of,
 )
-from cronsensus.stores.values import AT_ONCE, Partition, View
+from cronsensus.stores.values import NO_DELAY, Partition, View
 from tests.node.views import NOW, SECOND, holder, job, jobs, view
 
 HERE = 1000.0
@@ -298,9 +298,9 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"sleep": 2 + WATCH},
     ),
     "an own run is not watched": (Situation(view=view(holders=(holder("a"),))), {"sleep": POLL}),
-    "a session is overdue": (Situation(view=view(holders=(holder(left=AT_ONCE),))), {"reclaim": (), "look": True}),
+    "a session is overdue": (Situation(view=view(holders=(holder(left=NO_DELAY),))), {"reclaim": (), "look": True}),
     "its own session is overdue": (
-        Situation(view=view(holders=(holder("a", left=AT_ONCE),))), {"reclaim": (), "look": True},
+        Situation(view=view(holders=(holder("a", left=NO_DELAY),))), {"reclaim": (), "look": True},
     ),
     "the process of a neighbour is gone": (
         Situation(view=view(holders=(holder(),)), facts={"gone": frozenset("b")}), {"reclaim": ("b",), "look": True},
@@ -417,7 +417,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         ),
         {"fires": ["job-1"], "want": 4, "look": True},
     ),
-    "the store could not show all of one moment": (Situation(view=view(coming=AT_ONCE)), {"look": True}),
+    "the store could not show all of one moment": (Situation(view=view(coming=NO_DELAY)), {"look": True}),
     "progress is to be written": (Situation(facts={"progress_in": 0.3}), {"sleep": 0.3}),
     "a run ended meanwhile": (Situation(facts={"unsettled": True}), {"sleep": 0.0}),
     "a run that was given up keeps its slot": (Situation(facts={"given_up": True}), {"sleep": WATCH}),
@@ -555,15 +555,15 @@ def test_a_run_of_an_internal_job_needs_no_free_slot_when_it_is_made_either() ->
 @pytest.mark.parametrize(
     ("passed", "moved", "set_by"),
     [
-        (60.0, 60 * SECOND, AT_ONCE),
-        (60.0, 60 * SECOND + CLOCK_SET, AT_ONCE),
+        (60.0, 60 * SECOND, NO_DELAY),
+        (60.0, 60 * SECOND + CLOCK_SET, NO_DELAY),
         (60.0, 3600 * SECOND, 3540 * SECOND),
         (60.0, -60 * SECOND, -120 * SECOND),
     ],
 )
 def test_a_clock_that_was_set_is_noticed(passed: float, moved: timedelta, set_by: timedelta) -> None:
     before = decide.note_look(Memory(), view(), HERE, HERE)
-    assert decide.clock_set(Memory(), before) == AT_ONCE
+    assert decide.clock_set(Memory(), before) == NO_DELAY
     after = decide.note_look(before, replace(view(), now=NOW + moved), HERE + passed, HERE + passed)
     assert decide.clock_set(before, after) == set_by
 

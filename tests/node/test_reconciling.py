@@ -183,7 +183,9 @@ def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_aga
 
 
 def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again(monkeypatch):
-    monkeypatch.setattr(accepted_ends, "MOST_TEXT", -1)  # while the lease lasts: the run is adopted, and not taken over
+    monkeypatch.setattr(
+        accepted_ends, "MOST_TEXT_CHARACTERS", -1
+    )  # while the lease lasts: the run is adopted, and not taken over
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
@@ -199,7 +201,7 @@ def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again(monkeypatc
 
 
 def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_again(monkeypatch):
-    monkeypatch.setattr(accepted_ends, "MOST_TEXT", -1)
+    monkeypatch.setattr(accepted_ends, "MOST_TEXT_CHARACTERS", -1)
     bench = Forgetful(job(on_crash="fail"))
     (number,) = bench.enqueue()
     bench.step()

@@ -45,7 +45,7 @@ from cronsensus.timing.instants import LATEST
 _TAIL = 20
 _LOOK_AGAIN = 1.0
 _PREVIEWED = 20
-_AT_ONCE = 1000
+_MOST_RUNS = 1000
 
 
 some_ids = click.argument("numbers", metavar="[ID]…", type=click.IntRange(1, 2**63 - 1), nargs=-1)
@@ -416,7 +416,7 @@ def cancel(
             every = every_occurrence(store, where, newest_first=True)
             # What watches for alerts is no work that anybody queued: it is cancelled only by name.
             newest = (one for one in every if job is not None or not is_internal(one.job))
-            found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _AT_ONCE))
+            found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _MOST_RUNS))
         else:
             found = [_found(store, number) for number in numbers]
             for one in found:

@@ -36,7 +36,7 @@ from cronsensus.node.situation import (
     Work,
 )
 from cronsensus.node.turn_order import is_in_front, next_sweep, seconds_to_lookout, turn_of
-from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.stores.values import NO_DELAY, View
 
 INSTANT = 1e-6
 """Seconds that are not worth a sleep: no clock counts less."""
@@ -84,7 +84,9 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
         want = _claim_count(memory, facts)
         if want or more or facts.unsettled or facts.progress_in == 0.0:
             # What another node fired ahead of its time, and cannot run itself, is to begin on time here, too.
-            return Work(want, more, memory.nodes, _lead_seconds(memory) if want and facts.notified else AT_ONCE), memory
+            return Work(
+                want, more, memory.nodes, _lead_seconds(memory) if want and facts.notified else NO_DELAY
+            ), memory
     if facts.lost:
         return Sleep(0.0), memory
     if facts.in_doubt:
@@ -187,7 +189,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
         plans=plans,
         want=_fair_part(planned, view, facts.free_slots) if planned or view.backlog else 0,
         internal=facts.internal and not facts.free_slots and waits,
-        ahead=_lead_seconds(memory) if soon else AT_ONCE,
+        ahead=_lead_seconds(memory) if soon else NO_DELAY,
         left=left,
         not_planned=not_planned,
     )
@@ -253,7 +255,7 @@ def set_alarm(
         hungry=view.backlog or fired.created > fired.claimed,
         misses=memory.misses + 1 if (fired.lost or view.backlog) and not (fired.won or fired.claimed) else 0,
         careful=memory.careful.after_answer(firing.plans) if firing.plans else memory.careful,
-        lead=memory.lead.measured_after(memory.look_took + took) if firing.ahead > AT_ONCE else memory.lead,
+        lead=memory.lead.measured_after(memory.look_took + took) if firing.ahead > NO_DELAY else memory.lead,
         active_at=now if view.holders or view.jobs or view.backlog else memory.active_at,
     )
     # A store whose answer could not be told from one moment says so by a next due time that has come.

@@ -10,10 +10,10 @@ from cronsensus.membership.liveness import Absences
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node.careful import Careful
-from cronsensus.node.herd import MOST_DUE, Herd
+from cronsensus.node.herd import MOST_DUE_JOBS, Herd
 from cronsensus.node.lead_time import ClockSample, LeadTime
 from cronsensus.node.pace import Pace, Queue
-from cronsensus.stores.values import AT_ONCE, Partition
+from cronsensus.stores.values import NO_DELAY, Partition
 
 NEVER = -1e9
 """A monotonic time before all others."""
@@ -125,7 +125,7 @@ class Work(NamedTuple):
     want: int = 0
     reserve: int = 0
     nodes: int = 1
-    ahead: timedelta = AT_ONCE
+    ahead: timedelta = NO_DELAY
 
 
 class Look(NamedTuple):
@@ -138,7 +138,7 @@ class Look(NamedTuple):
     """
 
     ahead: timedelta
-    limit: int = MOST_DUE
+    limit: int = MOST_DUE_JOBS
     partition: Partition | None = None
 
 
@@ -166,7 +166,7 @@ class Firing(NamedTuple):
     plans: tuple[Plan, ...] = ()
     want: int = 0
     internal: bool = False
-    ahead: timedelta = AT_ONCE
+    ahead: timedelta = NO_DELAY
     left: bool = False
     not_planned: tuple[tuple[JobState, Exception], ...] = ()
 

@@ -47,7 +47,7 @@ def handles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Return two handles on a store with a job: that of a node that will stand still, and that of another."""
     url = request.getfixturevalue(f"{request.param}_url")
     # What stands still here is to be waited for, however busy the machine is; other tests have it ended by the server.
-    monkeypatch.setattr({"postgres": postgres_driver, "mysql": mysql_driver}[request.param], "MOST_PAUSED", 60.0)
+    monkeypatch.setattr({"postgres": postgres_driver, "mysql": mysql_driver}[request.param], "VERB_IDLE_SECONDS", 60.0)
     store = open_store(url)
     assert isinstance(store, SqlStore)
     store.migrate()

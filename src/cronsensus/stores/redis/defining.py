@@ -32,13 +32,13 @@ from cronsensus.stores.redis.redis_codec import (
 from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.unreadable import is_sound
-from cronsensus.stores.values import AT_ONCE, DefineResult
+from cronsensus.stores.values import NO_DELAY, DefineResult
 from cronsensus.timing.instants import from_micros
 
-MOST_AT_ONCE = 5000
+MOST_JOBS_WRITTEN = 5000
 """Most definitions written, and most retired, in one step, which others wait for. More are written in several, and the
 last ones retire: a node that dies in between has defined some, and defines the others when it says it again."""
-MOST_LOOKED_AT = 1000
+MOST_JOBS_READ = 1000
 MOST_TRIES = 50
 _MICROSECOND = timedelta(microseconds=1)
 _LONG_AGO = timedelta(days=366 * 200)
@@ -113,7 +113,7 @@ class DefiningVerbs(Handle):
         declared = _check_specs(specs)
         names = list(declared)
         did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
-        pieces = [names[at : at + MOST_AT_ONCE] for at in range(0, len(names), MOST_AT_ONCE)] or [[]]
+        pieces = [names[at : at + MOST_JOBS_WRITTEN] for at in range(0, len(names), MOST_JOBS_WRITTEN)] or [[]]
         retiring = complete
         while pieces or retiring:
             piece = pieces.pop(0) if pieces else []
@@ -123,7 +123,7 @@ class DefiningVerbs(Handle):
             )
             for act, some in found.items():
                 did[act] += some
-            retiring = complete and (not last or len(found["retired"]) == MOST_AT_ONCE)
+            retiring = complete and (not last or len(found["retired"]) == MOST_JOBS_WRITTEN)
         return DefineResult(**{act: tuple(some) for act, some in did.items()})
 
     def _define_batch(
@@ -137,7 +137,7 @@ class DefiningVerbs(Handle):
         """Define some jobs in one step. ``complete`` are all names that are declared, if no others are to live."""
         for _ in range(MOST_TRIES):
             # A look at all names of a large release would take longer than a write may come after it.
-            few = complete is not None and len(complete) <= MOST_AT_ONCE
+            few = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
             look = self._look_at(release, complete if complete and few else [one.spec.name for one in declared])
             if look is None:
                 continue
@@ -203,7 +203,7 @@ class DefiningVerbs(Handle):
                     False,
                     [],
                     [],
-                    [_encode_retired(one, look.at, AT_ONCE)],
+                    [_encode_retired(one, look.at, NO_DELAY)],
                     [],
                     [entry],
                 )
@@ -217,8 +217,8 @@ class DefiningVerbs(Handle):
     def _look_at(self, release: str, names: Sequence[str]) -> Look | None:
         """Look at what stands under some names; ``None`` if definitions changed while looking."""
         look: Look | None = None
-        for start in range(0, max(len(names), 1), MOST_LOOKED_AT):
-            some = names[start : start + MOST_LOOKED_AT]
+        for start in range(0, max(len(names), 1), MOST_JOBS_READ):
+            some = names[start : start + MOST_JOBS_READ]
             now, generation, known, lives, rows, code = self._read_script("look_at_definitions", release, some)
             if look is None:
                 later_lives, other_lives = lives
@@ -235,7 +235,7 @@ class DefiningVerbs(Handle):
         if all_seen and look.code == sum(one.source == "code" and not one.retired for one in look.stored.values()):
             return []
         names = set(complete)
-        missing = [name for name in self._read_script("code") if name not in names][:MOST_AT_ONCE]
+        missing = [name for name in self._read_script("code") if name not in names][:MOST_JOBS_WRITTEN]
         other = self._look_at(release, missing)
         if other is None or other.generation != look.generation:
             return None
@@ -348,7 +348,7 @@ def _encode_retired(stored: StoredJob, at: datetime, retire_after: timedelta) ->
     """Return a job that ends: what was seen of it, its fields and last era, and what was not decided before."""
     if stored.retired:
         return _encode_seen(stored)
-    until = to_micros_text(at + retire_after) if retire_after > AT_ONCE else None
+    until = to_micros_text(at + retire_after) if retire_after > NO_DELAY else None
     # Where the clock was set back, the last era begins later: what the one before it still has until then is owed too.
     undecided = undecided_until(stored.eras, stored.watermark, stored.era_start(at))
     watermark = stored.watermark if undecided is None else undecided.last

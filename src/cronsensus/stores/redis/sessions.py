@@ -16,7 +16,7 @@ from cronsensus.stores.redis.redis_codec import Row, read_takeover, to_length, w
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.redis.redis_health import EvictionWatch
 from cronsensus.stores.redis.redis_presence import SecondSign
-from cronsensus.stores.values import AT_ONCE, Partition, View
+from cronsensus.stores.values import NO_DELAY, Partition, View
 from cronsensus.timing.instants import from_micros
 
 
@@ -44,7 +44,7 @@ class SessionVerbs(Handle):
         now = self._write_script("open_session", session.id, session.node, text, release, to_length(lease), declares)
         if session.is_node:
             with contextlib.suppress(StoreError):  # from this moment on its connection observes the signs of the others
-                self._look(1, None, AT_ONCE)
+                self._look(1, None, NO_DELAY)
         return from_micros(int(now))
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
