@@ -55,7 +55,7 @@ LOOK_AFTER_WORK = 0.02
 and the thread of its own run has begun: neither meets this look."""
 LOOKS_APART = 0.1
 """Least seconds between two looks for notifications."""
-HINTED = (0.05, 0.1)
+LATE_LOOK_SECONDS = (0.05, 0.1)
 """Least and most seconds between a notification and the look of a late node: those in front go first."""
 AFTER_A_LOST_RACE = 0.01
 """Seconds until a job that another node fired is looked at again; doubles with each round in a row that brings
@@ -109,7 +109,7 @@ def _lead_seconds(memory: Memory) -> timedelta:
 def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
     """Return when to look for what woke this node."""
     if memory.late and (facts.asked or facts.notified):
-        least, most = HINTED
+        least, most = LATE_LOOK_SECONDS
         return now + least + random_share(f"{facts.session} {now:.3f}") * (most - least)
     if facts.asked:
         return now
@@ -123,9 +123,9 @@ def _claim_count(memory: Memory, facts: Facts) -> int:
     """
     if facts.in_doubt or facts.draining or facts.lost or memory.careful.results_alone:
         return 0
-    told = facts.notified and not memory.late
+    reacts = facts.notified and not memory.late
     takes_next = memory.hungry and (facts.unsettled or memory.herd.partition is not None)
-    return facts.free_slots if told or takes_next else 0
+    return facts.free_slots if reacts or takes_next else 0
 
 
 def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: int, again: bool) -> Memory:
@@ -143,7 +143,7 @@ def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: i
     return replace(
         memory,
         # Where notifications tell of work, the end of a run changes nothing for this node but its free slots.
-        look_at=min(memory.look_at, now) if again or exhausted or not facts.told else memory.look_at,
+        look_at=min(memory.look_at, now) if again or exhausted or not facts.hears_notifications else memory.look_at,
         hungry=claimed >= want if want else memory.hungry or claimed > 0,
         careful=memory.careful._replace(results_alone=False),
         pace=None if memory.pace is None else memory.pace._replace(worked_at=now),
@@ -210,7 +210,9 @@ def _turn_to_fire(memory: Memory, view: View, facts: Facts, job: JobState, slack
     by_time_alone = job.active == 0 or job.spec.policies.overlap == "allow"
     lead = memory.lead.seconds + slack if facts.free_slots and by_time_alone else 0.0
     due = view.now if job.due_at is None else job.due_at
-    return turn_of(facts.session, view.sessions, due, lead=timedelta(seconds=lead), told=facts.told)
+    return turn_of(
+        facts.session, view.sessions, due, lead=timedelta(seconds=lead), hears_notifications=facts.hears_notifications
+    )
 
 
 def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Upkeep, Memory]:
@@ -264,7 +266,7 @@ def set_alarm(
     if again or more or is_due or firing.left:
         return replace(memory, look_at=now)
     waits, coming = _seconds_to_turns(memory, view, facts, fired)
-    memory = replace(memory, late=facts.told and not is_in_front(facts.session, view.sessions, coming))
+    memory = replace(memory, late=facts.hears_notifications and not is_in_front(facts.session, view.sessions, coming))
     waits += _seconds_to_other_reasons(memory, view, facts, now, lost=fired.lost > 0)
     return replace(memory, look_at=memory.looked_at + min(waits))
 
@@ -285,7 +287,7 @@ def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) ->
     for instants, lead in (([view.next_job, *due], memory.lead.seconds), ([view.next_pending, *begins], 0.0)):
         before = timedelta(seconds=lead if facts.free_slots else 0.0)
         turns += [
-            turn_of(facts.session, view.sessions, at, lead=before, told=facts.told)
+            turn_of(facts.session, view.sessions, at, lead=before, hears_notifications=facts.hears_notifications)
             for at in instants
             if at is not None and at > view.now
         ]
@@ -298,7 +300,7 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
     """Return the seconds until the next look that has another reason than a due job."""
     # What watches for alerts may be gone; else it is looked for far more often.
     waits = [ENSURE_RUNS_EVERY if facts.internal else POLL]
-    if not facts.told:
+    if not facts.hears_notifications:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
         waits = [
             _seconds_between_looks(memory, facts)

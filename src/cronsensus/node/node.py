@@ -135,9 +135,9 @@ class Node:
             beat_within=self._heartbeat.beat_within,
         )
         self._renewed = Event()
-        self._hinted = False
+        self._renewal_wanted = False
         """Whether a notification came of which the renewer has not been told."""
-        self._listener = Listener(store.sibling(), self._on_hint)
+        self._listener = Listener(store.sibling(), self._on_notification)
         self._threads: list[threading.Thread] = []
         self._leaving_until = 0.0
         self._left = False
@@ -326,9 +326,9 @@ class Node:
         try:
             wait = self.round.run_round()
         finally:
-            if self._hinted:
+            if self._renewal_wanted:
                 # Only now: the renewal locks the session, and a claim at the notification would wait for its commit.
-                self._hinted = False
+                self._renewal_wanted = False
                 self._renewer.renew_soon()
         if self.round.draining and not self.round.active_runs and not self._drained.is_set():
             self._drained.set()
@@ -408,9 +408,9 @@ class Node:
     def _ask_again(self) -> None:
         self._renewer.request_renewal()
 
-    def _on_hint(self) -> None:
+    def _on_notification(self) -> None:
         # Not ``wake``: a claim comes first, and the look keeps out of its way.
-        self._hinted = self.round.notified = True
+        self._renewal_wanted = self.round.notified = True
         self._wake_event.set()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:

@@ -449,14 +449,14 @@ class Round:
             given_up=active_runs.given_up > 0,
             trusted=trusted,
             lost=lease.is_lost,
-            told=self._is_notified,
+            hears_notifications=self._hears_notifications,
             gone=gone,
             watch=self._settings.watch,
             fast_evidence=self._settings.fast_evidence,
         )
 
     @property
-    def _is_notified(self) -> bool:
+    def _hears_notifications(self) -> bool:
         """Whether the store notifies this node, which a store may find out only when it has a connection."""
         capabilities = self._store.capabilities
         return capabilities.notify or capabilities.clock == "process"

@@ -37,7 +37,7 @@ class Facts:
         given_up: attempts are over and still take their slots; they report nothing when they return.
         trusted: the lease is trusted.
         lost: the session is lost.
-        told: the store's notifications reach this node.
+        hears_notifications: the store's notifications reach this node.
         gone: sessions whose process, on this host, is certainly gone.
         watch: seconds between looks at what others run.
         fast_evidence: whether a session is judged by its process too, and not by its lease alone.
@@ -56,7 +56,7 @@ class Facts:
     given_up: bool = False
     trusted: bool = True
     lost: bool = False
-    told: bool = True
+    hears_notifications: bool = True
     gone: frozenset[str] = frozenset()
     watch: float = 0.5
     fast_evidence: bool = True

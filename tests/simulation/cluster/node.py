@@ -126,10 +126,10 @@ class SimulatedNode(Node):
             return 0
         return self._settings.concurrency - len(self.executor.works)
 
-    def hint(self) -> None:
+    def notify(self) -> None:
         """Take a wake-up from the store."""
         if not self.gone:
-            self._on_hint()
+            self._on_notification()
 
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something of this process after a while: later when it stands still then, never when it is gone."""
