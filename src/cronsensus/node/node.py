@@ -24,7 +24,7 @@ from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.result import stack_of
 from cronsensus.node.executors.threads import ThreadExecutor
-from cronsensus.node.hooks import Room
+from cronsensus.node.hooks import HooksFactory
 from cronsensus.node.listener import Listener
 from cronsensus.node.registered import Registered
 from cronsensus.node.round import Round
@@ -71,7 +71,7 @@ class Node:
         evidence: Callable[[SessionView], bool] = is_dead,
         heartbeat: Heartbeat | None = None,
         bus: Bus | None = None,
-        rooms: Sequence[Room] = (),
+        rooms: Sequence[HooksFactory] = (),
         make_run: Callable[..., BaseRun] = BaseRun,
     ) -> None:
         """Make a node on handles of its own on ``store``.
@@ -90,7 +90,7 @@ class Node:
             evidence: tells whether the process of a session is certainly gone.
             heartbeat: renews the session, and all else of this process in the store; ``None``: one of its own.
             bus: is told of the node's events.
-            rooms: of the features that take part.
+            rooms: make the hooks of the features that take part.
             make_run: makes the ``Run`` of each attempt, with what features add to it.
         """
         self._store = store.sibling()

@@ -40,7 +40,7 @@ from cronsensus.node.careful import Careful
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor
 from cronsensus.node.herd import Herd
-from cronsensus.node.hooks import Room
+from cronsensus.node.hooks import HooksFactory
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.pace import STALLED, Pace, Queue
 from cronsensus.node.reconciling import Reconciling
@@ -113,7 +113,7 @@ class Round:
         after: Callable[[float, Callable[[], None]], Cancellable] | None = None,
         evidence: Callable[[SessionView], bool] = is_dead,
         bus: Bus | None = None,
-        rooms: Sequence[Room] = (),
+        rooms: Sequence[HooksFactory] = (),
         make_run: Callable[..., BaseRun] = BaseRun,
     ) -> None:
         """Make the rounds of one node.
@@ -134,7 +134,7 @@ class Round:
             after: calls something in so many seconds, on a thread that waits for nothing; ``None``: there is none.
             evidence: tells whether the process of a session is certainly gone.
             bus: is told of the node's events.
-            rooms: of the features that take part.
+            rooms: make the hooks of the features that take part.
             make_run: makes the ``Run`` of each attempt, with what features add to it.
         """
         self._store = store
