@@ -112,7 +112,7 @@ def cut(store: MysqlStore) -> None:
     """End the connections that a handle keeps, as an administrator or a failover does; come back once they are gone."""
     ids = {driver_of(idle).thread_id() for idle in store._connections._idle}
     assert ids
-    with mysql_connection(store._given[0]) as connection:
+    with mysql_connection(store._url_and_clock[0]) as connection:
         cursor = connection.cursor()
         for number in ids:
             cursor.execute(f"KILL CONNECTION {number}")

@@ -33,8 +33,8 @@ class Handle:
     _sender: str
     """What the notifications of this handle say, so that it does not wake itself."""
 
-    def _begin_watching(self) -> None:
-        """Compare the server's clock with one that never steps from the first write on."""
+    def _prepare_clock_watch(self) -> None:
+        """Prepare to compare the server's clock with one that never steps, from the first write on."""
         self._steady = self._clock or SystemClock()
         self._watch = ClockWatch()
         self._looked: Looked | None = None

@@ -97,7 +97,7 @@ def answer_if_unchanged(tx: Transaction, declared: Declared) -> DefineResult | N
             declared.differing.append(name)
         elif (move := _moved_due_time(spec, row)) is not None:
             declared.moves[name] = move
-    retiring = gone and not asked.release.row.other_lives
+    retiring = gone and not asked.release.row.other_release_lives
     if declared.differing or declared.moves or asked.release.row.known is None or retiring:
         return None
     _keep_definitions(tx, declared, stored)
@@ -175,7 +175,7 @@ def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
     did["moved"] = [name for name in did["unchanged"] if _still_moves(declared.moves.get(name), stored[name])]
     tx.send_rows("move_jobs", [declared.moves[name] for name in did["moved"]], one_each=True)
     if declared.complete:
-        if gone and asked.release.row.other_lives:
+        if gone and asked.release.row.other_release_lives:
             did["kept"] = [row.name for row in gone]
         else:
             retire_all(tx, gone, declared.retire_after)
@@ -210,7 +210,7 @@ class _StoredJobs:
 
 
 def _is_superseded(release: Pending) -> bool:
-    return bool(release.row.later_lives)
+    return bool(release.row.newer_release_lives)
 
 
 def _still_moves(move: Move | None, row: AnyRow) -> bool:
@@ -254,6 +254,7 @@ def _first_times(declared: Declared, name: str, now: datetime) -> tuple[datetime
     last = trigger.latest_until(now, now - _LONG_AGO)
     if last is None:
         return now, None
+    # All of its times are past. The last one is still owed a verdict, and a plan begins after the watermark.
     return last - _MICROSECOND, last
 
 

@@ -271,7 +271,7 @@ class PostgresStore(PresenceStore):
 
     @property
     def _lock_statements(self) -> one_statement.Statements:
-        return one_statement.statements_of(self._url.schema, injected=self._given[1] is not None)
+        return one_statement.statements_of(self._url.schema, injected=self._url_and_clock[1] is not None)
 
     def _wait_queues(self) -> WaitQueues:
         if self._postgres.is_pooled:  # a pooler passes no notification on
