@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cronsensus.after.downstream import retry_downstream
+from cronsensus.after.downstream import plan_retry
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.asking import confirm_act
 from cronsensus.cli.errors import CommandError
@@ -363,9 +363,9 @@ def retry(
         rules, zones = rules_of(every_edge(store)), JobZones(store)
         if downstream:
             first = _found(store, numbers[0])
-            plan = retry_downstream(store, rules, retry_chain(store, first)[-1] if again else first)
+            plan = plan_retry(store, rules, retry_chain(store, first)[-1] if again else first)
             found = list(plan.runs)
-            for name, reason_left in plan.left:
+            for name, reason_left in plan.left_out:
                 print_message(f"{name} is left alone: {reason_left}")
         elif failed:
             begin = None if since is None else zones.read_since(since, job)
