@@ -51,12 +51,12 @@ class Bench:
             new_session=new_session(concurrency=20),
             declare=lambda store: bool(store.define_jobs(self.specs, release="1").superseded),
             on_session=self.keeper.keep_session,
-            ask_again=self.keeper.request_renewal,
+            request_renewal=self.keeper.request_renewal,
         )
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
-        self.round.reconciling.compare_renewal(lease, renewal.held, asked)
+        self.round.reconciling.compare_held(lease, renewal.held, asked)
 
     def end(self, number: int = 0) -> None:
         self.round.active_runs.receive_ending(self.hands.calls.pop(number), Ending(kind="returned"))

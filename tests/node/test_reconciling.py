@@ -405,7 +405,7 @@ def test_one_renewal_alone_stops_no_run():
     assert lease is not None
     asked = lease.note_request()
     bench.clock.advance(TICK)
-    bench.round.reconciling.compare_renewal(lease, (), asked)
+    bench.round.reconciling.compare_held(lease, (), asked)
     bench.round.run_round()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
@@ -419,7 +419,7 @@ def test_a_renewal_asked_before_a_claim_was_answered_says_nothing_about_that_cla
     bench.enqueue()
     bench.step()
     for asked in early:
-        bench.round.reconciling.compare_renewal(lease, (), asked)
+        bench.round.reconciling.compare_held(lease, (), asked)
         bench.round.run_round()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
@@ -436,7 +436,7 @@ def test_a_renewal_asked_before_an_end_was_answered_says_nothing_about_that_run(
     bench.clock.advance(TICK)
     bench.finish()
     for asked in early:
-        bench.round.reconciling.compare_renewal(lease, (key,), asked)
+        bench.round.reconciling.compare_held(lease, (key,), asked)
         bench.round.run_round()
     assert bench.round.stats.settled == 1
 

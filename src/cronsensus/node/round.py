@@ -109,7 +109,7 @@ class Round:
         on_session: Callable[[SessionLease], None] = lambda _: None,
         on_work: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
-        ask_again: Callable[[], None] = lambda: None,
+        request_renewal: Callable[[], None] = lambda: None,
         after: Callable[[float, Callable[[], None]], Cancellable] | None = None,
         evidence: Callable[[SessionView], bool] = is_dead,
         bus: Bus | None = None,
@@ -130,7 +130,7 @@ class Round:
             on_session: told of each new session (the heartbeat renews it from then on).
             on_work: told when the lease begins to protect something, or must be asked about (the heartbeat hurries).
             wake: has the next round begin now; called from executors' threads.
-            ask_again: has the session renewed as soon as possible.
+            request_renewal: requests a renewal of the session as soon as possible.
             after: calls something in so many seconds, on a thread that waits for nothing; ``None``: there is none.
             evidence: tells whether the process of a session is certainly gone.
             bus: is told of the node's events.
@@ -185,7 +185,7 @@ class Round:
         self._claiming = Claiming(
             store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log, waking=self.waking
         )
-        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_to_look, ask=ask_again)
+        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_to_look, ask=request_renewal)
         self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_to_look)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.note_sign_of_loss
         now = clock.monotonic()
