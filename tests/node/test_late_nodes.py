@@ -12,7 +12,7 @@ from cronsensus import every
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.decide import LATE_LOOK_SECONDS
-from cronsensus.node.settings import WATCH
+from cronsensus.node.settings import WATCH_SECONDS
 from cronsensus.node.turn_order import IN_FRONT, STAGGER, TERM, is_in_front, place_of
 from cronsensus.timing.clock import ManualClock
 from tests.node.crowd import LEASE, SECOND, Crowd, lateness, latest
@@ -109,7 +109,7 @@ def test_a_late_node_with_a_free_slot_fills_it_at_once_while_more_waits():
 # --- nodes that die ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("hosts", "within"), [(1, 2 * WATCH), (10, LEASE / SECOND + WATCH)])
+@pytest.mark.parametrize(("hosts", "within"), [(1, 2 * WATCH_SECONDS), (10, LEASE / SECOND + WATCH_SECONDS)])
 def test_a_dead_process_is_noticed_at_once_by_those_in_front_on_its_host_and_else_by_its_lease(hosts, within):
     crowd = Crowd(30, hosts=hosts, lasts=FOR_LONG)
     crowd.put("job", "100s", max_crashes=100)

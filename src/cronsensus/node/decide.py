@@ -48,7 +48,7 @@ POLL = 180.0
 ENSURE_RUNS_EVERY = 30.0
 """Seconds after which a node checks again that the runs which must always be there are in the store."""
 RECENTLY_ACTIVE = 10.0
-"""Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
+"""Where no notification reaches it, a node looks every ``watch_seconds`` for this long after something ran or came
 due: what comes next is more likely to come soon. From then on nodes look in turns (``seconds_to_lookout``)."""
 LOOK_AFTER_WORK = 0.02
 """Look this many seconds after a notification was answered by a claim. By then the claim of another node is committed,
@@ -97,7 +97,7 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
         return Look(_lead_seconds(memory), memory.herd.job_limit(facts.free_slots), memory.herd.partition), memory
     if facts.unsettled:
         return Sleep(0.0), memory
-    wait = facts.watch if facts.draining else memory.look_at - now
+    wait = facts.watch_seconds if facts.draining else memory.look_at - now
     return Sleep(wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
 
 
@@ -316,12 +316,14 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
     for holder in others:
         # The lease of another node's runs: those in front watch them, a late node only comes after its end.
         left = holder.expires_in.total_seconds()
-        waits.append(max(0.0, left) + facts.watch if memory.late else min(_seconds_between_looks(memory, facts), left))
+        waits.append(
+            max(0.0, left) + facts.watch_seconds if memory.late else min(_seconds_between_looks(memory, facts), left)
+        )
     if view.backlog and (facts.free_slots or facts.internal):
         # What waits and is not for this node to claim: blocked behind a run, or no function or no slot for it here.
-        waits.append(facts.watch * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
+        waits.append(facts.watch_seconds * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
     if facts.given_up or not facts.trusted:
-        waits.append(facts.watch)
+        waits.append(facts.watch_seconds)
     if facts.fast_evidence and (certain := memory.absences.certain_at([holder.id for holder in others])) is not None:
         waits.append(certain - memory.looked_at)
     return waits
@@ -329,4 +331,4 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
 
 def _seconds_between_looks(memory: Memory, facts: Facts) -> float:
     """Return the seconds between looks at what others run: fewer far from the store, where a takeover takes longer."""
-    return max(facts.watch / 2, facts.watch - TAKEOVER_ROUND_TRIPS * memory.lead.trip_seconds)
+    return max(facts.watch_seconds / 2, facts.watch_seconds - TAKEOVER_ROUND_TRIPS * memory.lead.trip_seconds)

@@ -415,7 +415,7 @@ class Node:
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self._renewed.set()
-        self.round.watch.detect_loss(lease.session, renewal)
+        self.round.store_watch.detect_loss(lease.session, renewal)
         if not renewal.alive:
             self.round.active_runs.lose_session(lease)
             self.wake()

@@ -39,7 +39,7 @@ class Facts:
         lost: the session is lost.
         hears_notifications: the store's notifications reach this node.
         gone: sessions whose process, on this host, is certainly gone.
-        watch: seconds between looks at what others run.
+        watch_seconds: seconds between looks at what others run.
         fast_evidence: whether a session is judged by its process too, and not by its lease alone.
     """
 
@@ -58,7 +58,7 @@ class Facts:
     lost: bool = False
     hears_notifications: bool = True
     gone: frozenset[str] = frozenset()
-    watch: float = 0.5
+    watch_seconds: float = 0.5
     fast_evidence: bool = True
 
 

@@ -54,7 +54,7 @@ class SimulatedNode(Node):
         super().__init__(
             cast("Store", self._wire),
             clock,
-            NodeSettings(name, scenario.lease, concurrency, fast_evidence=fast_evidence, watch=scenario.watch),
+            NodeSettings(name, scenario.lease, concurrency, fast_evidence=fast_evidence, watch_seconds=scenario.watch),
             registry={
                 one: Registered(
                     one,
