@@ -14,6 +14,7 @@ from typing import Any
 from celery import beat
 
 from cronsensus.integrations.celery import beat as ours
+from cronsensus.integrations.celery import wrapping
 from cronsensus.integrations.celery.nominal_times import SharedTimes
 
 won: list[str] = []
@@ -68,9 +69,9 @@ class _Clock:
 
 ours.Part = _Wins  # type: ignore[misc,assignment]
 ours.Won = _Won  # type: ignore[misc,assignment]
-ours.clock_of = _Clock  # type: ignore[assignment]
+ours.clock_of = wrapping.clock_of = _Clock  # type: ignore[assignment]
 ours._is_taken_out = lambda entry: not isinstance(entry.schedule, SharedTimes)  # noqa: SLF001
-beat.Scheduler, beat.PersistentScheduler = ours.wrap(beat.Scheduler), ours.wrap(beat.PersistentScheduler)
+beat.Scheduler, beat.PersistentScheduler = wrapping.wrap(beat.Scheduler), wrapping.wrap(beat.PersistentScheduler)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

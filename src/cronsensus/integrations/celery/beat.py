@@ -17,14 +17,13 @@ import threading
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from celery import beat
 from celery.schedules import schedstate
 
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
-from cronsensus.integrations.celery.nominal_times import SharedTimes, shared_form
+from cronsensus.integrations.celery.nominal_times import SharedTimes
 from cronsensus.integrations.celery.part import Part, clock_of
 from cronsensus.lifecycle.starting import may_come
 from cronsensus.model.acquiring import Ask, NotWon
@@ -60,6 +59,8 @@ JOB_HEADER, TIME_HEADER, TOKEN_HEADER = "cronsensus-job", "cronsensus-time", "cr
 """Headers of a message that beat sends."""
 SENT = "sent"
 """The reason of what was sent: its end is not beat's to know."""
+GONE = "disabled"
+"""The reason of what was not sent, as its entry was deleted or disabled meanwhile."""
 
 
 class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
@@ -107,7 +108,8 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def populate_heap(self, *args: Any, **kwargs: Any) -> None:
         """Put all entries in the order in which they are due."""
         self._adopt_entries()
-        for name in [name for name in self._answered if name not in self.schedule]:
+        found = self.schedule
+        for name in [name for name in self._answered if name not in found]:
             self._release(name)
         super().populate_heap(*args, **kwargs)
 
@@ -283,7 +285,8 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
                 outside.settle(won, again, told=lambda _: outside.look_for_leftovers())
             raise
         if outside is not None:
-            outside.settle(won, Final(State.SUCCEEDED, SENT))
+            then = Final(State.SKIPPED, GONE) if result is NOT_SENT else Final(State.SUCCEEDED, SENT)
+            outside.settle(won, then)
         return result
 
     def _look_for_leftovers(self, outside: Outside) -> None:
@@ -392,50 +395,3 @@ def _with_id(entry: Any, won: Won) -> Any:
     told = {JOB_HEADER: won.claim.job, TIME_HEADER: format_instant(won.time), TOKEN_HEADER: won.claim.token}
     options["headers"] = {**(options.get("headers") or {}), **told}
     return _changed(entry, options)
-
-
-def wrap(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
-    """Return a scheduler of beat that may run on every machine: ``base`` with each time sent by one of them.
-
-    Example::
-
-        from cronsensus.integrations.celery import wrap
-        from shop.schedulers import OurScheduler
-
-        Scheduler = wrap(OurScheduler)  # celery -A shop beat -S shop.beat:Scheduler
-
-    Not prevented: a message that the broker delivers twice; that is the worker's part of ``configure``. A schedule that
-    two releases define differently is sent at the times of both while both run.
-
-    Args:
-        base: ``celery.beat.Scheduler`` or a subclass.
-    """
-    kind: object = base  # it may be anything
-    if not (isinstance(kind, type) and issubclass(kind, beat.Scheduler)):
-        raise ConfigurationError(f"wrap({base!r}): it wants a class that is a celery.beat.Scheduler")
-    return base if issubclass(base, BeatScheduler) else _wrapped(base)  # type: ignore[arg-type] # a class is hashable
-
-
-@lru_cache(maxsize=16)
-def _wrapped(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
-    """Make the class, and one for its entries: their schedules are put into the form that all beats share."""
-
-    def get_schedule(entry: Any) -> Any:
-        return entry.__dict__.get("schedule")
-
-    def set_schedule(entry: Any, found: Any) -> None:
-        shared = shared_form(found, entry.app, clock_of(entry.app).now)
-        entry.__dict__["schedule"] = found if shared is None else shared
-
-    def reduce_entry(entry: Any) -> Any:
-        kind, *rest = super(entries, entry).__reduce__()
-        return (base.Entry if kind is entries else kind, *rest)  # a shelve is to know of no class that is made here
-
-    entries: Any = type(
-        base.Entry.__name__,
-        (base.Entry,),
-        {"schedule": property(get_schedule, set_schedule), "__reduce__": reduce_entry, "__module__": __name__},
-    )
-    body = {"Entry": entries, "_keeps_last_runs": base is not beat.Scheduler, "__module__": __name__}
-    made: type[beat.Scheduler] = type(base.__name__, (BeatScheduler, base), body)
-    return made
