@@ -55,6 +55,7 @@ NOT_SENT = False
 """What ``apply_async`` returns of what this beat does not send."""
 KEEP = timedelta(days=7)
 """How long it is known that a time was sent."""
+_POLICIES = Policies(overlap="allow", keep=KEEP)
 JOB_HEADER, TIME_HEADER, TOKEN_HEADER = "cronsensus-job", "cronsensus-time", "cronsensus-token"
 """Headers of a message that beat sends."""
 SENT = "sent"
@@ -191,12 +192,11 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def _catch_up(self, part: Part) -> None:
         """Go on after the last time that any beat has decided, so that a restart loses none."""
         watermarks = _read_watermarks(part.store)
-        for entry in list(self.schedule.values()):
-            if not _is_guarded(entry):
-                continue
-            self._entries[job_name(entry.name)] = entry
-            part.outside().declare(_spec(entry.name))
-            watermark = watermarks.get(job_name(entry.name))
+        guarded = {job_name(entry.name): entry for entry in self.schedule.values() if _is_guarded(entry)}
+        self._entries.update(guarded)
+        part.outside().declare(*(_spec(entry.name) for entry in guarded.values()))
+        for job, entry in guarded.items():
+            watermark = watermarks.get(job)
             if watermark is None:
                 continue
             last = entry.schedule.maybe_make_aware(entry.last_run_at)
@@ -364,7 +364,7 @@ def task_id(entry: str, nominal: datetime) -> str:
 
 def _spec(entry: str) -> JobSpec:
     name = job_name(entry)
-    return JobSpec(name=name, function=name, policies=Policies(overlap="allow", keep=KEEP), source="runtime")
+    return JobSpec(name=name, function=name, policies=_POLICIES, source="runtime")
 
 
 def _is_taken_out(entry: Any) -> bool:
