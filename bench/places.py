@@ -220,7 +220,7 @@ def open_places(kind: str, milliseconds: float = 0) -> Iterator[Places]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return
-    with _server(kind) as server:
+    with open_server(kind) as server:
         kinds: dict[str, Callable[[str], Places]] = {"postgres": Postgres, "mysql": Mysql, "redis": Redis}
         places = kinds[kind](server.url)
         places.server = server.pid
@@ -232,7 +232,8 @@ def open_places(kind: str, milliseconds: float = 0) -> Iterator[Places]:
                 places.network.close()
 
 
-def _server(kind: str) -> Server:
+def open_server(kind: str) -> Server:
+    """Return a server that is started when it is entered, and ended afterwards."""
     if kind == "postgres":
         from tests.servers.postgres import PostgresServer
 

@@ -31,6 +31,7 @@ BENCHES = (
     "trips",
     "footprint",
     "apscheduler",
+    "celery_everywhere",
     "pages",
     "metrics",
     "alerts",

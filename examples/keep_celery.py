@@ -46,7 +46,7 @@ def main() -> None:
     try:
         time.sleep(8)
         for one in (beats[0], workers[0]):
-            print(f"killing {one.args[6]} {one.pid}", flush=True)
+            print(f"killing process {one.pid}", flush=True)
             os.killpg(one.pid, signal.SIGKILL)
         time.sleep(8)
     finally:

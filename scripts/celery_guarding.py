@@ -21,8 +21,9 @@ won: list[str] = []
 
 
 class _Store:
-    def job(self, name: str) -> None:
+    def jobs(self, **_: Any) -> list[Any]:
         """Know no job."""
+        return []
 
 
 class _Wins:
@@ -39,12 +40,14 @@ class _Wins:
         return self
 
     def acquire(self, wanted: Iterable[Any]) -> Sequence[Any]:
-        [(spec, ask)] = wanted
-        won.append(spec.name)
-        claim = SimpleNamespace(job=spec.name, token=1, scheduled_for=ask.times[0])
-        got = object.__new__(_Won)
-        got.__dict__.update(claim=claim, time=ask.times[0])
-        return [[got]]
+        answers = []
+        for spec, ask in wanted:
+            won.append(spec.name)
+            got = object.__new__(_Won)
+            claim = SimpleNamespace(job=spec.name, token=1, scheduled_for=ask.times[0])
+            got.__dict__.update(claim=claim, time=ask.times[0])
+            answers.append([got])
+        return answers
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_args, **_options: None

@@ -252,7 +252,7 @@ def test_a_task_longer_than_the_visibility_timeout_runs_once_and_is_run_again_wh
             )
             for number in range(2)
         ]
-        until(lambda: all(said(worker.lines(), "ready") for worker in workers), "two workers", here)
+        until(lambda: all(said(worker.lines(), "key=celery") for worker in workers), "two workers", here)
         assert here.start("long_celery_task.py", **environment).ended() == []
         until(lambda: said(here.printed(), "exporting"), "a run", here)
         (busy,) = [worker for worker in workers if said(worker.lines(), "exporting")]

@@ -39,9 +39,13 @@ def note(what: str, *more: object) -> None:
         file.write(" ".join(map(str, (what, os.getpid(), f"{time.time():.3f}", *more))) + "\n")
 
 
-@app.task(bind=True)
+@app.task(bind=True, time_limit=2)
 def tick(self) -> None:
     note("tick", self.request.id, (self.request.headers or {}).get("cronsensus-time"))
+    if os.environ.get("TICK") == "fails":
+        raise RuntimeError("as told")
+    if os.environ.get("TICK") == "hangs":
+        time.sleep(60)
 
 
 @app.task

@@ -26,8 +26,8 @@ from cronsensus import ConfigurationError, Scheduler
 from cronsensus.audit import audit
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations.celery import configure, part, wrap
-from cronsensus.integrations.celery.beat import job_name, task_id
 from cronsensus.integrations.celery.configuring import _check_beat, _check_worker
+from cronsensus.integrations.celery.naming import job_name, name_run, task_id
 from cronsensus.integrations.celery.store_clock import StoreClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
@@ -102,7 +102,7 @@ def runs(url: str, entry: str):
 
 
 def sent_times(folder: Path, entry: str = "tick") -> list[datetime]:
-    return sorted(one.scheduled_for for one in runs(url_in(folder), entry) if one.state is State.SUCCEEDED)
+    return sorted(one.scheduled_for for one in runs(url_in(folder), entry) if one.reason == "sent")
 
 
 def gaps(times: list[datetime]) -> set[timedelta]:
@@ -136,7 +136,7 @@ def test_what_a_beat_had_won_when_it_died_is_sent_by_another_under_the_same_id(f
         wait_for(lambda: sent_ids(folder)[first] == copies, "the send by the other beat")
         wait_for(lambda: len(sent_times(folder)) >= 3, "further sends")
     recorded = next(one for one in runs(url_in(folder), "tick") if task_id("tick", one.scheduled_for) == first)
-    assert (recorded.state, recorded.reason, recorded.crashes) == (State.SUCCEEDED, "sent", 1)
+    assert (recorded.state, recorded.reason, recorded.crashes) == (State.PENDING, "sent", 1), "no worker has run it"
     assert gaps(sent_times(folder)) == {timedelta(seconds=1)}
 
 
@@ -262,6 +262,18 @@ def test_the_shelve_of_a_beat_knows_nothing_of_the_guard(make_beat, sent, folder
         assert entry.total_run_count >= 1
     finally:
         bare.close()
+
+
+def test_an_entry_that_is_to_succeed_so_often_is_a_job_that_alerts_know(make_beat, sent, folder):
+    one = make_beat({"backup": {"task": "shop.backup", "schedule": 0.2, "options": {"overdue": "26h", "queue": "q"}}})
+    tick_until(one, lambda: sent.ids, "a send")
+    assert one._part.store.job("beat:backup").spec.overdue == timedelta(hours=26)
+    assert sent.headers[0]["cronsensus-overdue"] == 26 * 3600
+    # A worker that runs it says the same of the job.
+    spec, ask = name_run("shop.backup", sent.ids[0], sent.headers[0], timedelta(days=1))
+    assert (spec, ask.job) == (one._part.store.job("beat:backup").spec, "beat:backup")
+    other, _ = name_run("shop.other", "another-id", sent.headers[0], timedelta(days=1))
+    assert other.name == "celery:shop.other", "headers that were passed on"
 
 
 def test_an_entry_that_is_taken_out_is_sent_by_each_beat(make_beat, sent, folder):

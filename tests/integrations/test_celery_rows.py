@@ -15,7 +15,7 @@ from celery.schedules import schedule
 
 from cronsensus import ConfigurationError, Scheduler
 from cronsensus.integrations.celery import configure, wrap
-from cronsensus.integrations.celery.beat import job_name, task_id
+from cronsensus.integrations.celery.naming import job_name, task_id
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from tests.scratch import scratch_folder

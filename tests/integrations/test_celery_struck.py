@@ -163,6 +163,29 @@ def test_hard_limits_and_revokes_are_recorded_by_the_main_process(workers):
     assert len(workers.lines("begin")) == 2
 
 
+def beat_runs(workers, entry="tick"):
+    scheduler = Scheduler(workers.url)
+    try:
+        return scheduler._opened.ready().occurrences(OccurrenceFilter(job=f"beat:{entry}"), limit=100)
+    finally:
+        scheduler._opened.close()
+
+
+def test_a_time_of_beat_is_one_run_from_its_time_to_the_end_of_its_task(workers):
+    workers.start("-c", "1", "-B", EVERY="1", TICK="fails")
+    workers.wait_for(lambda: len(workers.lines("tick")) >= 2, "two times")
+    ended = workers.wait_for(lambda: [one for one in beat_runs(workers) if one.state.final], "an end")
+    assert (ended[-1].state, ended[-1].error.message) == (State.FAILED, "as told")
+    assert workers.runs("tick") == []
+
+
+def test_a_hard_limit_of_what_beat_has_sent_ends_its_time(workers):
+    workers.start("-c", "1", "-B", EVERY="1", TICK="hangs")
+    workers.wait_for(lambda: workers.lines("tick"), "a run")
+    ended = workers.wait_for(lambda: [one for one in beat_runs(workers) if one.state.final], "an end")
+    assert (ended[-1].state, ended[-1].error.type) == (State.FAILED, "TimeLimitExceeded")
+
+
 def test_a_chord_has_the_right_total_although_a_worker_is_killed(workers):
     workers.start("-c", "2", count=2)
     header = [signature("celery_app.slow", args=(number, 0.05), app=workers.app) for number in range(50)]

@@ -23,7 +23,7 @@ from celery.result import AsyncResult
 from cronsensus import ConfigurationError, Scheduler, current_run
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations.celery import configure, worker
-from cronsensus.integrations.celery.worker import task_spec
+from cronsensus.integrations.celery.naming import task_spec
 from cronsensus.integrations.celery.worker_process import guard_of
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Final

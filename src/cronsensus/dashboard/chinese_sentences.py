@@ -86,6 +86,7 @@ SENTENCES: Mapping[Code, str] = MappingProxyType(
         Text.NO_NODE_THEN: "当时没有节点在线：{event}。",
         Text.NO_NODE_BETWEEN: "当时没有节点在线：{ended}；{came}。",
         Text.WAITS_FOR_CALL: "它{was}，可由防重函数的下一次调用执行；若没有调用，将按时关闭。",
+        Text.LEFT_BY_KEEPER: "{keeper} 把它留待稍后运行：{reason}。",
         Text.WAITS_FOR_KEEPER: "它被中断，{keeper} 会在下一个查看的进程中重新运行它；若有进程在线，只需数秒。",
         Text.NEVER_DUE: "它永不到期；请取消它，或指定时间重新入队。",
         Text.LOOKS_AGAIN: "将在 {when}再次查看：{reason}。",

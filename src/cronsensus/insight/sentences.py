@@ -203,6 +203,7 @@ class Text(Code):
     WAITS_FOR_CALL = (
         "It {was}, and is free for the next call of the guarded function; if none comes, it is closed in time."
     )
+    LEFT_BY_KEEPER = "{keeper} has left it to be run later: {reason}."
     WAITS_FOR_KEEPER = (
         "It was cut off, and {keeper} runs it again in the next process that looks, within seconds where one lives."
     )

@@ -57,6 +57,8 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zo
         was = Clause.FAILED_TIMES(times=one.failures) if one.failures else Clause.WAS_CUT_OFF()
         return _wait(Cause.CALL, Text.WAITS_FOR_CALL(was=was))
     if (keeper := view.spec.keeper) is not None:
+        if one.reason is not None:
+            return _wait(Cause.CALL, Text.LEFT_BY_KEEPER(keeper=keeper, reason=one.reason))
         return _wait(Cause.CALL, Text.WAITS_FOR_KEEPER(keeper=keeper))
     if one.parked_on is not None:
         return _until_woken(store, view, one, one.parked_on)

@@ -90,7 +90,7 @@ class Refused:
     """Why something was not won.
 
     Attributes:
-        seen: of what was asked for by its key: the occurrence that stands there, with its result or who runs it.
+        seen: of what was asked for by its name: the occurrence that stands there, with its result or who runs it.
     """
 
     why: NotWon
@@ -170,7 +170,7 @@ class Outside:
     def acquire(self, wanted: Sequence[Wanted]) -> list[Answer]:
         """Win times and keys, all in one step of the store; the answers are in the order of what is wanted.
 
-        Of a key that is refused, a read says what stands there.
+        Of one that is asked for by its name and refused, a read says what stands there.
 
         Raises:
             StoreError: the store cannot be asked, so nothing may run.
@@ -232,10 +232,10 @@ class Outside:
                         self.submit(partial(self.release, won))
 
     def _refused_answer(self, ask: Ask | AskNamed, why: NotWon) -> Refused:
-        if why is not NotWon.LOST or not isinstance(ask, AskNamed) or ask.key is None:
+        if why is not NotWon.LOST or not isinstance(ask, AskNamed):
             return Refused(why)
         try:
-            found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.key), limit=1)
+            found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.named.key), limit=1)
         except StoreError as error:  # others of the same step were won, and are to be run
             _log.debug("what stands under %r cannot be read: %s", ask.key, error)
             return Refused(why)

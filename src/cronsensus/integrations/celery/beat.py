@@ -14,7 +14,6 @@ What dies between winning and sending is taken over: the task's id is made of en
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,16 +22,27 @@ from celery import beat
 from celery.schedules import schedstate
 
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
+from cronsensus.integrations.celery.naming import (
+    JOB_HEADER,
+    OPTIONS,
+    OVERDUE_HEADER,
+    TIME_HEADER,
+    TOKEN_HEADER,
+    entry_spec,
+    job_name,
+    task_id,
+)
 from cronsensus.integrations.celery.nominal_times import SharedTimes
-from cronsensus.integrations.celery.part import Part, clock_of
+from cronsensus.integrations.celery.part import Part, clock_of, is_guarded
 from cronsensus.lifecycle.starting import may_come
 from cronsensus.model.acquiring import Ask, NotWon
-from cronsensus.model.ends import Again, Final
-from cronsensus.model.job import BEAT, JobSpec, Policies, name_kept_job
+from cronsensus.model.ends import Again, Final, Then
+from cronsensus.model.job import BEAT, JobSpec
 from cronsensus.model.states import State
 from cronsensus.outside import Outside, Won
 from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.durations import parse_duration
 from cronsensus.timing.instants import format_instant
 
 _log = Logger("cronsensus.celery")
@@ -41,8 +51,6 @@ if TYPE_CHECKING:
     from cronsensus.stores.base import Store
 
 _CLOCK = SystemClock()
-IDS = uuid.UUID("f3b0a0c4-6a0f-5d0e-8a55-6f6f0b8c2a11")
-"""The namespace of the ids of tasks that beat sends; never changed, or a deploy sends twice."""
 AGAIN = 1.0
 """Seconds between two tries to reach the store."""
 LOOK = 60.0
@@ -53,15 +61,12 @@ PAGE = 500
 LONG_AGO = timedelta(days=366)
 NOT_SENT = False
 """What ``apply_async`` returns of what this beat does not send."""
-KEEP = timedelta(days=7)
-"""How long it is known that a time was sent."""
-_POLICIES = Policies(overlap="allow", keep=KEEP)
-JOB_HEADER, TIME_HEADER, TOKEN_HEADER = "cronsensus-job", "cronsensus-time", "cronsensus-token"
-"""Headers of a message that beat sends."""
 SENT = "sent"
-"""The reason of what was sent: its end is not beat's to know."""
+"""The reason of what was sent, and its note: it waits for a worker, or its end is not known here."""
 GONE = "disabled"
 """The reason of what was not sent, as its entry was deleted or disabled meanwhile."""
+LOST_AFTER = timedelta(days=2)
+"""How long a message waits for a worker before it is called lost. It is not sent again: it may lie in a queue."""
 
 
 class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
@@ -194,7 +199,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         watermarks = _read_watermarks(part.store)
         guarded = {job_name(entry.name): entry for entry in self.schedule.values() if _is_guarded(entry)}
         self._entries.update(guarded)
-        part.outside().declare(*(_spec(entry.name) for entry in guarded.values()))
+        part.outside().declare(*map(_spec_of, guarded.values()))
         for job, entry in guarded.items():
             watermark = watermarks.get(job)
             if watermark is None:
@@ -237,7 +242,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             if nominal is None:
                 self._answered[entry.name] = None
             else:
-                spec = _spec(entry.name)
+                spec = _spec_of(entry)
                 asks[entry.name] = spec, Ask(spec.name, (nominal,))
         try:
             answers = outside.acquire(list(asks.values())) if asks else []
@@ -285,9 +290,16 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
                 outside.settle(won, again, told=lambda _: outside.look_for_leftovers())
             raise
         if outside is not None:
-            then = Final(State.SKIPPED, GONE) if result is NOT_SENT else Final(State.SUCCEEDED, SENT)
+            then = Final(State.SKIPPED, GONE) if result is NOT_SENT else self._end_of_sending(entry)
             outside.settle(won, then)
         return result
+
+    def _end_of_sending(self, entry: Any) -> Then:
+        """Return what becomes of a time that was sent: where its task is guarded, it goes on there."""
+        task = self.app.tasks.get(entry.task)
+        if task is None or not is_guarded(task) or "task_id" in (entry.options or {}):
+            return Final(State.SUCCEEDED, SENT)
+        return Again(LOST_AFTER, failed=False, reason=SENT, note=SENT)
 
     def _look_for_leftovers(self, outside: Outside) -> None:
         now = _CLOCK.monotonic()
@@ -296,7 +308,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             outside.look_for_leftovers()
 
     def _send_leftover(self, won: Won) -> None:
-        """Send what a beat won and did not send, or not say that it did: under the same id."""
+        """Send what a beat won and did not send, or did not say that it did: under the same id."""
         entry = self._entries.get(won.claim.job)
         outside = self._find_outside()
         if outside is None:
@@ -305,6 +317,9 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             _log.info("%s was left by another beat, and is no entry of this one", won)
             outside.release(won)
             outside.withdraw(won.claim.job)
+            return
+        if won.claim.note == SENT:
+            outside.settle(won, Final(State.FAILED, f"lost: no worker has run it in {LOST_AFTER.days} days"))
             return
         try:
             self._send(entry, won, producer=None, advance=False)
@@ -352,21 +367,6 @@ def _read_watermarks(store: Store) -> dict[str, datetime]:
     return found
 
 
-def job_name(entry: str) -> str:
-    """Return the name of an entry's job in the store."""
-    return name_kept_job(BEAT, entry)
-
-
-def task_id(entry: str, nominal: datetime) -> str:
-    """Return the id of the task that a time of an entry is sent as: sent twice, it is told to be the same."""
-    return str(uuid.uuid5(IDS, f"{entry}@{format_instant(nominal)}"))
-
-
-def _spec(entry: str) -> JobSpec:
-    name = job_name(entry)
-    return JobSpec(name=name, function=name, policies=_POLICIES, source="runtime")
-
-
 def _is_taken_out(entry: Any) -> bool:
     return bool((entry.options or {}).get("once") is False)
 
@@ -383,15 +383,25 @@ def _changed(entry: Any, options: dict[str, Any]) -> Any:
     return changed
 
 
+def _spec_of(entry: Any) -> JobSpec:
+    return entry_spec(job_name(entry.name), _overdue_of(entry))
+
+
+def _overdue_of(entry: Any) -> timedelta | None:
+    given = (entry.options or {}).get("overdue")
+    return None if given is None else parse_duration(given, what=f"overdue of {entry.name!r}")
+
+
 def _without_mark(entry: Any) -> Any:
-    options = dict(entry.options or {})
-    return entry if options.pop("once", None) is None else _changed(entry, options)
+    options = {name: value for name, value in (entry.options or {}).items() if name not in OPTIONS}
+    return entry if len(options) == len(entry.options or {}) else _changed(entry, options)
 
 
 def _with_id(entry: Any, won: Won) -> Any:
-    options = dict(entry.options or {})
-    options.pop("once", None)
+    options = {name: value for name, value in (entry.options or {}).items() if name not in OPTIONS}
     options.setdefault("task_id", task_id(entry.name, won.time))
     told = {JOB_HEADER: won.claim.job, TIME_HEADER: format_instant(won.time), TOKEN_HEADER: won.claim.token}
+    if (overdue := _overdue_of(entry)) is not None:
+        told[OVERDUE_HEADER] = overdue.total_seconds()
     options["headers"] = {**(options.get("headers") or {}), **told}
     return _changed(entry, options)

@@ -25,7 +25,8 @@ from django.conf import settings
 from django.db import Error, close_old_connections
 from django.db.models import Case, F, Value, When
 
-from cronsensus.integrations.celery.beat import JOB_HEADER, LONG_AGO, NOT_SENT, TIME_HEADER, TOKEN_HEADER
+from cronsensus.integrations.celery.beat import LONG_AGO, NOT_SENT
+from cronsensus.integrations.celery.naming import HEADERS, TIME_HEADER
 from cronsensus.integrations.celery.nominal_times import Crontab, Interval, SharedTimes, shared_form
 from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
@@ -225,7 +226,7 @@ class RowScheduler:
         if advance:
             self.reserve(entry)
         close_old_connections()
-        marks = {name: entry.options["headers"][name] for name in (JOB_HEADER, TIME_HEADER, TOKEN_HEADER)}
+        marks = {name: value for name, value in entry.options["headers"].items() if name in HEADERS}
         time = _as_stored(parse_instant(marks[TIME_HEADER]))
         row = self._read_to_send(entry.model, time)
         current = None if row is None else self.Entry(row, app=self.app)

@@ -43,6 +43,11 @@ def clock_of(app: Any) -> StoreClock:
     return clock
 
 
+def is_guarded(task: Any) -> bool:
+    """Whether the messages of a task are guarded by ``configure``."""
+    return bool(getattr(task, "_cronsensus", False))
+
+
 def make_scheduler(options: Options) -> Scheduler:
     """Return a scheduler on the store of an app, opened by nobody yet.
 

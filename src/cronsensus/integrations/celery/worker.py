@@ -24,11 +24,12 @@ from celery.exceptions import Ignore, Reject
 
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.integrations.celery.messages import publish_copy
+from cronsensus.integrations.celery.naming import name_run
 from cronsensus.integrations.celery.part import Part, options_of
 from cronsensus.integrations.results import error_text, result_text
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final, Then
-from cronsensus.model.job import CELERY, JobSpec, Policies, name_kept_job
+from cronsensus.model.job import CELERY, JobSpec
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.states import Reason, State
 from cronsensus.node.run import enter_run
@@ -45,6 +46,8 @@ _CLOCK = SystemClock()
 PATIENCE = 10.0
 """Seconds that a message waits for the store, before it is put back for later."""
 PAUSE = 0.5
+SHORT, BEAT_RECORDS = 0.02, 0.5
+"""Seconds between two asks for a time that beat still holds, and until another worker has it, and not beat."""
 SOON = 1.0
 LONGEST = 10.0
 """Seconds until a copy of what runs elsewhere comes: doubled with each copy."""
@@ -79,7 +82,7 @@ class Guard:
         for task in list(self._app.tasks.values()):
             if task.name.startswith("celery.") or getattr(task, "once", True) is False or hasattr(task, "_cronsensus"):
                 continue
-            task._cronsensus = self
+            task._cronsensus = bool(task.acks_late)
             if not task.acks_late:
                 early.append(task.name)
                 continue
@@ -121,8 +124,7 @@ class Guard:
             WorkerLostError: each process that ran it died.
         """
         request = task.request
-        spec = task_spec(task.name, options_of(self._app).keep)
-        ask = AskNamed(spec.name, key=request.id)
+        spec, ask = name_run(task.name, request.id, request.headers, options_of(self._app).keep)
         try:
             answer = self._ask(spec, ask)
         except (StoreError, LeaseLost) as error:
@@ -141,15 +143,17 @@ class Guard:
                 outside = self._part.outside()
                 [[answer]] = outside.acquire([(spec, ask)])
                 seen = answer.seen if isinstance(answer, Refused) else None
-                if seen is not None and seen.state is State.RUNNING and outside.reclaim_holder(seen):
-                    [[answer]] = outside.acquire([(spec, ask)])
+                if seen is None or seen.state is not State.RUNNING:
+                    return answer
+                if not outside.reclaim_holder(seen) and (ask.key is not None or waited >= BEAT_RECORDS):
+                    return answer
+                pause = SHORT  # it is free now, or the beat that has just sent it is about to record that
             except StoreError as error:
                 if not error.retryable or waited >= PATIENCE:
                     raise
-            else:
-                return answer
-            Event().wait(PAUSE)
-            waited += PAUSE
+                pause = PAUSE
+            Event().wait(pause)
+            waited += pause
 
     def _put_back(self, task: Any, args: Any, kwargs: Any, why: str) -> NoReturn:
         """Have the message come later: a copy, as this one may be the last, and ``Ignore`` acknowledges it."""
@@ -223,12 +227,6 @@ def _recorded(seen: Occurrence, task_id: str) -> _Recorded:
     raise Ignore(f"it has ended before: {seen.state}")
 
 
-def task_spec(name: str, keep: timedelta) -> JobSpec:
-    """Return the definition of a task's job."""
-    job = name_kept_job(CELERY, name)
-    return JobSpec(name=job, function=job, policies=Policies(overlap="allow", keep=keep), source="runtime")
-
-
 def end_of(state: str | None, value: Any) -> Then:
     """Return what becomes of a run that Celery says has ended so."""
     match state:
@@ -254,12 +252,11 @@ def _until(retry: Any) -> timedelta:
     return timedelta(seconds=max(0.0, float(when)))
 
 
-def close_in_main(outside: Outside, task: Any, task_id: str, then: Final, keep: timedelta) -> None:
-    """Record the end of a run whose child was killed by its main process."""
-    spec = task_spec(task.name, keep)
+def close_in_main(outside: Outside, name: str, spec: JobSpec, ask: AskNamed, then: Final) -> None:
+    """Record the end of a run whose child was killed by its main process; ``name`` is the task's, for people."""
     try:
-        outside.close_by_name(spec, AskNamed(spec.name, key=task_id), then)
+        outside.close_by_name(spec, ask, then)
     except (StoreError, LeaseLost) as error:
-        _log.error("the end of %s[%s] could not be recorded: %s", task.name, task_id, error)
+        _log.error("the end of %s could not be recorded: %s", name, error)
     finally:
         outside.withdraw(spec.name)  # its messages run it, not this process

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +17,8 @@ from celery import bootsteps, signals
 
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.integrations.celery.messages import restore_unacked
-from cronsensus.integrations.celery.part import Part, options_of
+from cronsensus.integrations.celery.naming import JOB_HEADER, OVERDUE_HEADER, TIME_HEADER, name_run
+from cronsensus.integrations.celery.part import Part, is_guarded, options_of
 from cronsensus.integrations.celery.worker import Guard, close_in_main
 from cronsensus.integrations.results import error_text
 from cronsensus.model.acquiring import AskNamed
@@ -33,6 +36,8 @@ WORKERS = f"{CELERY}(workers)"
 """The job of which each worker that lives is a run."""
 AGAIN = 1.0
 """Seconds between two tries to reach the store."""
+MOST_REMEMBERED = 10_000
+"""Messages of beat's of which the headers are remembered."""
 SETTLED = 3.0
 """Seconds after a worker's death in which its children have died, too."""
 BACK = timedelta(seconds=60)
@@ -48,6 +53,7 @@ class WorkerProcess:
         self._part = Part(app)
         self._won: Won | None = None
         self._away = False
+        self._headers: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._stopped = Event()
         self._thread = threading.Thread(target=self._stay, name="cronsensus-celery", daemon=True)
 
@@ -68,14 +74,21 @@ class WorkerProcess:
                 _log.debug("that this worker stopped could not be recorded: %s", error)
         self._part.close()
 
+    def note_received(self, task_id: str, headers: Mapping[str, Any]) -> None:
+        """Remember which time of beat's a message is for: of a task that was killed Celery tells its id alone."""
+        if JOB_HEADER in headers:
+            self._headers[task_id] = {name: headers.get(name) for name in (JOB_HEADER, TIME_HEADER, OVERDUE_HEADER)}
+            while len(self._headers) > MOST_REMEMBERED:
+                self._headers.popitem(last=False)
+
     def close_run(self, task: Any, task_id: str, then: Final) -> None:
         """Record the end of a run whose child this process has killed, on a thread."""
-        keep = options_of(self._app).keep
+        spec, ask = name_run(task.name, task_id, self._headers.get(task_id), options_of(self._app).keep)
         outside = self._part.outside() if self._part.is_open else None
         if outside is None:
             _log.error("the end of %s[%s] is not recorded: the store was not reached yet", task.name, task_id)
             return
-        outside.submit(lambda: close_in_main(outside, task, task_id, then, keep))
+        outside.submit(lambda: close_in_main(outside, f"{task.name}[{task_id}]", spec, ask, then))
 
     def _stay(self) -> None:
         while not self._stopped.wait(AGAIN):
@@ -199,16 +212,24 @@ def _record_end(sender: Any = None, task_id: Any = None, state: Any = None, retv
         guard.record_end(task_id, state, retval)
 
 
+@signals.task_received.connect(weak=False)  # type: ignore[untyped-decorator]
+def _note_received(request: Any = None, **_: Any) -> None:
+    process = process_of(request.app)
+    if process is not None:
+        fields = request.request_dict  # with the headers among them, or beside them
+        process.note_received(request.id, {**fields, **(fields.get("headers") or {})})
+
+
 @signals.task_failure.connect(weak=False)  # type: ignore[untyped-decorator]
 def _close_failed(sender: Any = None, task_id: Any = None, exception: Any = None, **_: Any) -> None:
     """Record a hard time limit, of which the child does not live to tell."""
     process, guard = process_of(sender.app), guard_of(sender.app)
-    if process is not None and guard is not None and not guard.holds(task_id) and hasattr(sender, "_cronsensus"):
+    if process is not None and guard is not None and not guard.holds(task_id) and is_guarded(sender):
         process.close_run(sender, task_id, Final(State.FAILED, error=error_text(exception, "")))
 
 
 @signals.task_revoked.connect(weak=False)  # type: ignore[untyped-decorator]
 def _close_revoked(sender: Any = None, request: Any = None, expired: Any = None, **_: Any) -> None:
     process = process_of(sender.app)
-    if process is not None and hasattr(sender, "_cronsensus"):
+    if process is not None and is_guarded(sender):
         process.close_run(sender, request.id, Final(State.CANCELLED, "expired" if expired else "revoked"))

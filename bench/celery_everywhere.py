@@ -1,0 +1,226 @@
+"""Celery with a beat on each machine and workers that are killed, bare and guarded; on a Redis of its own as broker."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bench.nodes import APPS, QUIET, wait_until
+from bench.options import Options
+from bench.places import Places, open_server
+from bench.table import Row, milliseconds, quantile, say
+
+KILL_EVERY = 5.0
+START = 8.0
+"""Seconds until all processes have had their first turns."""
+TASKS = 800
+TRIPS = 200
+
+
+class Machines:
+    """Beats and workers of one app."""
+
+    def __init__(self, folder: Path, places: Places, broker: str, *, guarded: bool, visibility: int = 0) -> None:
+        self.folder = folder
+        self.evidence = folder / "evidence.txt"
+        self.evidence.touch()
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("CRONSENSUS_")},
+            **QUIET,
+            "CRONSENSUS_URL": places.by_way(places.fresh()),
+            "EVIDENCE": str(self.evidence),
+            "GUARDED": "1" if guarded else "",
+            "VISIBILITY": str(visibility or ""),
+            "BROKER": f"{broker}/1",
+            "BACKEND": f"{broker}/2",
+            "C_FORCE_ROOT": "1",
+            "PYTHONPATH": str(APPS),
+        }
+        self.running: list[tuple[tuple[str, ...], subprocess.Popen[bytes]]] = []
+        self._workers = 0
+
+    def start(self, *command: str) -> None:
+        words = command
+        if command[0] == "worker":
+            self._workers += 1
+            words = (*command, "-n", f"w{self._workers}@%h", "--without-gossip", "--without-mingle")
+        else:
+            words = (*command, "--pidfile=", "-s", str(self.folder / f"beat{len(self.running)}.db"))
+        with (self.folder / "log").open("ab") as log:
+            one = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-q", "-A", "celery_everywhere", *words],
+                env=self.environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self.running.append((command, one))
+
+    def kill_one(self) -> None:
+        """Kill one with its children, and start another in its place."""
+        command, one = self.running.pop(random.randrange(len(self.running)))
+        os.killpg(one.pid, signal.SIGKILL)
+        one.wait()
+        self.start(*command)
+
+    def lines(self, what: str) -> list[list[str]]:
+        return [line for line in map(str.split, self.evidence.read_text().splitlines()) if line[0] == what]
+
+    def app(self) -> Any:
+        """Return the app, to send tasks."""
+        names = ("EVIDENCE", "GUARDED", "VISIBILITY", "BROKER", "BACKEND", "CRONSENSUS_URL")
+        os.environ.update({name: self.environment[name] for name in names})
+        sys.path.insert(0, str(APPS))
+        sys.modules.pop("celery_everywhere", None)
+        return importlib.import_module("celery_everywhere")
+
+    def end(self) -> None:
+        for _, one in self.running:
+            if one.poll() is None:
+                os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+
+
+def bench(places: Places, options: Options) -> list[Row]:
+    """Measure a schedule under kills, a task longer than the visibility timeout, many tasks, and the cost."""
+    seconds = options.seconds or (30 if options.quick else 120)
+    rows = []
+    with open_server("redis") as server:
+        broker = server.url.rpartition("/")[0]
+        setups: tuple[tuple[str, list[tuple[str, ...]]], ...] = (
+            ("3 beats, 2 workers", [("beat",)] * 3 + [("worker", "-c", "2")] * 2),
+            ("3 workers -B", [("worker", "-c", "2", "-B")] * 3),
+        )
+        for name, commands in setups:
+            rows += measure_times(places, broker, name, commands, seconds)
+        rows += measure_long_task(places, broker)
+        rows += measure_many(places, broker, TASKS // 4 if options.quick else TASKS)
+        rows += measure_cost(places, broker)
+    return rows
+
+
+def measure_times(places: Places, broker: str, name: str, commands: list[tuple[str, ...]], seconds: int) -> list[Row]:
+    """Return how often each second was run, and how late, with and without the guard."""
+    say(f"  {name}")
+    with machines(places, broker, guarded=False) as bare:
+        for command in commands:
+            bare.start(*command)
+        time.sleep(START + 6)
+        runs = len([line for line in bare.lines("tick") if time.time() - float(line[-1]) < 6])
+    with machines(places, broker, guarded=True) as guarded:
+        for command in commands:
+            guarded.start(*command)
+        wait_until(lambda: bool(guarded.lines("tick")), 60, "a first run")
+        time.sleep(START)
+        begun, kills = time.time(), 0
+        while time.time() < begun + seconds:
+            time.sleep(KILL_EVERY * random.uniform(0.8, 1.2))
+            guarded.kill_one()
+            kills += 1
+        ended = time.time()
+        time.sleep(8)
+        ticks = guarded.lines("tick")
+    due = range(int(begun) + 1, int(ended) + 1)
+    at = [(int(datetime.fromisoformat(line[1]).timestamp()), float(line[-1])) for line in ticks]
+    inside = [(second, started) for second, started in at if second in due]
+    ran = Counter(second for second, _ in inside)
+    first = {second: min(when for other, when in inside if other == second) for second in ran}
+    late = [first[second] - second for second in first]
+    missed, twice = len(due) - len(ran), sum(ran.values()) - len(ran)
+    return [
+        Row("celery", f"{name}, bare: runs of each second", f"{runs / 6:.1f}"),
+        Row("celery", f"{name}, {kills} killed: missed of {len(due)}", str(missed), "0", missed == 0),
+        Row("celery", f"{name}, {kills} killed: begun again (killed in the run)", str(twice)),
+        Row("celery", f"{name}: late p50 / p95 / worst", " / ".join(
+            milliseconds(one) for one in (quantile(late, 0.5), quantile(late, 0.95), max(late))),
+            "p95 ≤ 100 ms", quantile(late, 0.95) <= 0.1),
+    ]  # fmt: skip
+
+
+def measure_long_task(places: Places, broker: str) -> list[Row]:
+    """Return how often a task of 7 s ran, with a visibility timeout of 3 s."""
+    rows = []
+    for guarded in (False, True):
+        with machines(places, broker, guarded=guarded, visibility=3) as workers:
+            for _ in range(3):
+                workers.start("worker", "-c", "1")
+            time.sleep(START)
+            workers.app().work.delay(1, 7.0)
+            time.sleep(20)
+            runs = len(workers.lines("begun"))
+        figure = f"task of 7 s, visibility 3 s, {'guarded' if guarded else 'bare'}: runs"
+        rows.append(Row("celery", figure, str(runs), *(("1", runs == 1) if guarded else ())))
+    return rows
+
+
+def measure_many(places: Places, broker: str, count: int) -> list[Row]:
+    """Return how many tasks were done while workers were killed, and how soon after the last one was sent."""
+    with machines(places, broker, guarded=True) as workers:
+        for _ in range(2):
+            workers.start("worker", "-c", "2")
+        time.sleep(START)
+        work = workers.app().work
+        for number in range(count):
+            work.delay(number, 0.02)
+        begun = time.time()
+        for _ in range(2):
+            time.sleep(2.0)
+            workers.kill_one()
+        while time.time() < begun + 60 and len({line[1] for line in workers.lines("ended")}) < count:
+            time.sleep(0.1)
+        took = time.time() - begun
+        done = len({line[1] for line in workers.lines("ended")})
+        again = len(workers.lines("ended")) - done
+    return [
+        Row("celery", f"{count} tasks, 2 workers killed, {took:.0f} s: done", str(done), str(count), done == count),
+        Row("celery", f"{count} tasks, 2 workers killed: done twice (killed before the record)", str(again)),
+    ]  # fmt: skip
+
+
+def measure_cost(places: Places, broker: str) -> list[Row]:
+    """Return the round trip of an empty task, bare and guarded, by turns."""
+    trips: dict[bool, list[float]] = {False: [], True: []}
+    for guarded in (False, True, False, True):
+        with machines(places, broker, guarded=guarded) as workers:
+            workers.start("worker", "-c", "1")
+            time.sleep(START)
+            nothing = workers.app().nothing
+            for number in range(TRIPS + 20):
+                begun = time.perf_counter()
+                nothing.delay().get(timeout=10, interval=0.0005)
+                if number >= 20:
+                    trips[guarded].append(time.perf_counter() - begun)
+    bare, guarded_trip = statistics.median(trips[False]), statistics.median(trips[True])
+    added = guarded_trip - bare
+    most = 0.003 if places.kind == "postgres" else 0.001
+    return [
+        Row("celery", "empty task, round trip p50, bare / guarded",
+            f"{milliseconds(bare)} / {milliseconds(guarded_trip)}"),
+        Row("celery", "empty task: added, p50", milliseconds(added), f"≤ {most * 1000:.0f} ms", added <= most),
+    ]  # fmt: skip
+
+
+@contextmanager
+def machines(places: Places, broker: str, *, guarded: bool, visibility: int = 0) -> Iterator[Machines]:
+    """Give a folder for an app whose broker is empty; end all its processes."""
+    import redis
+
+    for number in (1, 2):
+        with redis.Redis.from_url(f"{broker}/{number}") as client:
+            client.flushdb()
+    with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as name:
+        found = Machines(Path(name), places, broker, guarded=guarded, visibility=visibility)
+        try:
+            yield found
+        finally:
+            found.end()

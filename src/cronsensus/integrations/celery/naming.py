@@ -1,0 +1,75 @@
+"""What a time of beat's and a task are called in the store.
+
+::
+
+    a time of an entry   job beat:ENTRY, at its nominal time   sent as the task with the id that is made of both
+    any other task       job celery:TASK, under the task's id
+
+A task that beat has sent is the same run from its time to the task's end: its message says which, and its id proves it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronsensus.errors import InvalidOption
+from cronsensus.model.acquiring import AskNamed
+from cronsensus.model.job import BEAT, CELERY, JobSpec, Policies, name_kept_job
+from cronsensus.timing.instants import format_instant, parse_instant
+
+IDS = uuid.UUID("f3b0a0c4-6a0f-5d0e-8a55-6f6f0b8c2a11")
+"""The namespace of the ids of tasks that beat sends; never changed, or a deploy sends twice."""
+JOB_HEADER, TIME_HEADER, TOKEN_HEADER = "cronsensus-job", "cronsensus-time", "cronsensus-token"
+OVERDUE_HEADER = "cronsensus-overdue"
+"""Headers of a message that beat sends; the last in seconds, where the entry has it."""
+HEADERS = (JOB_HEADER, TIME_HEADER, TOKEN_HEADER, OVERDUE_HEADER)
+OPTIONS = ("once", "overdue")
+"""Our own among the options of an entry."""
+KEEP = timedelta(days=7)
+"""How long it is known what became of a time."""
+
+
+def job_name(entry: str) -> str:
+    """Return the name of an entry's job in the store."""
+    return name_kept_job(BEAT, entry)
+
+
+def task_id(entry: str, nominal: datetime) -> str:
+    """Return the id of the task that a time of an entry is sent as: sent twice, it is told to be the same."""
+    return _id_of(job_name(entry), nominal)
+
+
+def entry_spec(job: str, overdue: timedelta | None) -> JobSpec:
+    """Return the definition of an entry's job; beat and worker give the same, or they would take turns to change it."""
+    policies = Policies(overlap="allow", keep=KEEP)
+    return JobSpec(name=job, function=job, policies=policies, source="runtime", overdue=overdue)
+
+
+def task_spec(task: str, keep: timedelta) -> JobSpec:
+    """Return the definition of a task's job."""
+    job = name_kept_job(CELERY, task)
+    return JobSpec(name=job, function=job, policies=Policies(overlap="allow", keep=keep), source="runtime")
+
+
+def name_run(task: str, id: str, headers: Mapping[str, Any] | None, keep: timedelta) -> tuple[JobSpec, AskNamed]:  # noqa: A002 - Celery's
+    """Return which run a message is for: the time that beat has sent it for, or the task's own."""
+    job, told = (headers or {}).get(JOB_HEADER), (headers or {}).get(TIME_HEADER)
+    if isinstance(job, str) and isinstance(told, str) and job.startswith(BEAT):
+        try:
+            nominal = parse_instant(told)
+        except InvalidOption:
+            nominal = None
+        # Somebody may have passed the headers on to a task of another id, which is another run.
+        if nominal is not None and id == _id_of(job, nominal):
+            seconds = (headers or {}).get(OVERDUE_HEADER)
+            overdue = timedelta(seconds=seconds) if isinstance(seconds, int | float) else None
+            return entry_spec(job, overdue), AskNamed(job, scheduled_for=nominal)
+    spec = task_spec(task, keep)
+    return spec, AskNamed(spec.name, key=id)
+
+
+def _id_of(job: str, nominal: datetime) -> str:
+    return str(uuid.uuid5(IDS, f"{job}@{format_instant(nominal)}"))
