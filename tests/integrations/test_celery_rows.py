@@ -131,11 +131,13 @@ def test_a_row_that_runs_once_is_sent_once_and_disabled_before_it_is_sent(rows, 
     beats = [make_beat(), make_beat()]
     seen = []
     send = sent.send_task
+
+    def look_and_send(*args, **options):
+        seen.append(rows.PeriodicTask.objects.get(pk=row.pk).enabled)
+        return send(*args, **options)
+
     for one in beats:
-        one.send_task = lambda *args, **options: (
-            seen.append(rows.PeriodicTask.objects.get(pk=row.pk).enabled),
-            send(*args, **options),
-        )[1]
+        one.send_task = look_and_send
     each_second(rows, "other")
     rows.PeriodicTasks.update_changed()
     tick_until(beats, lambda: len([one for one in sent if one.headers["periodic_task_name"] == "other"]) >= 3, "time")
