@@ -200,6 +200,14 @@ def test_a_clocked_row_of_just_now_and_a_crontab_with_a_zone_are_sent_and_a_disa
     assert len(sent) == before, "a row that was disabled a moment ago was sent"
 
 
+def test_a_row_whose_schedule_cannot_be_read_does_not_keep_the_others_from_being_sent(rows, make_beat, sent, caplog):
+    each_second(rows)
+    typo = rows.CrontabSchedule.objects.create(minute="nonsense")
+    rows.PeriodicTask.objects.create(name="typo", task="shop.tick", crontab=typo)
+    tick_until([make_beat()], lambda: sent, "a send")
+    assert "typo has no schedule that names times, so it is not sent: edit it in the admin" in caplog.text
+
+
 def test_a_beat_with_django_celery_beats_own_scheduler_says_what_to_write(rows, folder, caplog):
     from django_celery_beat.schedulers import DatabaseScheduler
 
