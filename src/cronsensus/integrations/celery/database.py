@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import itemgetter
@@ -166,15 +166,29 @@ class RowScheduler:
         if self._chooses_rows:
             whole: dict[str, Any] = super().all_as_schedule()  # type: ignore[misc]
             return whole
-        shared: dict[tuple[str, Any], Any] = {}
-        for kind in _KINDS:
-            for row in self.Model._meta.get_field(kind).related_model._default_manager.all():
-                shared[kind, row.pk] = shared_form(row.schedule, self.app, self._clock.now)
+        # The rows first: what they name is there then.
+        rows = [
+            Row(self.Model, *it) for it in self.Model._default_manager.filter(enabled=True).values_list(*_TELL_WHEN)
+        ]
+        shared = {(kind, key): it for kind in _KINDS for key, it in self._read_schedules(kind)}
         found = {}
-        for values in self.Model._default_manager.filter(enabled=True).values_list(*_TELL_WHEN).iterator():
-            row = Row(self.Model, *values)
-            found[row.name] = self.Entry(row, app=self.app, schedule=row.find_schedule(shared))
+        for row in rows:
+            schedule = row.find_schedule(shared)
+            if schedule is None:
+                _log.warning("%s has no schedule that names times, so it is not sent: edit it in the admin", row.name)
+            else:
+                found[row.name] = self.Entry(row, app=self.app, schedule=schedule)
         return found
+
+    def _read_schedules(self, kind: str) -> Iterator[tuple[Any, Any]]:
+        for row in self.Model._meta.get_field(kind).related_model._default_manager.all():
+            try:
+                shared = shared_form(row.schedule, self.app, self._clock.now)
+            except Exception as error:  # noqa: BLE001 - one typo is not to stop the others
+                _log.debug("%s schedule %s cannot be read: %s", kind, row.pk, error)
+                continue
+            if shared is not None:
+                yield row.pk, shared
 
     def populate_heap(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002 - beat's
         """Put all entries in the order in which they are due; each schedule is asked once for all of its rows."""
