@@ -63,7 +63,7 @@ class CountsWhatNeverBegan(MemoryStore):
     """Counts a crash for what was reserved on a node that is gone."""
 
     def _take_over(self, row, session, why, now, *, crashed):
-        row.reason = None
+        row.reserved = False
         return super()._take_over(row, session, why, now, crashed=crashed)
 
 
