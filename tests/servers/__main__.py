@@ -1,4 +1,4 @@
-"""Run a server by hand until Ctrl-C: ``python -m tests.servers postgres|mysql|redis|cluster [--fast]``."""
+"""Run a server by hand until Ctrl-C: ``python -m tests.servers postgres|mysql|redis|rabbitmq|cluster [--fast]``."""
 
 import contextlib
 import signal

@@ -1,7 +1,8 @@
 """A pytest plugin: a fresh place on a real server for a test, by URL.
 
 The servers are our own, started when the first test asks; or those that ``CRONSENSUS_TEST_POSTGRES_URL``,
-``CRONSENSUS_TEST_MYSQL_URL`` and ``CRONSENSUS_TEST_REDIS_URL`` name. What a test leaves is removed after it.
+``CRONSENSUS_TEST_MYSQL_URL``, ``CRONSENSUS_TEST_REDIS_URL`` and ``CRONSENSUS_TEST_RABBITMQ_URL`` name.
+What a test leaves is removed after it.
 
 ``FAR`` on a test has it run twice: beside its server, and 40 ms away from it. ``CRONSENSUS_TEST_FAR=100`` moves the
 servers of all tests that far away (milliseconds of a round trip; see ``make far``).
@@ -100,6 +101,12 @@ def mysql_server_url(pytestconfig: pytest.Config) -> str:
 def redis_server_url(pytestconfig: pytest.Config) -> str:
     """Return the address of the Redis that all tests share."""
     return _server(pytestconfig, "redis")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url(pytestconfig: pytest.Config) -> str:
+    """Return the address of the RabbitMQ that all tests share; a test makes queues with names of its own."""
+    return _server(pytestconfig, "rabbitmq")
 
 
 def with_query(url: str, **options: str) -> str:

@@ -26,7 +26,7 @@ import psutil
 
 PROGRAMS = {
     "postgres", "initdb", "mariadbd", "mysqld", "redis-server", "redis-check-rdb", "valkey-server", "valkey-check-rdb",
-    "pgbouncer",
+    "pgbouncer", "beam.smp", "erl_child_setup", "inet_gethost",
 }  # fmt: skip
 PATIENCE = 3.0
 """Seconds for a server to leave by itself."""
@@ -43,6 +43,16 @@ def servers_in(folder: Path) -> list[psutil.Process]:
         # What ends meanwhile, or belongs to others, is not ours to end.
         with contextlib.suppress(psutil.Error, OSError):
             if Path(process.exe()).name in PROGRAMS and Path(process.cwd()).is_relative_to(folder):
+                found.append(process)
+    return found
+
+
+def mappers_of(folder: Path) -> list[psutil.Process]:
+    """Return the epmd of a RabbitMQ in ``folder``: a daemon that leaves the folder, and stays when its node ends."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.name() == "epmd" and process.environ().get("HOME") == str(folder):
                 found.append(process)
     return found
 
@@ -69,6 +79,9 @@ def end(folder: Path) -> None:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         are_gone(folder)
+    for process in mappers_of(folder):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
     _free_shared_memory(folder)
     if os.path.ismount(folder):  # by ``Server.shrink``
         subprocess.run(["umount", "--lazy", folder], capture_output=True, check=False)

@@ -12,6 +12,7 @@ from filelock import FileLock
 from tests.servers import guardian
 from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.postgres import PostgresServer
+from tests.servers.rabbitmq import RabbitmqServer
 from tests.servers.redis import RedisServer
 from tests.servers.server import Server
 
@@ -19,6 +20,7 @@ MAKERS: dict[str, Callable[..., Server]] = {
     "postgres": PostgresServer,
     "mysql": mysql_or_mariadb,
     "redis": RedisServer,
+    "rabbitmq": RabbitmqServer,
 }
 
 

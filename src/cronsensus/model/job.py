@@ -256,7 +256,8 @@ GUARDED = ("once:", "once_per:", "startup:")
 APSCHEDULER = "apscheduler:"
 BEAT = "beat:"
 CELERY = "celery:"
-KEEPERS = {APSCHEDULER: "APScheduler", BEAT: "Celery beat", CELERY: "Celery"}
+RABBITMQ = "rabbitmq:"
+KEEPERS = {APSCHEDULER: "APScheduler", BEAT: "Celery beat", CELERY: "Celery", RABBITMQ: "RabbitMQ"}
 """Of jobs whose runs another program names: the prefixes of their names, and the program.
 
 Their nominal times, or keys, are acquired one by one. A name is a key of the history in the store: it never changes.
@@ -266,6 +267,7 @@ _BY_HAND = {
     APSCHEDULER: "scheduler.modify_job({name!r}, next_run_time=datetime.now(UTC))",
     BEAT: "app.send_task(…), with the task of the entry {name!r}",
     CELERY: "app.send_task({name!r})",
+    RABBITMQ: "a message to the queue {name!r}, under an id of its own",
 }
 """What makes a run in that program."""
 
@@ -400,7 +402,7 @@ class JobSpec:
     @property
     def has_only_times(self) -> bool:
         """Whether all its occurrences are nominal times that another program names; nobody can run any other."""
-        return self.keeper is not None and not self.name.startswith(CELERY)
+        return self.keeper is not None and not self.name.startswith((CELERY, RABBITMQ))
 
     @property
     def runs_elsewhere(self) -> bool:

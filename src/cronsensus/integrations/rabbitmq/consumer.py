@@ -1,0 +1,226 @@
+"""The decorator, its options, and the process that runs until it is told to stop."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from cronsensus.errors import InvalidOption, LeaseLost, StoreError
+from cronsensus.integrations.rabbitmq.connection import Connection, read_url
+from cronsensus.integrations.rabbitmq.deliveries import Deliveries
+from cronsensus.integrations.rabbitmq.messages import DEFAULT_KEY, Handler, Message, MessageKey
+from cronsensus.integrations.rabbitmq.options import Options, QueueType
+from cronsensus.integrations.rabbitmq.publishing import Publisher
+from cronsensus.model.job import RABBITMQ, JobSpec, Policies, check_choice, name_kept_job
+from cronsensus.outside import Outside
+from cronsensus.process.logger import Logger
+from cronsensus.scheduler import Scheduler
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.durations import Duration, parse_duration
+
+_log = Logger("cronsensus.rabbitmq")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CRASHES = 5
+"""Processes that a message may end before it is put aside: those that run beside one that kills count, too."""
+STORE_PAUSE = 1.0
+PRUNE_EVERY = 300.0
+PRUNED = 500
+"""Most that is deleted in one step, which others wait for."""
+_LONGEST_QUEUE = 200
+
+
+def consumer(
+    scheduler: Scheduler,
+    queue: str,
+    *,
+    key: str | Callable[[Message], str] = DEFAULT_KEY,
+    attempts: int = 5,
+    backoff: Duration = "1s",
+    dead_letter: str = "{queue}.failed",
+    threads: int = 8,
+    room: int | None = None,
+    type: QueueType = "quorum",  # noqa: A002 - as RabbitMQ calls it
+    declare: bool = True,
+    keep: Duration = "7d",
+) -> Callable[[Callable[P, R]], Consumer[P, R]]:
+    """Make a function the consumer of a queue: each message runs once, over all processes that consume.
+
+    The function is called with the body as the annotation of its first parameter names it (bytes as they came, text,
+    or what JSON says), and with the ``Message`` if it has a second one. A message that comes again is acknowledged
+    after it has succeeded, and waits while it runs elsewhere. Not prevented: that a process dies in the middle, and the
+    function runs again; that a dead letter is there twice; that a message runs again after ``keep``.
+
+    Args:
+        scheduler: names the store; it need not be started.
+        queue: its name.
+        key: what tells one message from another: a template over ``properties``, ``headers`` and ``body`` (of JSON),
+            ``"body"`` for a hash of the body, or a function of the ``Message``.
+        attempts: failures after which a message is put aside, over all processes.
+        backoff: wait before the second attempt; doubles with each, up to one minute.
+        dead_letter: the queue for what fails for good.
+        threads: how many messages run at a time in one process.
+        room: how many are held in one process while they run elsewhere or wait for another attempt; as ``threads``.
+        type: of the queues that are declared: ``"quorum"`` or ``"classic"``.
+        declare: declare the queue; ``False``: take it as it is. The other two are always declared.
+        keep: how long it is known what became of a message.
+
+    Raises:
+        InvalidOption: an impossible option.
+        UnsupportedFunction: the function is async, or does not take a body.
+    """
+    room = threads if room is None else room
+    if not 0 < len(queue) <= _LONGEST_QUEUE:
+        raise InvalidOption(f"queue {queue!r}: use 1 to {_LONGEST_QUEUE} characters")
+    if not dead_letter:
+        raise InvalidOption(f"dead_letter={dead_letter!r} would drop messages that fail for good: name a queue")
+    for name, number, least in (("attempts", attempts, 1), ("threads", threads, 1), ("room", room, 0)):
+        if isinstance(number, bool) or number < least:
+            raise InvalidOption(f"{name}={number!r}: a whole number, at least {least}")
+    job = name_kept_job(RABBITMQ, queue)
+    kept = parse_duration(keep, what="keep")
+    if not kept:
+        raise InvalidOption(f"keep={keep!r}: a message that is kept for no time is run each time that it comes")
+    policies = Policies(overlap="allow", max_crashes=CRASHES, keep=kept)
+    options = Options(
+        queue=queue,
+        spec=JobSpec(name=job, function=job, policies=policies, source="runtime"),
+        attempts=attempts,
+        backoff=parse_duration(backoff, what="backoff"),
+        dead_letter=dead_letter.replace("{queue}", queue),
+        threads=threads,
+        room=room,
+        type=check_choice(type, QueueType, what="type"),
+        declare=declare,
+    )
+    if options.dead_letter in {queue, options.held}:
+        raise InvalidOption(f"dead_letter={dead_letter!r} is a queue of the consumer's own: name another one")
+
+    def decorate(function: Callable[P, R]) -> Consumer[P, R]:
+        return Consumer(scheduler, options, key, function)
+
+    return decorate
+
+
+class Consumer(Generic[P, R]):
+    """A function that consumes a queue. Called, it is the function itself, unguarded."""
+
+    def __init__(
+        self, scheduler: Scheduler, options: Options, key: str | Callable[[Message], str], function: Callable[P, R]
+    ) -> None:
+        """Check ``key`` and ``function``; open nothing."""
+        functools.update_wrapper(self, function)
+        self._scheduler, self._options, self._function = scheduler, options, function
+        self._handler = Handler(function)
+        self._key_of = MessageKey(key, getattr(function, "__name__", "function"), options.queue)
+        self._stopping = threading.Event()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function."""
+        return self._function(*args, **kwargs)
+
+    def run(self, url: str) -> None:
+        """Consume until SIGTERM, SIGINT or ``stop``; then finish what runs, for 10 seconds at most.
+
+        What was fetched and not begun goes back to the broker. A broker or store that is away is waited for.
+
+        Raises:
+            ConfigurationError: the URL is none, or the broker refused the login or one of the queues.
+            StoreError: the store refused, and will again.
+        """
+        parameters = read_url(url)
+        try:
+            with self._stopping_by_signals():
+                outside = self._open_store()
+                if outside is not None:
+                    self._consume(outside, Connection(url, parameters, self._options), parameters)
+        finally:
+            self._stopping.clear()
+
+    def _consume(self, outside: Outside, connection: Connection, parameters: Any) -> None:
+        publisher = Publisher(parameters, self._options)
+        deliveries = Deliveries(
+            outside,
+            self._options,
+            key_of=self._key_of,
+            handler=self._handler,
+            publisher=publisher,
+            acknowledge=connection.acknowledge,
+        )
+        try:
+            connection.consume(deliveries, self._stopping, Pruning(self._scheduler, outside))
+        finally:
+            deliveries.stop()
+            connection.close()
+            publisher.close()
+
+    def stop(self) -> None:
+        """Have ``run`` end; from any thread."""
+        self._stopping.set()
+
+    def _open_store(self) -> Outside | None:
+        said = False
+        while not self._stopping.is_set():
+            try:
+                self._scheduler._opened.shared().now()
+                return self._scheduler._opened.outside()
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                if not said:
+                    _log.error("the store cannot be reached, so %r is not consumed yet: %s", self._options.queue, error)
+                said = True
+                self._stopping.wait(STORE_PAUSE)
+        return None
+
+    @contextmanager
+    def _stopping_by_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            restore()  # a second one ends the process
+            self._stopping.set()
+
+        for number in before:
+            signal.signal(number, stop)
+        try:
+            yield
+        finally:
+            restore()
+
+
+class Pruning:
+    """Deletes what is kept no longer, now and then: where no node runs, nobody else does."""
+
+    def __init__(self, scheduler: Scheduler, outside: Outside) -> None:
+        """Wait for the first time."""
+        self._scheduler, self._outside = scheduler, outside
+        self._clock = SystemClock()
+        self._at = self._clock.monotonic()
+
+    def __call__(self) -> None:
+        """Prune on a thread, if it is time."""
+        if self._clock.monotonic() - self._at > PRUNE_EVERY:
+            self._at = self._clock.monotonic()
+            self._outside.submit(self._prune_store)
+
+    def _prune_store(self) -> None:
+        try:
+            while self._scheduler._opened.shared().prune(limit=PRUNED) >= PRUNED:
+                pass
+        except (StoreError, LeaseLost) as error:
+            _log.debug("what is kept no longer could not be deleted now: %s", error)

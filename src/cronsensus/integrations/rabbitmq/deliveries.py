@@ -1,0 +1,378 @@
+"""What becomes of each message that a consumer has fetched.
+
+::
+
+    fetched ──▶ acquired ──▶ the function ──▶ its end is recorded ──▶ acknowledged
+       │           │                               ├──▶ failed: held, and tried again
+       │           │                               └──▶ failed for good ──▶ dead letter, acknowledged
+       │           ├──▶ has succeeded before: acknowledged
+       │           ├──▶ has failed for good before: dead letter, acknowledged
+       │           └──▶ runs elsewhere: held, and asked again
+       └──▶ its key is here already: it waits for that one
+
+A message that is held stays unacknowledged in this process, for as many as there is room; the others wait in the delay
+queue. It never goes back by ``nack``: the broker would deliver it again at once, thousands of times a second, and count
+each towards a delivery limit.
+
+No more is acquired than there are threads. What was acquired and waits here would count as crashed with the process,
+and would be given up for the crashes of others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from cronsensus.errors import InvalidOption, InvalidPayload, LeaseLost, StoreError
+from cronsensus.integrations.rabbitmq.messages import Handler, Message, MessageKey
+from cronsensus.integrations.rabbitmq.options import Options
+from cronsensus.integrations.rabbitmq.publishing import DeadLetter, Publisher
+from cronsensus.integrations.results import error_text, result_text
+from cronsensus.membership.timer import Timer
+from cronsensus.model.acquiring import AskNamed
+from cronsensus.model.ends import Again, Final, Then
+from cronsensus.model.states import State
+from cronsensus.node.run import enter_run
+from cronsensus.outside import Answer, Outside, Refused, Won
+from cronsensus.process.background import Background
+from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
+
+_log = Logger("cronsensus.rabbitmq")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
+"""Seconds until a message is asked for again that runs elsewhere: doubled with each time."""
+STORE_PAUSE = 0.5
+"""Seconds between two asks while the store is away."""
+LONGEST_HELD = 900.0
+"""Seconds that a message is held here: half of the 30 minutes after which a broker closes the channel."""
+NOT_KEPT = "succeeded; its result cannot be kept"
+
+
+class Place(Enum):
+    """Where a delivery is."""
+
+    WAITING = "waiting"
+    BUSY = "busy"
+    HELD = "held"
+
+
+@dataclass(eq=False, slots=True)
+class Delivery:
+    """One delivery of a message; only the channel that it came by can acknowledge it.
+
+    Attributes:
+        fetched_at: on the monotonic clock.
+        copies: later deliveries of the same key, which wait for this one.
+    """
+
+    channel: Any
+    tag: int
+    message: Message
+    fetched_at: float
+    key: str = ""
+    fingerprint: str = ""
+    place: Place = Place.WAITING
+    pause: float = FIRST_PAUSE
+    copies: list[Delivery] = field(default_factory=list)
+
+
+class Deliveries:
+    """The messages of one consumer in this process. Safe to share between threads."""
+
+    def __init__(
+        self,
+        outside: Outside,
+        options: Options,
+        *,
+        key_of: MessageKey,
+        handler: Handler,
+        publisher: Publisher,
+        acknowledge: Callable[[Delivery], object],
+    ) -> None:
+        """Start nothing yet; ``acknowledge`` is called on any thread."""
+        self._outside, self._options, self._publisher = outside, options, publisher
+        self._key_of, self._handler, self._acknowledge = key_of, handler, acknowledge
+        self._clock = SystemClock()
+        self._timer = Timer(self._clock)
+        self._threads = Background("cronsensus-rabbitmq", most=options.threads, log=_log)
+        self._lock = threading.Lock()
+        self._by_key: dict[str, Delivery] = {}
+        self._waiting: deque[Delivery] = deque()
+        self._free = options.threads
+        self._held = 0
+        self._publishing = 0
+        self._away = self._asks = self._stopping = False
+        self._ask_at = 0.0
+
+    # --- from the connection ------------------------------------------------------------------------------------------
+
+    def receive(self, channel: Any, tag: int, message: Message) -> None:
+        """Accept what the broker delivers."""
+        delivery = Delivery(channel, tag, message, self._clock.monotonic())
+        try:
+            delivery.key, delivery.fingerprint = self._key_of(message), message.fingerprint
+        except Exception as error:  # noqa: BLE001 - a function of the user's; the dead letter says what it raised
+            text = str(error) if isinstance(error, InvalidOption) else f"{type(error).__name__}: {error}"
+            self._bury(delivery, DeadLetter("no-key", f"{text}. It is in {self._options.dead_letter!r}."))
+            return
+        with self._lock:
+            first = self._by_key.setdefault(delivery.key, delivery)
+            crowded = self._held >= self._options.room
+            if first is delivery:
+                self._waiting.append(delivery)
+            elif not crowded:
+                first.copies.append(delivery)
+                self._held += 1
+        if first is delivery:
+            self._ask_for_waiting()
+        elif crowded:
+            self._delay(delivery)
+
+    def forget_unbegun(self) -> None:
+        """Forget what the lost connection has delivered and nobody works on: the broker delivers it again."""
+        with self._lock:
+            self._waiting.clear()
+            self._by_key = {key: one for key, one in self._by_key.items() if one.place is Place.BUSY}
+            for one in self._by_key.values():
+                one.copies.clear()
+            self._held = 0
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        with self._lock:
+            self._stopping = True
+            self._waiting.clear()
+        self._timer.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something runs, or its end or dead letter is on its way."""
+        with self._lock:
+            return bool(self._publishing) or any(one.place is Place.BUSY for one in self._by_key.values())
+
+    # --- acquiring ----------------------------------------------------------------------------------------------------
+
+    def _ask_for_waiting(self) -> None:
+        while (delivery := self._next_waiting()) is not None:
+            ask = AskNamed(self._options.spec.name, key=delivery.key, fingerprint=delivery.fingerprint)
+            self._outside.acquire_soon((self._options.spec, ask), partial(self._receive_answer, delivery))
+
+    def _next_waiting(self) -> Delivery | None:
+        with self._lock:
+            if self._stopping or not self._waiting or not self._free:
+                return None
+            if self._away:  # one asks for all, now and then
+                if self._asks or self._clock.monotonic() < self._ask_at:
+                    return None
+                self._asks = True
+            self._free -= 1
+            delivery = self._waiting.popleft()
+            delivery.place = Place.BUSY
+            return delivery
+
+    def _receive_answer(self, delivery: Delivery, answer: Answer | Exception) -> None:
+        if isinstance(answer, Exception):
+            self._wait_for_store(delivery, answer)
+            return
+        with self._lock:
+            was_away, self._away, self._asks = self._away, False, False
+        if was_away:
+            _log.warning("the store answers again: the messages of %r go on", self._options.queue)
+        [won] = answer
+        if isinstance(won, Refused):
+            self._answer_refusal(delivery, won)
+        elif self._stopping:
+            self._outside.release(won)
+            self._drop(delivery)
+        elif self._is_other(delivery, won.claim.fingerprint):
+            self._outside.release(won)
+            self._bury_mismatch(delivery, won.claim.id)
+        else:
+            self._threads.submit(partial(self._run, delivery, won))
+            return
+        self._free_slot()
+
+    def _wait_for_store(self, delivery: Delivery, error: Exception) -> None:
+        with self._lock:
+            was_away, self._away, self._asks = self._away, True, False
+            self._ask_at = self._clock.monotonic() + STORE_PAUSE
+            self._requeue_locked(delivery, first=True)
+            self._free += 1
+        if not was_away:
+            _log.error(
+                "the store cannot be asked; nothing of %r is run and nothing acknowledged until it can: %s",
+                self._options.queue,
+                error,
+                exc_info=None if isinstance(error, StoreError | LeaseLost) else error,
+            )
+        self._timer.call_after(STORE_PAUSE, self._ask_for_waiting)
+
+    def _answer_refusal(self, delivery: Delivery, refused: Refused) -> None:
+        seen = refused.seen
+        if seen is None:  # a new one of a paused job
+            self._hold(delivery)
+        elif self._is_other(delivery, seen.fingerprint):
+            self._bury_mismatch(delivery, seen.id)
+        elif seen.state is State.SUCCEEDED:
+            self._finish(delivery)
+        elif seen.state.final:
+            attempts = seen.failures + (seen.state is State.FAILED)
+            self._bury(delivery, DeadLetter.of_end(seen, run=seen.id, attempts=attempts, key=delivery.key))
+        elif seen.state is not State.RUNNING or self._reclaim_holder(refused):
+            self._requeue(delivery)
+        else:
+            self._hold(delivery)
+
+    def _reclaim_holder(self, refused: Refused) -> bool:
+        try:
+            return refused.seen is not None and self._outside.reclaim_holder(refused.seen)
+        except (StoreError, LeaseLost):
+            return False
+
+    def _is_other(self, delivery: Delivery, fingerprint: str | None) -> bool:
+        return fingerprint is not None and fingerprint != delivery.fingerprint
+
+    def _bury_mismatch(self, delivery: Delivery, run: int) -> None:
+        text = f"another body has the key {delivery.key!r}: give messages that differ different keys"
+        self._bury(delivery, DeadLetter("mismatch", text, run=run, key=delivery.key))
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def _run(self, delivery: Delivery, won: Won) -> None:
+        then = self._call_function(delivery.message, won)
+        self._outside.settle(won, then, partial(self._follow_end, delivery, won, then))
+        self._free_slot()
+
+    def _call_function(self, message: Message, won: Won) -> Then:
+        try:
+            body = self._handler.read_body(message.body)
+        except InvalidPayload as error:  # another attempt would read the same
+            return Final(State.FAILED, "poison", error=error_text(error))
+        enter_run(won.run)
+        try:
+            kept, text = result_text(self._handler.call_function(body, message))
+        except BaseException as error:  # noqa: BLE001 - also SystemExit: it is recorded, and the thread goes on
+            failures = won.claim.failures + 1
+            if failures >= self._options.attempts:
+                return Final(State.FAILED, error=error_text(error))
+            _log.warning("%s failed, attempt %d of %d: %r", won, failures, self._options.attempts, error)
+            return Again(self._options.backoff_after(failures), failed=True, error=error_text(error))
+        finally:
+            enter_run(None)
+        return Final(State.SUCCEEDED, None if kept else NOT_KEPT, result=text)
+
+    def _follow_end(self, delivery: Delivery, won: Won, then: Then, accepted: bool) -> None:  # noqa: FBT001 - ``told``
+        if not accepted:  # another process has it, or has had it
+            self._requeue(delivery)
+        elif isinstance(then, Again):
+            self._hold(delivery, then.after)
+        elif isinstance(then, Final) and then.state is not State.SUCCEEDED:
+            attempts = won.claim.failures + 1
+            self._bury(delivery, DeadLetter.of_end(then, run=won.claim.id, attempts=attempts, key=delivery.key))
+        else:
+            self._finish(delivery)
+
+    def _free_slot(self) -> None:
+        with self._lock:
+            self._free += 1
+        self._ask_for_waiting()
+
+    # --- after that ---------------------------------------------------------------------------------------------------
+
+    def _finish(self, delivery: Delivery) -> None:
+        """Acknowledge what has succeeded, and its copies that wait here."""
+        with self._lock:
+            copies = [one for one in delivery.copies if one.fingerprint == delivery.fingerprint]
+            delivery.copies = [one for one in delivery.copies if one.fingerprint != delivery.fingerprint]
+            self._held = max(0, self._held - len(copies))
+        for one in (delivery, *copies):
+            self._acknowledge(one)
+        self._drop(delivery)
+
+    def _drop(self, delivery: Delivery) -> None:
+        """Be done with a delivery; the first of its copies takes its place."""
+        with self._lock:
+            if self._by_key.get(delivery.key) is not delivery:
+                return
+            del self._by_key[delivery.key]
+            if delivery.copies:
+                following, *others = delivery.copies
+                following.copies = others
+                self._held = max(0, self._held - 1)
+                self._by_key[following.key] = following
+                self._requeue_locked(following)
+        self._ask_for_waiting()
+
+    def _requeue(self, delivery: Delivery) -> None:
+        with self._lock:
+            self._requeue_locked(delivery)
+        self._ask_for_waiting()
+
+    def _requeue_locked(self, delivery: Delivery, *, first: bool = False) -> None:
+        delivery.place = Place.WAITING
+        if not delivery.channel.is_open or self._stopping:  # its message is the broker's again
+            if self._by_key.get(delivery.key) is delivery:
+                del self._by_key[delivery.key]
+                self._held = max(0, self._held - len(delivery.copies))
+            return
+        (self._waiting.appendleft if first else self._waiting.append)(delivery)
+
+    def _hold(self, delivery: Delivery, after: timedelta | None = None, *, here: bool = False) -> None:
+        """Keep a message that is not to run now: here, or in the delay queue where this has no room, or for too long.
+
+        Without ``after`` it is asked for again after a pause that grows.
+        """
+        seconds = delivery.pause if after is None else after.total_seconds()
+        if after is None:
+            delivery.pause = min(LONGEST_PAUSE, delivery.pause * 2)
+        with self._lock:
+            aged = self._clock.monotonic() - delivery.fetched_at > LONGEST_HELD
+            stays = here or not (aged or self._held >= self._options.room)
+            if stays:
+                delivery.place = Place.HELD
+                self._held += 1
+        if stays:
+            self._timer.call_after(seconds, partial(self._resume, delivery))
+        else:
+            self._delay(delivery)
+
+    def _resume(self, delivery: Delivery) -> None:
+        with self._lock:
+            if delivery.place is not Place.HELD or self._by_key.get(delivery.key) is not delivery:
+                return
+            self._held = max(0, self._held - 1)
+            self._requeue_locked(delivery)
+        self._ask_for_waiting()
+
+    def _delay(self, delivery: Delivery) -> None:
+        self._publish(delivery, partial(self._publisher.delay, delivery.message))
+
+    def _bury(self, delivery: Delivery, letter: DeadLetter) -> None:
+        self._publish(delivery, partial(self._publisher.bury, delivery.message, letter))
+
+    def _publish(self, delivery: Delivery, publish: Callable[[Callable[[bool], object]], object]) -> None:
+        with self._lock:
+            self._publishing += 1
+
+        def follow(accepted: bool) -> None:  # noqa: FBT001 - as the publisher answers
+            with self._lock:
+                self._publishing -= 1
+                stopping = self._stopping
+            if accepted:
+                self._acknowledge(delivery)
+                self._drop(delivery)
+            elif stopping:
+                self._drop(delivery)  # the broker has it again when the connection is closed
+            elif self._by_key.get(delivery.key) is delivery:
+                self._hold(delivery, timedelta(seconds=LONGEST_PAUSE), here=True)
+            else:  # it has no key, or is a copy of one that is here
+                self._timer.call_after(LONGEST_PAUSE, lambda: self._publish(delivery, publish))
+
+        publish(follow)

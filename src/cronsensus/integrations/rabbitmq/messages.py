@@ -1,0 +1,166 @@
+"""What a message is: its key, its fingerprint, and what its body becomes for the function. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cronsensus.errors import InvalidOption, InvalidPayload, StoreCorrupt, UnsupportedFunction
+from cronsensus.once.keys import KeyOf
+from cronsensus.payload.codec import loads
+from cronsensus.payload.typed import Types, signature_of
+
+DEFAULT_KEY = "{properties.message_id}"
+BODY = "body"
+"""As ``key=``: the hash of the body is the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it came.
+
+    Attributes:
+        body: its bytes.
+        properties: pika's ``BasicProperties``.
+        redelivered: the broker has delivered it before.
+    """
+
+    body: bytes
+    properties: Any
+    queue: str
+    exchange: str = ""
+    routing_key: str = ""
+    redelivered: bool = False
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """Its headers; empty if it has none."""
+        return self.properties.headers or {}
+
+    @property
+    def message_id(self) -> str | None:
+        """The id that its producer gave it."""
+        found: str | None = self.properties.message_id
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a hash of the body, which tells one payload from another."""
+        return hashlib.blake2b(self.body, digest_size=16).hexdigest()
+
+
+class _Fields:
+    """A table of values of which a template names one: ``{headers.order}``, or ``{headers[order]}``."""
+
+    def __init__(self, what: str, values: Any) -> None:
+        self._what, self._values = what, values
+
+    def __getattr__(self, name: str) -> Any:
+        value = self._values.get(name) if isinstance(self._values, Mapping) else None
+        if value is None:
+            raise AttributeError(f"the {self._what} has no {name!r}")
+        return _Fields(f"{self._what}.{name}", value) if isinstance(value, Mapping) else value
+
+    __getitem__ = __getattr__
+
+
+class MessageKey:
+    """Returns the key of a message.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> key_of = MessageKey("{headers.order}-{body.step}", "charge", "payments")
+        >>> key_of(Message(b'{"step": 2}', SimpleNamespace(headers={"order": "o7"}), "payments"))
+        'o7-2'
+    """
+
+    def __init__(self, key: str | Callable[[Message], str], function: str, queue: str) -> None:
+        """Check ``key``.
+
+        Raises:
+            InvalidOption: no template over ``properties``, ``headers`` and ``body``, or one that names nothing.
+        """
+
+        def over(properties: Any, headers: Any, body: Any) -> None: ...
+
+        self._key, self._queue = key, queue
+        if key == BODY:
+            return
+        if isinstance(key, str) and "{" not in key:
+            raise InvalidOption(
+                f"key={key!r} would make one of all messages: write a template such as {DEFAULT_KEY!r} or "
+                '"{headers.order}", or key="body"'
+            )
+        self._key_of = KeyOf(key, function, inspect.signature(over))
+
+    def __call__(self, message: Message) -> str:
+        """Return the key of ``message``.
+
+        Raises:
+            InvalidOption: it has none; says what to do.
+        """
+        if self._key == BODY:
+            return message.fingerprint
+        if callable(self._key):
+            return self._key_of((message,), {}).text
+        if self._key == DEFAULT_KEY and not message.message_id:
+            raise InvalidOption(
+                f"a message in {self._queue!r} has no message_id: set it where it is published (basic_publish(…, "
+                'BasicProperties(message_id=…))), or say key="{headers.order}" or key="body"'
+            )
+        body = None
+        if "{body" in self._key:
+            try:
+                body = loads(message.body)
+            except StoreCorrupt as error:
+                raise InvalidOption(f"key={self._key!r}: the body of a message is no JSON") from error
+        return self._key_of((message.properties, _Fields("headers", message.headers), _Fields("body", body)), {}).text
+
+
+class Handler:
+    """Calls the function with what its annotation makes of a message's body."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Read the signature.
+
+        Raises:
+            UnsupportedFunction: it is async, or takes neither the body nor the body and the message.
+        """
+        self._function = function
+        name = getattr(function, "__name__", repr(function))
+        if inspect.iscoroutinefunction(function):
+            raise UnsupportedFunction(
+                f"{name} is async: pika runs threads. With aio-pika, guard the work by scheduler.once: docs/once.md"
+            )
+        positional = [
+            one for one in signature_of(function).parameters.values()
+            if one.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        ]  # fmt: skip
+        needed = sum(one.default is inspect.Parameter.empty for one in positional)
+        if not positional or needed > 2:
+            raise UnsupportedFunction(f"{name} takes {needed} arguments: write {name}(body) or {name}(body, message)")
+        self._annotation = positional[0].annotation
+        self._takes_message = len(positional) > 1
+        self._types = Types(function, positional[1].name if self._takes_message else None)
+
+    def read_body(self, body: bytes) -> Any:
+        """Return a body as the annotation names it: bytes as they came, text, or what JSON says.
+
+        Raises:
+            InvalidPayload: it is no text, no JSON, or does not fit.
+        """
+        if self._annotation in {inspect.Parameter.empty, bytes, "bytes"}:
+            return body
+        try:
+            plain = body.decode() if self._annotation in {str, "str"} else loads(body)
+        except (UnicodeDecodeError, StoreCorrupt) as error:
+            raise InvalidPayload(f"the body is no {'text' if isinstance(error, UnicodeError) else 'JSON'}") from error
+        [[value], _] = self._types.read_arguments((plain,), {})
+        return value
+
+    def call_function(self, body: Any, message: Message) -> Any:
+        """Call the function."""
+        return self._function(body, message) if self._takes_message else self._function(body)

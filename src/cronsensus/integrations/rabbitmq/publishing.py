@@ -1,0 +1,146 @@
+"""Dead letters, and messages for the delay queue: what the consumer publishes, on a connection of its own.
+
+A broker in alarm stops reading from connections that publish, acknowledgements included. On a connection of their own
+the acknowledgements go on. What is published is confirmed by the broker before its message is acknowledged; a process
+that dies in between, or a confirmation that comes too late, makes a second copy: dead letters are at least once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pika
+from pika.exceptions import AMQPError
+
+from cronsensus.errors import ConfigurationError
+from cronsensus.integrations.rabbitmq.messages import Message
+from cronsensus.integrations.rabbitmq.options import Options
+from cronsensus.integrations.rabbitmq.queues import declare_queues
+from cronsensus.model.ends import Final
+from cronsensus.model.occurrence import Occurrence, RunError
+from cronsensus.process.background import Background
+from cronsensus.process.logger import Logger
+from cronsensus.security.masking import mask
+
+_log = Logger("cronsensus.rabbitmq")
+
+PATIENCE = 5.0
+"""Seconds that the broker may take to accept what is published."""
+LONGEST_ERROR = 2000
+HEADER = "x-cronsensus-"
+_PERSISTENT = 2
+_ROUTES = ("CC", "BCC")
+"""Headers by which the broker would send a copy to more queues."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Why a message is put aside.
+
+    Attributes:
+        reason: ``failed``, ``crashed``, ``poison``, ``mismatch``, ``no-key``, or the state that an operator gave it.
+        run: the occurrence's id; ``None``: it has none.
+    """
+
+    reason: str
+    error: str
+    attempts: int = 0
+    run: int | None = None
+    key: str | None = None
+
+    @classmethod
+    def of_end(cls, end: Final | Occurrence, *, run: int, attempts: int, key: str) -> DeadLetter:
+        """Return that of a run that has ended and not succeeded, as it ended or as it stands in the ledger."""
+        reason = (end.reason or str(end.state)).partition(":")[0].partition("(")[0]
+        return cls(reason, error_line(end.error) or end.reason or str(end.state), attempts, run, key)
+
+    def headers(self, queue: str) -> dict[str, Any]:
+        """Return the headers that say so."""
+        values = {
+            "reason": self.reason,
+            "error": mask(self.error)[:LONGEST_ERROR],
+            "attempts": self.attempts,
+            "run": self.run,
+            "queue": queue,
+            "key": self.key,
+        }
+        return {f"{HEADER}{name}": value for name, value in values.items() if value is not None}
+
+
+def error_line(error: RunError | None) -> str | None:
+    """Return an error in one line."""
+    return None if error is None else f"{error.type}: {error.message}"
+
+
+class Publisher:
+    """The thread and the connection that publish. Opened when there is something to publish."""
+
+    def __init__(self, parameters: pika.connection.Parameters, options: Options) -> None:
+        """Open nothing yet."""
+        self._parameters = copy.copy(parameters)
+        # Nobody serves heartbeats while there is nothing to publish.
+        self._parameters.heartbeat = 0
+        self._parameters.blocked_connection_timeout = PATIENCE
+        self._options = options
+        self._background = Background("cronsensus-rabbitmq-publish", most=1, log=_log)
+        self._connection: Any = None
+        self._channel: Any = None
+
+    def bury(self, message: Message, letter: DeadLetter, then: Callable[[bool], object]) -> None:
+        """Publish a dead letter soon; ``then`` is told whether the broker has it."""
+        _log.warning(
+            "a message in %r was put into %r: %s, %s", self._options.queue, self._options.dead_letter, letter.reason,
+            letter.error,
+        )  # fmt: skip
+        self._background.submit(
+            lambda: then(self._publish(self._options.dead_letter, message, letter.headers(self._options.queue)))
+        )
+
+    def delay(self, message: Message, then: Callable[[bool], object]) -> None:
+        """Put a message into the delay queue soon; ``then`` is told whether the broker has it."""
+        self._background.submit(lambda: then(self._publish(self._options.held, message, {})))
+
+    def close(self) -> None:
+        """Close the connection once what is to be published is."""
+        self._background.submit(self._drop_connection)
+
+    def _publish(self, queue: str, message: Message, headers: dict[str, Any]) -> bool:
+        try:
+            if self._connection is None or self._connection.is_closed:
+                self._connection = pika.BlockingConnection(self._parameters)
+                declare_queues(self._connection, self._options)
+                self._channel = self._connection.channel()
+                self._channel.confirm_delivery()
+            properties = _properties_of_copy(message, headers, expires=queue == self._options.held)
+            self._channel.basic_publish("", queue, message.body, properties, mandatory=True)
+        except (AMQPError, OSError, ConfigurationError) as error:
+            _log.warning("a message could not be put into %r yet, and stays where it is: %r", queue, error)
+            self._drop_connection()
+            return False
+        except Exception:  # noqa: BLE001 - logged; the message stays where it is
+            _log.exception("a message could not be put into %r yet: a mistake in cronsensus; please report it", queue)
+            self._drop_connection()
+            return False
+        return True
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(AMQPError, OSError):
+                connection.close()
+
+
+def _properties_of_copy(message: Message, headers: dict[str, Any], *, expires: bool) -> Any:
+    properties = copy.copy(message.properties)
+    kept = {name: value for name, value in message.headers.items() if name not in _ROUTES}
+    if properties.user_id:  # the broker refuses one that is not this connection's
+        kept[f"{HEADER}user-id"], properties.user_id = properties.user_id, None
+    if not expires:  # or the dead letter would vanish
+        properties.expiration = None
+    properties.headers = {**kept, **headers}
+    properties.delivery_mode = _PERSISTENT
+    return properties
