@@ -1,0 +1,37 @@
+"""A consumer as each machine runs it, which writes down each of its runs.
+
+BROKER, QUEUE, OUT and CRONSENSUS_URL say where.
+"""
+
+import logging
+import os
+import random
+import time
+from pathlib import Path
+
+from cronsensus import Scheduler
+from cronsensus.integrations.rabbitmq import Message, consumer
+
+OUT = Path(os.environ["OUT"])
+
+logging.basicConfig(level=logging.INFO)
+scheduler = Scheduler(os.environ["CRONSENSUS_URL"], lease="5s")
+
+
+def note(what: str, *more: object) -> None:
+    with OUT.open("a", encoding="utf-8") as file:
+        file.write(" ".join(map(str, (what, os.getpid(), *more))) + "\n")
+
+
+@consumer(scheduler, os.environ["QUEUE"])
+def charge(body: bytes, message: Message) -> str:
+    note("begun", message.message_id)
+    time.sleep(random.uniform(0.005, 0.03))
+    if message.message_id == "deadly":
+        os.abort()
+    return body.decode()
+
+
+if __name__ == "__main__":
+    charge.run(os.environ["BROKER"])
+    note("stopped")
