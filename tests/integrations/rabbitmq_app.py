@@ -26,9 +26,10 @@ def note(what: str, *more: object) -> None:
 @consumer(scheduler, os.environ["QUEUE"])
 def charge(body: bytes, message: Message) -> str:
     note("begun", message.message_id)
-    time.sleep(random.uniform(0.005, 0.03))
     if message.message_id == "deadly":
+        time.sleep(0.1)
         os.abort()
+    time.sleep(float(os.environ.get("WORK", "0")) or random.uniform(0.02, 0.08))
     return body.decode()
 
 

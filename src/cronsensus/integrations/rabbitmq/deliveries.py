@@ -14,8 +14,9 @@ A message that is held stays unacknowledged in this process, for as many as ther
 queue. It never goes back by ``nack``: the broker would deliver it again at once, thousands of times a second, and count
 each towards a delivery limit.
 
-No more is acquired than there are threads. What was acquired and waits here would count as crashed with the process,
-and would be given up for the crashes of others.
+As many are acquired ahead as there are threads, so that no thread waits for the store. What runs or waits beside a
+message that kills its process counts as crashed with it. So what has crashed twice is suspected, and of those one at a
+time runs in a process: then only the right one goes on to crash.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ STORE_PAUSE = 0.5
 """Seconds between two asks while the store is away."""
 LONGEST_HELD = 900.0
 """Seconds that a message is held here: half of the 30 minutes after which a broker closes the channel."""
+SUSPECTED = 2
+"""Crashes after which no other such message runs beside a message."""
 NOT_KEPT = "succeeded; its result cannot be kept"
 
 
@@ -105,7 +108,8 @@ class Deliveries:
         self._lock = threading.Lock()
         self._by_key: dict[str, Delivery] = {}
         self._waiting: deque[Delivery] = deque()
-        self._free = options.threads
+        self._free = 2 * options.threads
+        self._suspect: Delivery | None = None
         self._held = 0
         self._publishing = 0
         self._away = self._asks = self._stopping = False
@@ -194,10 +198,19 @@ class Deliveries:
         elif self._is_other(delivery, won.claim.fingerprint):
             self._outside.release(won)
             self._bury_mismatch(delivery, won.claim.id)
+        elif won.claim.crashes >= SUSPECTED and not self._is_only_suspect(delivery):
+            self._outside.release(won)
+            self._hold(delivery)
         else:
             self._threads.submit(partial(self._run, delivery, won))
             return
         self._free_slot()
+
+    def _is_only_suspect(self, delivery: Delivery) -> bool:
+        with self._lock:
+            if self._suspect is None:
+                self._suspect = delivery
+            return self._suspect is delivery
 
     def _wait_for_store(self, delivery: Delivery, error: Exception) -> None:
         with self._lock:
@@ -246,7 +259,14 @@ class Deliveries:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def _run(self, delivery: Delivery, won: Won) -> None:
+        if self._stopping:
+            self._outside.release(won)
+            self._drop(delivery)
+            return
         then = self._call_function(delivery.message, won)
+        with self._lock:
+            if self._suspect is delivery:
+                self._suspect = None
         self._outside.settle(won, then, partial(self._follow_end, delivery, won, then))
         self._free_slot()
 
