@@ -1,19 +1,24 @@
 """A plugin for pytest: the tests of Celery's own beat over ours, with a store that always lets it win.
 
+GUARD=redbeat and GUARD=rows: those of RedBeat, and of django-celery-beat, over theirs as we wrap them.
+
 Their fixtures refuse threads that outlive a test, so the store is a stub. Their schedules that are due when the test
 says so name no times: those entries are taken out.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from celery import beat
 
 from cronsensus.integrations.celery import beat as ours
+from cronsensus.integrations.celery import wrapping
 from cronsensus.integrations.celery.nominal_times import SharedTimes
 
 won: list[str] = []
@@ -71,9 +76,31 @@ class _Clock:
 
 ours.Part = _Wins  # type: ignore[misc,assignment]
 ours.Won = _Won  # type: ignore[misc,assignment]
-ours.clock_of = _Clock  # type: ignore[assignment]
+ours.clock_of = wrapping.clock_of = _Clock  # type: ignore[assignment]
 ours._is_taken_out = lambda entry: not isinstance(entry.schedule, SharedTimes)  # noqa: SLF001
-beat.Scheduler, beat.PersistentScheduler = ours.wrap(beat.Scheduler), ours.wrap(beat.PersistentScheduler)
+GUARD = os.environ.get("GUARD", "beat")
+if GUARD == "beat":
+    beat.Scheduler, beat.PersistentScheduler = wrapping.wrap(beat.Scheduler), wrapping.wrap(beat.PersistentScheduler)
+if GUARD == "redbeat":
+    import redbeat
+
+    from cronsensus.integrations.celery.redbeat import Lockless
+
+    del Lockless.__init__  # they test their lock, too
+    redbeat.RedBeatScheduler = wrapping.wrap(redbeat.RedBeatScheduler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """Wrap what needs a Django that is set up."""
+    if GUARD == "rows":
+        from django_celery_beat import schedulers
+
+        from cronsensus.integrations.celery import database
+
+        database.ASK_EVERY = 0  # their tests do not wait
+        schedulers.DatabaseScheduler = wrapping.wrap(schedulers.DatabaseScheduler)
+        schedulers.ModelEntry = schedulers.DatabaseScheduler.Entry
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -60,6 +60,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/test_example_keep_celery.py*", "three beats and two workers for a quarter of a minute"),
     ("tests/test_recipes.py::*longer_than_the_visibility_timeout*", "a task of ten seconds"),
     ("tests/integrations/test_celery_struck.py*", "kills real workers of Celery, on Redis"),
+    ("tests/integrations/test_celery_databases.py*", "three beats on rows, some killed; 100,000 rows"),
     (
         "tests/integrations/test_apscheduler_struck.py::*replica*",
         "up to four processes each, that are killed and frozen; test_apscheduler.py kills one in every commit",

@@ -116,14 +116,16 @@ def test_three_beats_send_each_time_once_although_one_is_killed(folder):
         wait_for(lambda: len(sent_ids(folder)) >= 2, "two sends")
         os.killpg(started[0].pid, signal.SIGKILL)
         wait_for(lambda: len(sent_ids(folder)) > 4, "more sends")
+        stopped_at = datetime.now(UTC)
         for one in started[1:]:
             one.send_signal(signal.SIGTERM)
         for one in started[1:]:
             assert one.wait(PATIENCE) == 0
-    times = sent_times(folder)
+    # What a signal cut off at the end is left for a beat that starts later.
+    times = [at for at in sent_times(folder) if at < stopped_at - timedelta(seconds=1)]
     assert gaps(times) == {timedelta(seconds=2)}, "a time was missed"
     sent = sent_ids(folder)
-    assert set(sent) == {task_id("tick", at) for at in times}, "a time was not sent"
+    assert set(sent) >= {task_id("tick", at) for at in times}, "a time was not sent"
     cut = {task_id("tick", run.scheduled_for) for run in runs(url_in(folder), "tick") if run.crashes}
     assert {one for one, copies in sent.items() if copies > 1} <= cut, "sent twice, and by no beat that died over it"
     scheduler = Scheduler(url_in(folder))

@@ -219,7 +219,7 @@ def test_all_of_many_tasks_are_done_although_workers_are_killed(workers):
     assert sum(ended.values()) - 300 <= crashes, "a task that no worker died in was done twice"
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo"])
+@pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
 def test_other_pools_are_guarded_too(workers, pool):
     workers.start("-c", "2", "-P", pool, count=2)
     assert workers.send("slow", 1, 0.1, task_id="same").get(timeout=PATIENCE) == 1

@@ -18,8 +18,8 @@ from cronsensus.errors import ConfigurationError
 if TYPE_CHECKING:
     from celery.beat import Scheduler as Scheduler
 
-    from cronsensus.integrations.celery.beat import wrap as wrap
     from cronsensus.integrations.celery.configuring import configure as configure
+    from cronsensus.integrations.celery.wrapping import wrap as wrap
 
 __all__ = ["DatabaseScheduler", "RedBeatScheduler", "Scheduler", "configure", "wrap"]
 
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
     require_celery()
     if name == "configure":
         return import_module(f"{__name__}.configuring").configure
-    wrap = import_module(f"{__name__}.beat").wrap
+    wrap = import_module(f"{__name__}.wrapping").wrap
     if name == "wrap":
         return wrap
     module, kind, package = _WRAPPED[name]

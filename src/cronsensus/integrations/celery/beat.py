@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from celery import beat
@@ -33,8 +32,7 @@ from cronsensus.integrations.celery.naming import (
     job_name,
     task_id,
 )
-from cronsensus.integrations.celery.nominal_times import SharedTimes, shared_form
-from cronsensus.integrations.celery.observing import make_bare_where_observed
+from cronsensus.integrations.celery.nominal_times import SharedTimes
 from cronsensus.integrations.celery.part import Part, clock_of, is_guarded
 from cronsensus.lifecycle.starting import may_come
 from cronsensus.model.acquiring import Ask, NotWon
@@ -57,6 +55,8 @@ AGAIN = 1.0
 """Seconds between two tries to reach the store."""
 LOOK = 60.0
 """Seconds between two looks for what other beats left, where a tick is so often."""
+BEAT_DRAIN = timedelta(seconds=1)
+"""How long the end of a beat waits for records on their way. A signal may cut off a send: another beat sends it."""
 MOST_TOGETHER = 200
 """Most entries that are asked for in one step of the store."""
 PAGE = 500
@@ -65,6 +65,8 @@ NOT_SENT = False
 """What ``apply_async`` returns of what this beat does not send."""
 SENT = "sent"
 """The reason of what was sent, and its note: it waits for a worker, or its end is not known here."""
+GONE = "disabled"
+"""The reason of what was not sent, as its entry was deleted or disabled meanwhile."""
 LOST_AFTER = timedelta(days=2)
 """How long a message waits for a worker before it is called lost. It is not sent again: it may lie in a queue."""
 
@@ -114,7 +116,8 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def populate_heap(self, *args: Any, **kwargs: Any) -> None:
         """Put all entries in the order in which they are due."""
         self._adopt_entries()
-        for name in [name for name in self._answered if name not in self.schedule]:
+        found = self.schedule
+        for name in [name for name in self._answered if name not in found]:
             self._release(name)
         super().populate_heap(*args, **kwargs)
 
@@ -169,7 +172,9 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         try:
             super().close()
         finally:
-            self._part.close()
+            for name in list(self._answered):
+                self._release(name)
+            self._part.close(wait=BEAT_DRAIN)
 
     # --- the store ----------------------------------------------------------------------------------------------------
 
@@ -196,12 +201,11 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def _catch_up(self, part: Part) -> None:
         """Go on after the last time that any beat has decided, so that a restart loses none."""
         watermarks = _read_watermarks(part.store)
-        for entry in list(self.schedule.values()):
-            if not _is_guarded(entry):
-                continue
-            self._entries[job_name(entry.name)] = entry
-            part.outside().declare(_spec_of(entry))
-            watermark = watermarks.get(job_name(entry.name))
+        guarded = {job_name(entry.name): entry for entry in self.schedule.values() if _is_guarded(entry)}
+        self._entries.update(guarded)
+        part.outside().declare(*map(_spec_of, guarded.values()))
+        for job, entry in guarded.items():
+            watermark = watermarks.get(job)
             if watermark is None:
                 continue
             last = entry.schedule.maybe_make_aware(entry.last_run_at)
@@ -290,7 +294,8 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
                 outside.settle(won, again, told=lambda _: outside.look_for_leftovers())
             raise
         if outside is not None:
-            outside.settle(won, self._end_of_sending(entry))
+            then = Final(State.SKIPPED, GONE) if result is NOT_SENT else self._end_of_sending(entry)
+            outside.settle(won, then)
         return result
 
     def _end_of_sending(self, entry: Any) -> Then:
@@ -387,51 +392,3 @@ def _with_id(entry: Any, won: Won) -> Any:
         told[OVERDUE_HEADER] = overdue.total_seconds()
     options["headers"] = {**(options.get("headers") or {}), **told}
     return with_options(entry, options)
-
-
-def wrap(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
-    """Return a scheduler of beat that may run on every machine: ``base`` with each time sent by one of them.
-
-    Example::
-
-        from cronsensus.integrations.celery import wrap
-        from shop.schedulers import OurScheduler
-
-        Scheduler = wrap(OurScheduler)  # celery -A shop beat -S shop.beat:Scheduler
-
-    Not prevented: a message that the broker delivers twice; that is the worker's part of ``configure``. A schedule that
-    two releases define differently is sent at the times of both while both run.
-
-    Args:
-        base: ``celery.beat.Scheduler`` or a subclass.
-    """
-    kind: object = base  # it may be anything
-    if not (isinstance(kind, type) and issubclass(kind, beat.Scheduler)):
-        raise ConfigurationError(f"wrap({base!r}): it wants a class that is a celery.beat.Scheduler")
-    return base if issubclass(base, BeatScheduler) else _wrapped(base)  # type: ignore[arg-type] # a class is hashable
-
-
-@lru_cache(maxsize=16)
-def _wrapped(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
-    """Make the class, and one for its entries: their schedules are put into the form that all beats share."""
-
-    def get_schedule(entry: Any) -> Any:
-        return entry.__dict__.get("schedule")
-
-    def set_schedule(entry: Any, found: Any) -> None:
-        shared = shared_form(found, entry.app, clock_of(entry.app).now)
-        entry.__dict__["schedule"] = found if shared is None else shared
-
-    def reduce_entry(entry: Any) -> Any:
-        kind, *rest = super(entries, entry).__reduce__()
-        return (base.Entry if kind is entries else kind, *rest)  # a shelve is to know of no class that is made here
-
-    entries: Any = type(
-        base.Entry.__name__,
-        (base.Entry,),
-        {"schedule": property(get_schedule, set_schedule), "__reduce__": reduce_entry, "__module__": __name__},
-    )
-    body = {"Entry": entries, "_keeps_last_runs": base is not beat.Scheduler, "__module__": __name__}
-    made: type[beat.Scheduler] = type(base.__name__, (BeatScheduler, base), body)
-    make_bare_where_observed(made, base)
-    return made

@@ -132,10 +132,13 @@ def _check_beat(sender: Any = None, **_: Any) -> None:
         observe_beat(sender.scheduler)
         return
     name = f"{type(sender.scheduler).__module__}:{type(sender.scheduler).__qualname__}"
+    safe = SCHEDULERS.get(name, SCHEDULER)
+    way = "leave --scheduler and beat_scheduler out" if safe == SCHEDULER else f"write --scheduler {safe}"
     _log.warning(
-        "this beat is not guarded, and sends what the others send, too: its scheduler is %s. Leave --scheduler and "
-        "beat_scheduler out, or make your own one safe: from cronsensus.integrations.celery import wrap",
+        "this beat is not guarded, and sends what the others send, too: its scheduler is %s. Instead, %s; or make your "
+        "own one safe: from cronsensus.integrations.celery import wrap",
         name,
+        way,
     )
 
 

@@ -25,10 +25,12 @@ IDS = uuid.UUID("f3b0a0c4-6a0f-5d0e-8a55-6f6f0b8c2a11")
 JOB_HEADER, TIME_HEADER, TOKEN_HEADER = "cronsensus-job", "cronsensus-time", "cronsensus-token"
 OVERDUE_HEADER = "cronsensus-overdue"
 """Headers of a message that beat sends; the last in seconds, where the entry has it."""
+HEADERS = (JOB_HEADER, TIME_HEADER, TOKEN_HEADER, OVERDUE_HEADER)
 OPTIONS = ("once", "overdue")
 """Our own among the options of an entry."""
 KEEP = timedelta(days=7)
 """How long it is known what became of a time."""
+_POLICIES = Policies(overlap="allow", keep=KEEP)
 
 
 def job_name(entry: str) -> str:
@@ -43,8 +45,7 @@ def task_id(entry: str, nominal: datetime) -> str:
 
 def entry_spec(job: str, overdue: timedelta | None) -> JobSpec:
     """Return the definition of an entry's job; beat and worker give the same, or they would take turns to change it."""
-    policies = Policies(overlap="allow", keep=KEEP)
-    return JobSpec(name=job, function=job, policies=policies, source="runtime", overdue=overdue)
+    return JobSpec(name=job, function=job, policies=_POLICIES, source="runtime", overdue=overdue)
 
 
 def task_spec(task: str, keep: timedelta) -> JobSpec:
